@@ -1,0 +1,56 @@
+"""Every error a user can meet, in the lowest layer so that all folders can raise them.
+
+    BinocleError
+    ├── InputError (ValueError)            an argument or a file that cannot be used as given
+    ├── UnreadableError (ValueError)       one document that no text could be taken from
+    ├── ModelNotFoundError (LookupError)   an encoder that is neither here nor on the hub
+    ├── MissingExtraError (ImportError)    an optional dependency, with the pip line
+    └── StoreError (RuntimeError)          what is wrong with an index folder
+        ├── NoIndexError                   there is none
+        ├── LockedError                    another process is writing
+        ├── EncoderMismatchError           it was built with another encoder
+        └── DamagedError                   a file in it is not what was written
+
+A message says what was expected, what came, and what to do, in one line.
+"""
+
+
+class BinocleError(Exception):
+    """Root of the tree: catch this to catch them all."""
+
+
+class InputError(BinocleError, ValueError):
+    pass
+
+
+class UnreadableError(BinocleError, ValueError):
+    pass
+
+
+class ModelNotFoundError(BinocleError, LookupError):
+    pass
+
+
+class MissingExtraError(BinocleError, ImportError):
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'binocle[{extra}]'")
+
+
+class StoreError(BinocleError, RuntimeError):
+    pass
+
+
+class NoIndexError(StoreError):
+    pass
+
+
+class LockedError(StoreError):
+    pass
+
+
+class EncoderMismatchError(StoreError):
+    pass
+
+
+class DamagedError(StoreError):
+    pass
