@@ -54,3 +54,22 @@ class Document:
             return 1
         part = self.parts[index]
         return part.line + self.text.count("\n", part.start, min(position, part.end))
+
+
+class LineCounter:
+    """`Document.line_at` for positions that never go back, without counting anything twice."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._part = 0
+        self._position = 0
+        self._line = 1
+
+    def at(self, position: int) -> int:
+        parts, text = self._document.parts, self._document.text
+        while self._part < len(parts) and parts[self._part].start <= position:
+            self._position, self._line = parts[self._part].start, parts[self._part].line
+            self._part += 1
+        self._line += text.count("\n", self._position, position)
+        self._position = max(self._position, position)
+        return self._line

@@ -1,0 +1,139 @@
+"""The BERT encoder in numpy, for the few short texts that a process needs at once.
+
+A cold search encodes one query. Any inference runtime takes longer to import and to compile its graph than this
+takes to answer: the weights are memory-mapped, so a query touches only what it multiplies. Bulk work goes to
+`bert_openvino`, which computes the same function; the tests hold each to the other.
+
+Reference: Devlin et al. 2019, arXiv:1810.04805; the layout of weights is that of transformers' `BertModel`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class BertConfig:
+    layers: int
+    heads: int
+    eps: float  # of every layer norm
+    max_positions: int  # longest sequence, special tokens included
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> BertConfig | None:
+        """The configuration, or None where the model is not a plain BERT and needs torch."""
+        plain = (
+            config.get("model_type") == "bert"
+            and config.get("hidden_act") == "gelu"
+            and config.get("position_embedding_type", "absolute") == "absolute"
+            and not config.get("is_decoder", False)
+        )
+        if not plain:
+            return None
+        return cls(
+            layers=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            eps=config["layer_norm_eps"],
+            max_positions=config["max_position_embeddings"],
+        )
+
+
+def load_weights(file: Path) -> dict[str, Floats]:
+    """Memory-map a safetensors file: name to array, in transformers' names without the `bert.` prefix.
+
+    Format: https://github.com/huggingface/safetensors#format (8 bytes of header length, JSON, then the data).
+    """
+    import json
+
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if length > min(100_000_000, file.stat().st_size):
+            raise InputError(f"{file} is not a safetensors file: its header claims {length} bytes")
+        header = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    data = np.memmap(file, np.uint8, "r", offset=8 + length)
+    types = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
+    weights = {}
+    for name, entry in header.items():
+        if entry["dtype"] not in types:
+            continue  # position_ids, an integer buffer of old checkpoints
+        begin, end = entry["data_offsets"]
+        array = data[begin:end].view(types[entry["dtype"]]).reshape(entry["shape"])
+        weights[name.removeprefix("bert.")] = np.asarray(array, np.float32)
+    return weights
+
+
+class BertNumpy:
+    """`forward(ids, mask)` gives the last hidden states, shape (texts, tokens, dim), float32."""
+
+    def __init__(self, config: BertConfig, weights: Mapping[str, Floats]) -> None:
+        self._config = config
+        self._weights = weights
+
+    def forward(self, ids: Integers, mask: Integers) -> Floats:
+        weights, config = self._weights, self._config
+        hidden = (
+            weights["embeddings.word_embeddings.weight"][ids]
+            + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+            + weights["embeddings.token_type_embeddings.weight"][0]
+        )
+        hidden = self._norm(hidden, "embeddings.LayerNorm")
+        bias = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
+        for number in range(config.layers):
+            layer = f"encoder.layer.{number}."
+            attended = self._dense(self._attend(hidden, bias, layer), layer + "attention.output.dense")
+            hidden = self._norm(hidden + attended, layer + "attention.output.LayerNorm")
+            grown = _gelu(self._dense(hidden, layer + "intermediate.dense"))
+            hidden = self._norm(hidden + self._dense(grown, layer + "output.dense"), layer + "output.LayerNorm")
+        return hidden
+
+    def _attend(self, hidden: Floats, bias: Floats, layer: str) -> Floats:
+        texts, tokens, dim = hidden.shape
+        heads = self._config.heads
+        query, key, value = (
+            self._dense(hidden, f"{layer}attention.self.{name}")
+            .reshape(texts, tokens, heads, dim // heads)
+            .transpose(0, 2, 1, 3)  # (texts, heads, tokens, head size)
+            for name in ("query", "key", "value")
+        )
+        scores = query @ key.transpose(0, 1, 3, 2) * np.float32((dim // heads) ** -0.5) + bias
+        scores -= scores.max(-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(-1, keepdims=True)
+        attended: Floats = (scores @ value).transpose(0, 2, 1, 3).reshape(texts, tokens, dim)
+        return attended
+
+    def _dense(self, x: Floats, name: str) -> Floats:
+        flat = x.reshape(-1, x.shape[-1]) @ self._weights[name + ".weight"].T + self._weights[name + ".bias"]
+        return flat.reshape(*x.shape[:-1], -1)
+
+    def _norm(self, x: Floats, name: str) -> Floats:
+        centred = x - x.mean(-1, keepdims=True)
+        variance = np.square(centred).mean(-1, keepdims=True)
+        normal: Floats = centred / np.sqrt(variance + np.float32(self._config.eps))
+        return normal * self._weights[name + ".weight"] + self._weights[name + ".bias"]
+
+
+def _gelu(x: Floats) -> Floats:
+    """x Φ(x), with the error function of Abramowitz and Stegun 7.1.26 (error below 2e-7, as float32 has)."""
+    z = np.abs(x) * np.float32(0.5**0.5)
+    t = 1 / (1 + np.float32(0.3275911) * z)
+    tail = np.float32(1.061405429)
+    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        tail = tail * t + np.float32(coefficient)
+    tail *= t * np.exp(-z * z) / 2  # 1 - Φ(|x|)
+    return np.where(x >= 0, x * (1 - tail), x * tail)

@@ -1,0 +1,190 @@
+"""Encoder: texts to unit vectors, with the encoder's own tokens to count by."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from ..indexes.errors import InputError
+from . import model_folder
+from .bert import BertConfig, BertNumpy, load_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from tokenizers import Encoding, Tokenizer
+
+    Floats = NDArray[np.float32]
+    Integers = NDArray[np.int64]
+
+Kind = Literal["query", "document"]
+
+# Texts of fewer tokens in all than this are encoded at once in numpy; more are worth a compiled graph.
+_SMALL = 1_024
+# Tokens in a batch, padding included: where the rate stops rising on the machines measured.
+_BATCH_TOKENS = 4_096
+
+
+class Encoder(Protocol):
+    """What the engine needs of an encoder. `load` gives one; anything with these members will do."""
+
+    name: str
+    dim: int
+    max_tokens: int  # of a text, special tokens and prompt left out
+    fingerprint: str  # equal fingerprints give equal vectors
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Unit vectors, float32, C-contiguous, shape (len(texts), dim)."""
+        ...
+
+    def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """For each text its tokens as (start, end) characters, in order, without special tokens, not truncated."""
+        ...
+
+
+def load(name: str = model_folder.DEFAULT_MODEL) -> Encoder:
+    """Load an encoder by folder or name, without torch where the model is a plain BERT.
+
+    :raises ModelNotFoundError: when the weights are neither here nor to be had.
+    :raises MissingExtraError: when the model needs torch and it is not installed.
+    """
+    folder = model_folder.find(name)
+    settings = model_folder.ModelSettings.read(folder)
+    config = BertEncoder.config_of(folder, settings)
+    if config:
+        return BertEncoder(name, folder, settings, config)
+    from .torch_encoder import TorchEncoder
+
+    return TorchEncoder(name, folder, settings)
+
+
+class BertEncoder:
+    """A sentence-transformers folder of a plain BERT with pooling, computed by numpy or OpenVINO."""
+
+    def __init__(self, name: str, folder: Path, settings: model_folder.ModelSettings, config: BertConfig) -> None:
+        self.name = name
+        self.fingerprint = model_folder.fingerprint(folder, settings)
+        self._settings = settings
+        self._config = config
+        self._weights = load_weights(folder / "model.safetensors")
+        self._numpy = BertNumpy(config, self._weights)
+        self._bulk_lock = threading.Lock()
+        self._bulk: object = None
+        self._folder = folder
+        self._tokenizers: dict[bool, Tokenizer] = {}
+        self._limit = min(settings.max_tokens or config.max_positions, config.max_positions)
+        self.dim = self._weights["embeddings.word_embeddings.weight"].shape[1] * len(settings.pooling)
+        self.max_tokens = self._limit - 2  # [CLS] and [SEP]
+
+    @staticmethod
+    def config_of(folder: Path, settings: model_folder.ModelSettings) -> BertConfig | None:
+        """The configuration if this class can compute the model in that folder."""
+        native = (
+            settings.modules in (("Transformer", "Pooling", "Normalize"), ("Transformer", "Pooling"))
+            and set(settings.pooling) <= _POOLING.keys()
+            and (folder / "model.safetensors").is_file()
+            and (folder / "tokenizer.json").is_file()
+            and (folder / "config.json").is_file()
+        )
+        return BertConfig.from_json(json.loads((folder / "config.json").read_text("utf-8"))) if native else None
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        for text in texts:
+            if not isinstance(text, str):
+                raise InputError(f"encode takes texts, but one of them is of type {type(text).__name__}")
+        prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
+        encodings = self._tokenizer(truncated=True).encode_batch_fast([prompt + text for text in texts])
+        lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
+        vectors = np.empty((len(texts), self.dim), np.float32)
+        groups = list(_groups(lengths))
+        batches = ((_padded([encodings[i].ids for i in group])) for group in groups)
+        small = kind == "query" or lengths.sum() < _SMALL
+        for group, (hidden, mask) in zip(groups, self._hidden(batches, small=small), strict=True):
+            pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
+            if "Normalize" in self._settings.modules:
+                pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+            vectors[group] = pooled
+        return vectors
+
+    def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        encodings = self._tokenizer(truncated=False).encode_batch(list(texts), add_special_tokens=False)
+        return [encoding.offsets for encoding in encodings]
+
+    def _hidden(
+        self, batches: Iterable[tuple[Integers, Integers]], *, small: bool
+    ) -> Iterator[tuple[Floats, Integers]]:
+        if small:
+            for ids, mask in batches:
+                yield self._numpy.forward(ids, mask), mask
+            return
+        with self._bulk_lock:  # its requests are shared; OpenVINO uses every core for one caller
+            if self._bulk is None:
+                from .bert_openvino import BertOpenVINO
+
+                self._bulk = BertOpenVINO(self._config, self._weights)
+            kept = list(batches)
+            for (_, mask), hidden in zip(kept, self._bulk.map(kept), strict=True):  # type: ignore[attr-defined]
+                yield hidden, mask
+
+    def _tokenizer(self, *, truncated: bool) -> Tokenizer:
+        if truncated not in self._tokenizers:
+            from tokenizers import Tokenizer
+
+            tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+            if truncated:
+                tokenizer.enable_truncation(self._limit)
+            self._tokenizers[truncated] = tokenizer
+        return self._tokenizers[truncated]
+
+
+def _groups(lengths: Integers) -> Iterator[NDArray[np.intp]]:
+    """Positions of texts in batches: longest first, as many as fit the token budget when padded."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        count = max(1, _BATCH_TOKENS // max(1, int(lengths[order[start]])))
+        yield order[start : start + count]
+        start += count
+
+
+def _padded(rows: list[list[int]]) -> tuple[Integers, Integers]:
+    width = max(map(len, rows))
+    ids, mask = np.zeros((len(rows), width), np.int64), np.zeros((len(rows), width), np.int64)
+    for row, tokens in enumerate(rows):
+        ids[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    return ids, mask
+
+
+def _mean(hidden: Floats, mask: Integers) -> Floats:
+    return _sum(hidden, mask) / mask.sum(1, keepdims=True, dtype=np.float32)
+
+
+def _mean_sqrt_len(hidden: Floats, mask: Integers) -> Floats:
+    return _sum(hidden, mask) / np.sqrt(mask.sum(1, keepdims=True, dtype=np.float32))
+
+
+def _sum(hidden: Floats, mask: Integers) -> Floats:
+    weights = mask[:, None, :].astype(np.float32)  # (texts, 1, tokens) @ (texts, tokens, dim)
+    return (weights @ hidden)[:, 0]
+
+
+def _cls(hidden: Floats, mask: Integers) -> Floats:  # noqa: ARG001 - one signature in the table
+    return hidden[:, 0].copy()
+
+
+def _max(hidden: Floats, mask: Integers) -> Floats:
+    highest: Floats = np.where(mask[:, :, None] == 0, np.float32(-np.inf), hidden).max(1)
+    return highest
+
+
+# Pooling of hidden states (texts, tokens, dim) under a mask (texts, tokens) to (texts, dim), by
+# sentence-transformers' names: Reimers and Gurevych 2019, arXiv:1908.10084, section 3.
+_POOLING = {"cls": _cls, "mean": _mean, "max": _max, "mean_sqrt_len_tokens": _mean_sqrt_len}

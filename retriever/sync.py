@@ -1,0 +1,386 @@
+"""Bring the store in line with a folder: new, changed, moved and deleted files, one atomic commit a batch.
+
+Files go through in order of path and batches are cut by what is in them alone, so a run that was interrupted goes on
+with the very batches that an uninterrupted one would have made, and ends with the same rows and vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from . import folder as folders
+from .chunker import Chunk, chunk
+from .store import chunk_schema, document_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from .document import Document
+    from .encoder import Encoder
+    from .readers.pool import Reading
+    from .store import Writer
+
+    Floats = NDArray[np.float32]
+    Row = dict[str, Any]
+
+_BATCH_CHUNKS = 512  # embedded and committed at a time: about three seconds' work
+_BATCH_FILES = 1_000
+_RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again at the same mtime
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did. `files` and `chunks` are what `binocle index --json` prints."""
+
+    indexed: int = 0
+    unchanged: int = 0
+    moved: int = 0
+    removed: int = 0
+    skipped: int = 0
+    failed: int = 0
+    chunks_total: int = 0
+    embedded: int = 0
+    reused: int = 0
+    chunks_removed: int = 0
+    seconds: float = 0.0
+
+    def count_chunks(self, before: int, after: int) -> None:
+        """Fill in what follows from the number of chunks before and after."""
+        self.chunks_total = after
+        self.chunks_removed = before + self.embedded + self.reused - after
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "files": {name: getattr(self, name) for name in FILE_STATES},
+            "chunks": {
+                "total": self.chunks_total,
+                "embedded": self.embedded,
+                "reused": self.reused,
+                "removed": self.chunks_removed,
+            },
+            "seconds": round(self.seconds, 3),
+        }
+
+
+FORGOTTEN = "forgotten on request"  # the reason of a row that `sync` leaves alone until asked to retry
+FILE_STATES = ("indexed", "unchanged", "moved", "removed", "skipped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: of the bytes to read, how many have been dealt with."""
+
+    files_done: int
+    files_total: int
+    bytes_done: int
+    bytes_total: int
+    chunks: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a folder needs: the difference between it and the store."""
+
+    read: list[folders.Entry] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
+    drop: list[int] = field(default_factory=list)  # documents that are gone
+    report: Report = field(default_factory=Report)
+
+
+def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, retry: bool = False) -> Plan:
+    """Compare a folder with the file rows of the store, reading no more than it must.
+
+    :param known: path -> document row.
+    :param retry: read again what failed before or was forgotten.
+    """
+    made = Plan()
+    gone = dict(known)
+    fresh: list[folders.Entry] = []
+    for entry in folders.scan(root, leave_out=leave_out):
+        row = gone.pop(entry.path, None)
+        if entry.reason:
+            made.report.skipped += 1
+            if row is None or row["reason"] != entry.reason:
+                fresh.append(entry)
+        elif row is None or not row["sha256"]:  # new, or never read: passed over or not readable then
+            fresh.append(entry)
+        elif retry and (row["state"] == "failed" or row["reason"] == FORGOTTEN):
+            made.read.append(entry)
+        elif row["reason"] == FORGOTTEN:
+            made.report.skipped += 1
+        elif row["settled"] and (row["size"], row["mtime_ns"]) == (entry.size, entry.mtime_ns):
+            _count_unchanged(made.report, row)
+        elif row["size"] == entry.size and row["sha256"] and row["sha256"] == _sha256(root / entry.path):
+            made.rows.append({**row, **_seen(entry.mtime_ns)})  # touched
+            _count_unchanged(made.report, row)
+        else:
+            made.read.append(entry)
+    _find_moves(root, fresh, gone, made)
+    made.read.sort(key=lambda entry: entry.path)
+    made.drop = [row["id"] for row in gone.values()]
+    made.report.removed = sum(row["state"] == "indexed" for row in gone.values())
+    return made
+
+
+def _count_unchanged(report: Report, row: Row) -> None:
+    name = "unchanged" if row["state"] == "indexed" else row["state"]
+    setattr(report, name, getattr(report, name) + 1)
+
+
+def _find_moves(root: Path, fresh: list[folders.Entry], gone: dict[str, Row], made: Plan) -> None:
+    """A new file with the bytes of a gone one is that one, moved."""
+    by_size: dict[int, list[Row]] = {}
+    for row in gone.values():
+        if row["state"] == "indexed":
+            by_size.setdefault(row["size"], []).append(row)
+    for entry in fresh:
+        candidates = [] if entry.reason else by_size.get(entry.size, [])
+        sha256 = _sha256(root / entry.path) if candidates else None
+        row = next((row for row in candidates if row["sha256"] == sha256), None)
+        if row is None:
+            made.read.append(entry)
+            continue
+        candidates.remove(row)
+        del gone[row["path"]]
+        made.rows.append({**row, "path": entry.path, **_seen(entry.mtime_ns)})
+        made.report.moved += 1
+
+
+def _seen(mtime_ns: int) -> Row:
+    """The time of a file, not to be relied on if it is so fresh that the next change could leave it as it is."""
+    return {"mtime_ns": mtime_ns, "settled": time.time_ns() - mtime_ns > _RACY_NS}
+
+
+def _sha256(file: Path) -> str | None:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Documents waiting to be committed, and those of their chunks that are not staged yet."""
+
+    rows: list[Row] = field(default_factory=list)
+    drop: list[int] = field(default_factory=list)
+    waiting: list[tuple[int, Chunk]] = field(default_factory=list)  # document id, chunk
+    staged: int = 0
+
+
+class Indexer:
+    """Chunks, embeds and commits documents through one writer."""
+
+    def __init__(self, writer: Writer, encoder: Encoder, report: Report) -> None:
+        self._writer = writer
+        self._encoder = encoder
+        self._report = report
+        self._batch = _Batch()
+        snapshot = writer.snapshot()
+        self._next_document = writer.head.next_document
+        self._next_chunk = writer.head.next_chunk
+        self._keys = np.sort(snapshot.chunks.to_table(columns=["key"])["key"].to_numpy())
+        self._new_keys: list[int] = []
+        self.chunks = 0  # embedded or reused so far
+
+    def add(self, row: Row, document: Document | None, *, replaces: int | None = None) -> int:
+        """Queue a document; a batch is committed when it is full. Gives the document's id.
+
+        :param row: columns of the documents table; `id`, `chunks` and, from the document, the rest are filled in.
+        :param replaces: id of the row that it takes the place of.
+        """
+        batch = self._batch
+        number = self._next_document
+        self._next_document += 1
+        chunks = chunk(document, self._encoder.offsets, self._encoder.max_tokens) if document else []
+        batch.rows.append({**_EMPTY_ROW, **row, **_described(document), "id": number, "chunks": len(chunks)})
+        if replaces is not None:
+            batch.drop.append(replaces)
+        for piece in chunks:
+            batch.waiting.append((number, piece))
+            if len(batch.waiting) >= _BATCH_CHUNKS:
+                self._stage()
+        if batch.staged or len(batch.rows) >= _BATCH_FILES:
+            self.commit()
+        return number
+
+    def commit(self, *, drop: Sequence[int] = ()) -> None:
+        """Commit what is queued, and the removal of these documents."""
+        self._stage()
+        batch, self._batch = self._batch, _Batch()
+        if batch.rows or batch.drop or drop:
+            rows = pa.Table.from_pylist(batch.rows, document_schema())
+            self._writer.commit(drop=[*batch.drop, *drop], documents=rows)
+            self._keys = np.sort(np.concatenate([self._keys, np.array(self._new_keys, np.int64)]))
+            self._new_keys = []
+
+    def _stage(self) -> None:
+        waiting, self._batch.waiting = self._batch.waiting, []
+        if not waiting:
+            return
+        contexts = [piece.context for _, piece in waiting]
+        keys = [key_of(context) for context in contexts]
+        vectors = self._vectors(contexts, keys)
+        rows = [
+            {
+                "id": self._next_chunk + place,
+                "document": number,
+                "key": key,
+                "char_start": piece.start,
+                "char_end": piece.end,
+                "line_start": piece.line_start,
+                "line_end": piece.line_end,
+                "page": piece.page,
+                "heading": list(piece.heading),
+                "text": piece.text,
+                "context": context,
+            }
+            for place, ((number, piece), key, context) in enumerate(zip(waiting, keys, contexts, strict=True))
+        ]
+        schema = chunk_schema(self._encoder.dim)
+        table = pa.Table.from_pylist(rows, schema.remove(schema.get_field_index("vector")))
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
+        self._writer.stage(table.append_column(schema.field("vector"), column))
+        self._next_chunk += len(rows)
+        self._new_keys += keys
+        self._batch.staged += len(rows)
+        self.chunks += len(rows)
+
+    def _vectors(self, contexts: list[str], keys: list[int]) -> Floats:
+        """A vector for each context; what the store or this batch holds already is not embedded again."""
+        known = self._stored(keys)
+        new = [context for context in dict.fromkeys(contexts) if context not in known]
+        if new:
+            known.update(zip(new, self._encoder.encode(new, kind="document"), strict=True))
+        self._report.embedded += len(new)
+        self._report.reused += len(contexts) - len(new)
+        return np.stack([known[context] for context in contexts])
+
+    def _stored(self, keys: list[int]) -> dict[str, NDArray[np.float32]]:
+        wanted = np.unique(np.array(keys, np.int64))
+        hits = wanted[np.isin(wanted, self._keys, assume_unique=False)]
+        if not len(hits):
+            return {}
+        listed = ",".join(map(str, hits.tolist()))
+        table = self._writer.snapshot().chunks.to_table(columns=["context", "vector"], filter=f"key IN ({listed})")
+        vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+        return dict(zip(table["context"].to_pylist(), vectors, strict=True))
+
+
+def key_of(context: str) -> int:
+    """64 bits of BLAKE2b: what a chunk's vector is looked up by."""
+    return int.from_bytes(hashlib.blake2b(context.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+_EMPTY_ROW: Row = {
+    "source": "file",
+    "state": "indexed",
+    "reason": "",
+    "size": 0,
+    "mtime_ns": 0,
+    "settled": False,
+    "sha256": "",
+    "format": "",
+    "title": "",
+    "metadata": "{}",
+    "text": "",
+}
+
+
+def _described(document: Document | None) -> Row:
+    if document is None:
+        return {}
+    return {
+        "format": document.format,
+        "title": document.title,
+        "metadata": json.dumps(document.metadata, ensure_ascii=False),
+        "text": document.text,
+    }
+
+
+def sync(
+    writer: Writer,
+    root: Path,
+    encoder: Encoder,
+    *,
+    retry: bool = False,
+    leave_out: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Make the store hold what the folder holds. Safe to interrupt anywhere: the next run goes on."""
+    began = time.monotonic()
+    rows = {row["path"]: row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"}
+    made = plan(root, rows, leave_out=leave_out, retry=retry)
+    report = made.report
+    before = writer.snapshot().chunks.count_rows()
+    if made.rows:
+        _keep_chunks(writer, made.rows)
+    if made.read or made.drop:
+        indexer = Indexer(writer, encoder, report)
+        for entry, reading in _tracked(_readings(root, made.read), made.read, indexer, progress):
+            row, document = _row(entry, reading)
+            old = rows.get(entry.path)
+            if not entry.reason:
+                name = row["state"]
+                setattr(report, name, getattr(report, name) + 1)
+            indexer.add(row, document, replaces=old["id"] if old else None)
+        indexer.commit(drop=made.drop)
+    writer.finish()
+    report.count_chunks(before, writer.snapshot().chunks.count_rows())
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _keep_chunks(writer: Writer, rows: list[Row]) -> None:
+    """Rewrite document rows whose text and chunks stay as they are."""
+    texts = writer.snapshot().documents_by_id([row["id"] for row in rows], ["text"])
+    full = [{**row, "text": texts[row["id"]]["text"]} for row in rows]
+    writer.replace_rows(pa.Table.from_pylist(full, document_schema()))
+
+
+def _readings(root: Path, entries: list[folders.Entry]) -> Iterator[tuple[folders.Entry, Reading | None]]:
+    """Each entry with what its file reads as; None for those passed over."""
+    from .readers.pool import ReaderPool
+
+    with ReaderPool() as pool:
+        readings = pool.read_all(root / entry.path for entry in entries if not entry.reason)
+        for entry in entries:
+            yield entry, None if entry.reason else next(readings)
+
+
+def _tracked(
+    readings: Iterable[tuple[folders.Entry, Reading | None]],
+    entries: list[folders.Entry],
+    indexer: Indexer,
+    progress: Callable[[Progress], None] | None,
+) -> Iterator[tuple[folders.Entry, Reading | None]]:
+    total, done = sum(entry.size for entry in entries), 0
+    for number, (entry, reading) in enumerate(readings):
+        if progress:
+            progress(Progress(number, len(entries), done, total, indexer.chunks))
+        yield entry, reading
+        done += entry.size
+
+
+def _row(entry: folders.Entry, reading: Reading | None) -> tuple[Row, Document | None]:
+    row: Row = {"path": entry.path, "size": entry.size, **_seen(entry.mtime_ns)}
+    if reading is None:
+        return {**row, "state": "skipped", "reason": entry.reason}, None
+    row |= {"size": reading.size, "sha256": reading.sha256, **_seen(reading.mtime_ns)}
+    if reading.state != "ok" or reading.document is None:
+        return {**row, "state": reading.state, "reason": reading.reason}, None
+    if not reading.document.parts:
+        reason = reading.reason or "no text in it"
+        return {**row, "state": "skipped", "reason": reason, "format": reading.document.format}, None
+    return row, reading.document

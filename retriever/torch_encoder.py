@@ -1,0 +1,60 @@
+"""Any other sentence-transformers model, through torch: on a GPU when there is one, on the CPU otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes.errors import InputError, MissingExtraError
+from .model_folder import ModelSettings, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from .encoder import Kind
+
+
+class TorchEncoder:
+    """`sentence_transformers.SentenceTransformer` behind the `Encoder` protocol."""
+
+    def __init__(self, name: str, folder: Path, settings: ModelSettings) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise MissingExtraError("sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and") from None
+        if not any(folder.rglob("*.safetensors")):
+            raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+        try:
+            self._model: Any = SentenceTransformer(
+                str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+            )
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise InputError(f"{folder} does not load as a sentence-transformers model: {error}") from error
+        self.name = name
+        self.fingerprint = fingerprint(folder, settings)
+        self._settings = settings
+        self.device = str(self._model.device)
+        dim = self._model.get_embedding_dimension()
+        if dim is None:
+            raise InputError(f"{folder} gives no vectors: expected a dense encoder")
+        self.dim = int(dim)
+        limit = self._model.max_seq_length or 512
+        self.max_tokens = int(limit) - self._model.tokenizer.num_special_tokens_to_add()
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
+        prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
+        vectors = self._model.encode(
+            list(texts), prompt=prompt, convert_to_numpy=True, normalize_embeddings=True, show_progress_bar=False
+        )
+        return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
+
+    def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        found = self._model.tokenizer(
+            list(texts), add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+        )
+        offsets: list[list[tuple[int, int]]] = found["offset_mapping"]
+        return offsets

@@ -1,0 +1,131 @@
+"""Hold an index against the documents as they are now, and its parts against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes import KINDS, Published
+from ..indexes.errors import BinocleError, DamagedError
+from .document import Document, LineCounter
+from .sync import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .readers.pool import Reading
+    from .store import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it should be. `kind` is "document", "chunk", "vector index" or "store"."""
+
+    kind: str
+    path: str
+    problem: str
+
+
+def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
+    """Everything wrong with a snapshot: each document read anew, each chunk's text, key, lines and vector checked.
+
+    :param root: the indexed folder, None when only documents were added.
+    """
+    rows = snapshot.document_rows.to_pylist()
+    yield from _store_faults(snapshot, rows)
+    yield from _index_faults(snapshot)
+    if root is not None:
+        yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
+    for row in rows:
+        if row["source"] == "added":
+            text = snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"]
+            yield from _chunk_faults(snapshot, row, text)
+
+
+def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    paths: set[tuple[str, str]] = set()
+    for row in rows:
+        if (row["source"], row["path"]) in paths:
+            yield Fault("store", row["path"], "stands in the documents table twice")
+        paths.add((row["source"], row["path"]))
+    expected = {row["id"]: row["chunks"] for row in rows if row["chunks"]}
+    found = snapshot.chunk_ids
+    numbers, counts = np.unique(found["document"].to_numpy(), return_counts=True)
+    counted = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    names = {row["id"]: row["path"] for row in rows}
+    for number in sorted(expected.keys() | counted.keys()):
+        if expected.get(number, 0) != counted.get(number, 0):
+            problem = f"should have {expected.get(number, 0)} chunks in the store but has {counted.get(number, 0)}"
+            yield Fault("store", names.get(number, f"document {number}"), problem)
+    if len(np.unique(found["id"].to_numpy())) != len(found):
+        yield Fault("store", "", "two chunks have the same id")
+
+
+def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """The published index against the store: its files' checksums, and each vector by value."""
+    name = snapshot.head.vectors
+    if name is not None:
+        folder = snapshot.store.path / "vectors" / name
+        try:
+            Published.read(folder).load(folder, KINDS)
+        except DamagedError as error:
+            yield Fault("vector index", name, str(error))
+    index = snapshot.index
+    dim = snapshot.store.settings.dim
+    for batch in snapshot.batches(["id", "vector"]):
+        ids = batch["id"].to_numpy()
+        stored = batch["vector"].flatten().to_numpy().reshape(-1, dim)
+        if not np.isfinite(stored).all():
+            yield Fault("store", "", f"a vector of the chunks {ids[0]} to {ids[-1]} is not finite")
+        try:
+            same = np.array_equal(index.reconstruct(ids), stored)
+        except BinocleError as error:
+            yield Fault("vector index", str(name), f"lacks chunks of the store: {error}")
+            return
+        if not same:
+            yield Fault("vector index", str(name), f"differs from the store in the chunks {ids[0]} to {ids[-1]}")
+
+
+def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    from .readers.pool import ReaderPool
+
+    indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
+    with ReaderPool() as pool:
+        for row, reading in zip(indexed, pool.read_all(root / row["path"] for row in indexed), strict=True):
+            problem = _changed(row, reading)
+            if problem:
+                yield Fault("document", row["path"], problem)
+            elif reading.document is not None:
+                yield from _chunk_faults(snapshot, row, reading.document)
+
+
+def _changed(row: dict[str, Any], reading: Reading) -> str:
+    if reading.sha256 and reading.sha256 != row["sha256"]:
+        return "has changed since it was indexed"
+    if reading.document is None:
+        return f"cannot be read now: {reading.reason}"
+    return ""
+
+
+def _chunk_faults(snapshot: Snapshot, row: dict[str, Any], document: Document | str) -> Iterator[Fault]:
+    """Each chunk against the text it claims to be a slice of."""
+    text = document if isinstance(document, str) else document.text
+    columns = ["id", "key", "char_start", "char_end", "line_start", "line_end", "heading", "text", "context"]
+    chunks = snapshot.chunks.to_table(columns=columns, filter=f"document = {row['id']}").to_pylist()
+    lines = LineCounter(document) if isinstance(document, Document) else None
+    for chunk in sorted(chunks, key=lambda chunk: chunk["char_start"]):
+        where = f"chunk {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
+        context = "\n".join([" > ".join(chunk["heading"])] * bool(chunk["heading"]) + [chunk["text"]])
+        if text[chunk["char_start"] : chunk["char_end"]] != chunk["text"]:
+            yield Fault("chunk", row["path"], f"{where} is not what the document says there")
+        elif context != chunk["context"] or key_of(context) != chunk["key"]:
+            yield Fault("chunk", row["path"], f"{where} is not what was embedded")
+        elif lines and (lines.at(chunk["char_start"]), lines.at(chunk["char_end"] - 1)) != (
+            chunk["line_start"],
+            chunk["line_end"],
+        ):
+            yield Fault("chunk", row["path"], f"{where} does not stand on the lines it cites")
+

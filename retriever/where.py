@@ -1,0 +1,185 @@
+"""Filters on documents: `path=docs/**`, `type=pdf`, `modified>=2026-01-01`, `author=Ada`.
+
+A condition is a field, an operator and a value. Fields are `path` (a glob in .gitignore's manner: `*.md` anywhere,
+`/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, or a date and time, in
+local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the documents' own
+metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is a glob without regard to case. Several
+conditions must all hold.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..indexes.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Row = Mapping[str, Any]
+
+_CONDITION = re.compile(r"\s*([\w.-]+)\s*(!=|<=|>=|=|<|>|:)\s*(.*?)\s*", re.DOTALL)
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """All of these conditions on a document row."""
+
+    conditions: tuple[Callable[[Row], bool], ...]
+
+    def passes(self, row: Row) -> bool:
+        return all(condition(row) for condition in self.conditions)
+
+
+def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | None:
+    """
+    :param where: a condition, several of them, or a mapping of field to value (equal) or list of values (any equal).
+    :raises InputError: naming the condition that cannot be read.
+    """
+    if where is None or (not isinstance(where, str) and not len(where)):
+        return None
+    if isinstance(where, str):
+        where = [where]
+    if not isinstance(where, dict):
+        return Filter(tuple(_condition(str(text)) for text in where))  # type: ignore[union-attr]
+    return Filter(tuple(_equal_any(str(name), value) for name, value in where.items()))
+
+
+def _equal_any(name: str, value: Any) -> Callable[[Row], bool]:
+    choices = [_test(name, "=", str(one)) for one in (value if isinstance(value, (list, tuple, set)) else [value])]
+    return lambda row: any(choice(row) for choice in choices)
+
+
+def _condition(text: str) -> Callable[[Row], bool]:
+    match = _CONDITION.fullmatch(text)
+    if not match or not match[3]:
+        raise InputError(
+            f"cannot read the filter {text!r}: expected FIELD, one of = != < <= > >=, and a value, "
+            "such as path=docs/** or modified>=2026-01-01"
+        )
+    return _test(match[1], "=" if match[2] == ":" else match[2], match[3])
+
+
+def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
+    if name == "path":
+        return _path(operator, value)
+    if name in ("type", "format"):
+        wanted = value.lower().lstrip(".")
+        return _negated(operator, name, lambda row: wanted in (row["format"].lower(), _ending(row["path"])))
+    if name == "modified":
+        return _ordered(operator, _moment(value), lambda row: _modified(row))
+    if name == "size":
+        return _ordered(operator, _size(value), lambda row: row["size"])
+    if name == "title":
+        return _textual(operator, value, lambda row: row["title"])
+    return _textual(operator, value, lambda row: json.loads(row["metadata"]).get(name))
+
+
+def _path(operator: str, value: str) -> Callable[[Row], bool]:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        spec = GitIgnoreSpec.from_lines([value.removeprefix("./")])
+    except ValueError as error:
+        raise InputError(f"cannot read the path filter {value!r}: {error}") from None
+    return _negated(operator, "path", lambda row: spec.match_file(row["path"]))
+
+
+def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[[Row], bool]:
+    if operator not in ("=", "!="):
+        raise InputError(f"{name} can be compared with = and != only, not {operator}")
+    return test if operator == "=" else lambda row: not test(row)
+
+
+def _ordered(operator: str, bound: Any, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
+    compare = _COMPARE[operator]
+
+    def holds(row: Row) -> bool:
+        value = value_of(row)
+        return value is not None and compare(value, bound)
+
+    return holds
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def _textual(operator: str, value: str, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
+    """Own metadata: a list passes when one of its members does; numbers compare as numbers."""
+
+    def one(found: Any) -> bool:
+        if operator in ("=", "!="):
+            same = fnmatch.fnmatchcase(_plain(found), value.lower()) or _same_number(found, value)
+            return same == (operator == "=")
+        number = _number(value)
+        if isinstance(found, (int, float)) and number is not None:
+            return _COMPARE[operator](found, number)
+        return _COMPARE[operator](_plain(found), value.lower())
+
+    def holds(row: Row) -> bool:
+        found = value_of(row)
+        if found is None or found == []:
+            return operator == "!="
+        members = found if isinstance(found, list) else [found]
+        return all(map(one, members)) if operator == "!=" else any(map(one, members))
+
+    return holds
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower()
+
+
+def _same_number(found: Any, value: str) -> bool:
+    return isinstance(found, (int, float)) and not isinstance(found, bool) and _number(value) == found
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _ending(path: str) -> str:
+    return path.rsplit(".", 1)[-1].lower() if "." in path.rsplit("/", 1)[-1] else ""
+
+
+def _modified(row: Row) -> float | None:
+    """Seconds since 1970: of the file, or, for an added document, of its `modified` metadata."""
+    if row["source"] == "file":
+        return float(row["mtime_ns"]) / 1e9
+    stated = json.loads(row["metadata"]).get("modified")
+    try:
+        return None if stated is None else _moment(str(stated))
+    except InputError:
+        return None
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise InputError(f"{text!r} is not a date: expected YYYY-MM-DD, or YYYY-MM-DDTHH:MM") from None
+
+
+def _size(text: str) -> float:
+    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]*)", text)
+    factor = _SIZES.get(match[2].upper()) if match else None
+    number = _number(match[1]) if match else None
+    if factor is None or number is None:
+        raise InputError(f"{text!r} is not a size: expected bytes, or a number with KB, MB or GB")
+    return number * factor

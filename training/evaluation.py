@@ -1,0 +1,228 @@
+"""Retrieval quality on a test collection: indexes a corpus, runs its queries, and measures the rankings.
+
+Layout: BEIR's (Thakur et al. 2021, arXiv:2104.08663): `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text},
+`qrels/SPLIT.tsv` with a header and rows of query, document and grade. Measures are trec_eval's, and the tests hold
+them to `ir-measures`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..indexes.errors import InputError
+from ..retriever.retriever import Retriever
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
+    Run = Mapping[str, Sequence[tuple[str, float]]]  # query -> documents with scores, best first
+
+_DEPTH = 100  # documents ranked for each query
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Measures are means over the queries that have a relevant document; one that found nothing counts as 0."""
+
+    collection: str
+    split: str
+    mode: str
+    model: str
+    measures: dict[str, float]
+    queries: int
+    documents: int
+    chunks: int
+    index_seconds: float
+    query_milliseconds: float  # mean, one at a time
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def evaluate(
+    folder: str | Path,
+    *,
+    mode: str = "hybrid",
+    split: str = "test",
+    model: str | None = None,
+    index: str | Path | None = None,
+    run_file: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Evaluation:
+    """Measure the engine on a test collection. A document ranks where its best passage does.
+
+    :param index: where to keep the index, so that another mode need not make it again; else it is made and removed.
+    :param run_file: where to write the rankings in TREC's format.
+    :raises InputError: when the folder is not a collection, naming the file and line.
+    """
+    folder = Path(folder)
+    queries, qrels = _queries(folder), _qrels(folder, split)
+    unknown = sorted(qrels.keys() - queries.keys())
+    if unknown:
+        raise InputError(f"{folder}/qrels/{split}.tsv judges query {unknown[0]!r}, which queries.jsonl does not have")
+    tell = progress or (lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
+        retriever = Retriever.open(index or Path(temporary) / "index", model=model)
+        tell(f"indexing {folder.name}")
+        report = retriever.add(_corpus(folder))
+        snapshot = retriever.snapshot()
+        documents, chunks = snapshot.documents.count_rows(), snapshot.chunks.count_rows()
+        tell(f"{len(qrels)} queries")
+        passages = 2 * _DEPTH * math.ceil(chunks / max(1, documents))
+        began = time.monotonic()
+        run = {query: _ranked(retriever, queries[query], passages, mode) for query in qrels}
+        seconds = time.monotonic() - began
+        name = snapshot.store.settings.model
+    if run_file is not None:
+        Path(run_file).write_text("".join(_trec(run, mode)), "utf-8")
+    return Evaluation(
+        collection=folder.resolve().name,
+        split=split,
+        mode=mode,
+        model=name,
+        measures={measure: round(function(qrels, run), 4) for measure, function in MEASURES.items()},
+        queries=len(qrels),
+        documents=documents,
+        chunks=chunks,
+        index_seconds=round(report.seconds, 3),
+        query_milliseconds=round(1e3 * seconds / max(1, len(qrels)), 3),
+    )
+
+
+def _ranked(retriever: Retriever, query: str, passages: int, mode: str) -> list[tuple[str, float]]:
+    best: dict[str, float] = {}
+    for hit in retriever.search(query, passages, mode=mode):
+        best.setdefault(hit.path, hit.score)
+    return list(best.items())[:_DEPTH]
+
+
+def _trec(run: Run, tag: str) -> Iterator[str]:
+    for query, ranking in run.items():
+        for rank, (document, score) in enumerate(ranking, 1):
+            yield f"{query} Q0 {document} {rank} {score:.6f} binocle-{tag}\n"
+
+
+def ndcg_at_10(qrels: Qrels, run: Run) -> float:
+    """Normalised discounted cumulative gain, gain = grade (Järvelin and Kekäläinen 2002)."""
+
+    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
+        gained = _dcg([grades.get(document, 0) for document, _ in ranking[:10]])
+        return gained / _dcg(sorted(grades.values(), reverse=True)[:10])
+
+    return _mean(of, qrels, run)
+
+
+def _dcg(grades: Sequence[int]) -> float:
+    return sum(max(0, grade) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
+
+
+def recall_at_100(qrels: Qrels, run: Run) -> float:
+    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
+        relevant = _relevant(grades)
+        return len(relevant & {document for document, _ in ranking[:100]}) / len(relevant)
+
+    return _mean(of, qrels, run)
+
+
+def mrr_at_10(qrels: Qrels, run: Run) -> float:
+    """Mean reciprocal rank of the first relevant document among ten."""
+
+    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
+        relevant = _relevant(grades)
+        return next((1 / rank for rank, (document, _) in enumerate(ranking[:10], 1) if document in relevant), 0.0)
+
+    return _mean(of, qrels, run)
+
+
+def mean_average_precision(qrels: Qrels, run: Run) -> float:
+    """Over the documents ranked, 100 at most."""
+
+    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
+        relevant, found, total = _relevant(grades), 0, 0.0
+        for rank, (document, _) in enumerate(ranking, 1):
+            if document in relevant:
+                found += 1
+                total += found / rank
+        return total / len(relevant)
+
+    return _mean(of, qrels, run)
+
+
+MEASURES: dict[str, Callable[[Qrels, Run], float]] = {
+    "nDCG@10": ndcg_at_10,
+    "Recall@100": recall_at_100,
+    "MRR@10": mrr_at_10,
+    "MAP": mean_average_precision,
+}
+
+
+def _mean(
+    of: Callable[[Mapping[str, int], Sequence[tuple[str, float]]], float], qrels: Qrels, run: Run
+) -> float:
+    values = [of(grades, run.get(query, ())) for query, grades in qrels.items() if _relevant(grades)]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _relevant(grades: Mapping[str, int]) -> set[str]:
+    return {document for document, grade in grades.items() if grade > 0}
+
+
+def _corpus(folder: Path) -> Iterator[dict[str, str]]:
+    for where, row in _rows(folder / "corpus.jsonl"):
+        text = row.get("text")
+        if not isinstance(text, str) or not isinstance(row.get("title") or "", str):
+            raise InputError(f"{where}: expected strings in 'text' and 'title'")
+        yield {"id": str(row["_id"]), "title": row.get("title") or "", "text": text or row.get("title") or ""}
+
+
+def _queries(folder: Path) -> dict[str, str]:
+    queries = {}
+    for where, row in _rows(folder / "queries.jsonl"):
+        if not isinstance(row.get("text"), str) or not row["text"].strip():
+            raise InputError(f"{where}: expected a string in 'text'")
+        queries[str(row["_id"])] = row["text"]
+    return queries
+
+
+def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not file.is_file():
+        raise InputError(f"{file} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv")
+    with file.open(encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{file}:{number} is not JSON: {error}") from None
+            if not isinstance(row, dict) or "_id" not in row:
+                raise InputError(f"{file}:{number}: expected an object with '_id'")
+            yield f"{file}:{number}", row
+
+
+def _qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
+    file = folder / "qrels" / f"{split}.tsv"
+    if not file.is_file():
+        there = ", ".join(sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))) or "none"
+        raise InputError(f"{file} is missing: the splits that are there: {there}")
+    qrels: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        cells = line.split("\t")
+        if not line.strip() or (number == 1 and cells[-1].strip() == "score"):
+            continue
+        try:
+            query, document, grade = cells
+            qrels.setdefault(query, {})[document] = int(float(grade))
+        except ValueError:
+            raise InputError(f"{file}:{number}: expected query, document and grade separated by tabs") from None
+    judged = {query: grades for query, grades in qrels.items() if _relevant(grades)}
+    if not judged:
+        raise InputError(f"{file} judges no document relevant")
+    return judged
