@@ -213,6 +213,21 @@ class Retriever:
         columns = [*row, "text"]
         return self.snapshot().documents_by_id([row["id"]], columns)[row["id"]]
 
+    def lines(self, path: str, first: int, last: int) -> str:
+        """What stands on these lines of a document, counted as its citations count them.
+
+        Where the citations' lines are those of the source (HTML, XML) and not of the text, the passages there.
+        """
+        row = self.document(path)
+        columns = ["char_start", "line_start", "line_end", "text"]
+        table = self.snapshot().chunks.to_table(columns=columns, filter=f"document = {row['id']}")
+        chunks = sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
+        if all(1 + row["text"].count("\n", 0, chunk["char_start"]) == chunk["line_start"] for chunk in chunks):
+            return "\n".join(row["text"].split("\n")[max(0, first - 1) : last])
+        return "\n\n".join(
+            chunk["text"] for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first
+        )
+
     def verify(self) -> list[verification.Fault]:
         """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well."""
         return list(verification.faults(self.snapshot(), self.folder))

@@ -374,7 +374,7 @@ def _tracked(
 
 
 def _row(entry: folders.Entry, reading: Reading | None) -> tuple[Row, Document | None]:
-    row: Row = {"path": entry.path, "size": entry.size, **_seen(entry.mtime_ns)}
+    row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **_seen(entry.mtime_ns)}
     if reading is None:
         return {**row, "state": "skipped", "reason": entry.reason}, None
     row |= {"size": reading.size, "sha256": reading.sha256, **_seen(reading.mtime_ns)}

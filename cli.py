@@ -1,0 +1,489 @@
+"""`binocle …`: translates options into one library call each and prints the answer.
+
+Exit codes are grep's: 0 found (or done), 1 nothing found (or not clean), 2 an error, in one line on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from . import __version__
+from .indexes.errors import BinocleError, InputError, NoIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .retriever.query import Hit
+    from .retriever.retriever import Retriever
+    from .retriever.sync import Progress, Report
+
+_NOTHING, _ERROR, _INTERRUPTED = 1, 2, 130
+
+
+def main() -> NoReturn:
+    """Run the command line: every error one line, never a traceback for a user's mistake."""
+    # One query is one small product after another: a second thread for each only waits, up to 0.4 s on a busy machine.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "binocle"
+        _fail(f"{error.format_message()} (see '{command} --help')")
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except BinocleError as error:
+        _fail(str(error))
+    except (click.Abort, KeyboardInterrupt):
+        print("binocle: interrupted; what was committed is kept, the same command goes on from there", file=sys.stderr)  # noqa: T201
+        os._exit(_INTERRUPTED)  # threads of native libraries must not hold up a Ctrl-C
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'input/output'}: {error.strerror or error}")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"binocle: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    sys.exit(_ERROR)
+
+
+class _Group(click.Group):
+    """Lists the commands in the order of need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.commands)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", prog_name="binocle")
+def cli() -> None:
+    """Search a folder of documents by meaning and by words, with exact citations.
+
+    \b
+    binocle index ~/notes
+    binocle search "how do I cancel a running task" ~/notes
+    """
+
+
+_index_option = click.option(
+    "--index",
+    "index",
+    metavar="DIR",
+    envvar="BINOCLE_INDEX",
+    help="The index folder. Default: .binocle in the folder, or in the nearest one above it.",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_folder_argument = click.argument("folder", required=False, type=click.Path(path_type=Path))
+_where_option = click.option(
+    "--where",
+    "-w",
+    multiple=True,
+    metavar="FILTER",
+    help="Only documents such as path='docs/**', type=pdf, modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable.",
+)
+_k_option = click.option("-k", default=10, show_default=True, metavar="N", type=int, help="How many passages.")
+
+
+def _open(folder: Path | None, index: str | None) -> Retriever:
+    """The existing index meant by FOLDER and --index."""
+    from .retriever.folder import find_index
+    from .retriever.retriever import Retriever
+
+    if index:
+        return Retriever.open(index)
+    start = folder or Path.cwd()
+    if not start.exists():
+        raise InputError(f"there is no folder {start}")
+    if start.is_file():
+        raise InputError(f"{start} is a file: expected a folder; narrow a search with --where path={start.name}")
+    found = start if (start / "HEAD.json").is_file() else find_index(start)
+    if found is None:
+        raise NoIndexError(f"no index in {start} or above it: make one with 'binocle index {folder or '.'}'")
+    return Retriever.open(found)
+
+
+def _within(retriever: Retriever, folder: Path | None) -> list[str]:
+    """The filter that FOLDER adds when it lies below the indexed folder."""
+    root = retriever.folder
+    if folder is None or root is None:
+        return []
+    try:
+        below = folder.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return []
+    return [] if below == "." else [f"path=/{below}/"]
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@_index_option
+@click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
+@click.option("--retry", is_flag=True, help="Read again what failed before or was forgotten.")
+@_json_option
+def index(folder: Path, index: str | None, model: str | None, retry: bool, as_json: bool) -> None:
+    """Index FOLDER, or bring its index up to date.
+
+    Only what is new or changed is read and embedded. Interrupt it when you like: it goes on where it stopped.
+
+    \b
+    binocle index ~/notes
+    binocle index docs --index /tmp/docs-index --json
+    """
+    from .retriever.retriever import INDEX_NAME, Retriever
+
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
+    retriever = Retriever.open(index or folder / INDEX_NAME, model=model)
+    with _progress() as progress:
+        report = retriever.sync(folder, retry=retry, progress=progress)
+    click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
+
+
+def _summary(report: Report) -> str:
+    from .retriever.sync import FILE_STATES
+
+    counts = [f"{getattr(report, name):,} {name}" for name in FILE_STATES if getattr(report, name)]
+    embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"
+    return (
+        f"{', '.join(counts) or 'no files'}; {report.chunks_total:,} passages, {embedded}, in {report.seconds:.1f} s"
+        + ("; 'binocle files --state failed' says why" if report.failed else "")
+    )
+
+
+class _progress:  # noqa: N801 - reads as a function where it is used
+    """A live bar on a terminal, nothing elsewhere. Gives the callback that moves it, or None."""
+
+    def __enter__(self) -> Callable[[Progress], None] | None:
+        self._bar: Any = None
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.fields[what]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("", total=None, what="looking through the folder")
+        return self._move
+
+    def _move(self, at: Progress) -> None:
+        elapsed = self._bar.tasks[0].elapsed or 1e-9
+        rate = f"{at.chunks / elapsed:.0f} passages/s" if at.chunks else "reading"
+        what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
+        self._bar.update(self._task, completed=at.bytes_done, total=max(1, at.bytes_total), what=what)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+@cli.command()
+@click.argument("query")
+@_folder_argument
+@_index_option
+@_k_option
+@click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
+@_where_option
+@click.option("--explain", is_flag=True, help="Show what each stage contributed.")
+@_json_option
+def search(
+    query: str,
+    folder: Path | None,
+    index: str | None,
+    k: int,
+    mode: str,
+    where: tuple[str, ...],
+    explain: bool,
+    as_json: bool,
+) -> int:
+    """Find the passages that answer QUERY, in FOLDER or here. QUERY "-" is read from standard input.
+
+    \b
+    binocle search "lifetime of a borrowed value" docs
+    binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
+    """
+    if query == "-":
+        query = click.get_text_stream("stdin", errors="replace").read()
+    retriever = _open(folder, index)
+    hits = retriever.search(query, k, mode=mode, where=[*where, *_within(retriever, folder)])
+    _print_hits(hits, query, explain=explain, as_json=as_json)
+    return 0 if hits else _NOTHING
+
+
+@cli.command()
+@click.argument("place", metavar="FILE:LINE")
+@_folder_argument
+@_index_option
+@_k_option
+@_where_option
+@_json_option
+def similar(
+    place: str, folder: Path | None, index: str | None, k: int, where: tuple[str, ...], as_json: bool
+) -> int:
+    """Find the passages most like the one at FILE:LINE, a path as search prints it or of the file itself.
+
+    \b
+    binocle similar guide/install.md:40 docs
+    """
+    retriever = _open(folder, index)
+    path, line = _place(retriever, place)
+    hits = retriever.similar(path, line, k, where=[*where, *_within(retriever, folder)])
+    _print_hits(hits, "", explain=False, as_json=as_json)
+    return 0 if hits else _NOTHING
+
+
+@cli.command()
+@click.argument("place", metavar="FILE[:LINE[-LINE]]")
+@_folder_argument
+@_index_option
+def show(place: str, folder: Path | None, index: str | None) -> None:
+    """Print the text that was read from a document, whole or the lines of a citation.
+
+    \b
+    binocle show report.pdf docs
+    binocle show guide/install.md:40-60 docs
+    """
+    retriever = _open(folder, index)
+    match = re.fullmatch(r"(.+):(\d+)(?:-(\d+))?", place)
+    if match:
+        first = int(match[2])
+        click.echo(retriever.lines(_known(retriever, match[1]), first, int(match[3] or first)))
+    else:
+        click.echo(retriever.document(_known(retriever, place))["text"])
+
+
+def _place(retriever: Retriever, place: str) -> tuple[str, int]:
+    path, _, line = place.rpartition(":")
+    if not path or not line.isdigit():
+        raise InputError(f"{place!r} is not a place: expected FILE:LINE, such as guide.md:12")
+    return _known(retriever, path), int(line)
+
+
+def _known(retriever: Retriever, path: str) -> str:
+    """The path in the index that a user means: as search prints it, or as it is from here."""
+    paths = set(retriever.snapshot().document_rows["path"].to_pylist())
+    if path in paths:
+        return path
+    root = retriever.folder
+    if root is not None:
+        try:
+            inside = Path(path).resolve().relative_to(root.resolve()).as_posix()
+        except ValueError:
+            inside = path
+        if inside in paths or any(one.startswith(inside + "/") for one in paths):
+            return inside
+    raise InputError(f"{path} is not in the index: 'binocle files' lists what is")
+
+
+@cli.command()
+@_folder_argument
+@_index_option
+@_json_option
+def status(folder: Path | None, index: str | None, as_json: bool) -> None:
+    """Show what an index holds and what it was made with.
+
+    \b
+    binocle status ~/notes
+    """
+    from dataclasses import asdict
+
+    from .retriever.retriever import status as measure
+
+    found = measure(_open(folder, index))
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return
+    states = ", ".join(f"{count:,} {state}" for state, count in found.documents.items())
+    vectors = found.vector_index or "none yet"
+    if found.newer_rows or found.deleted_rows:
+        vectors += f" ({found.newer_rows:,} newer rows searched exactly, {found.deleted_rows:,} deleted ones masked)"
+    for name, value in (
+        ("index", found.path),
+        ("folder", found.folder or "none: added documents only"),
+        ("documents", states),
+        ("passages", f"{found.chunks:,}"),
+        ("encoder", f"{found.model}, {found.dim} dimensions, fingerprint {found.fingerprint[:8]}"),
+        ("vectors", vectors),
+        ("size", f"{found.bytes / 1e6:,.1f} MB"),
+    ):
+        click.echo(f"{name:<10} {value}")
+
+
+@cli.command()
+@_folder_argument
+@_index_option
+@click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="Only files in this state.")
+@_json_option
+def files(folder: Path | None, index: str | None, state: str | None, as_json: bool) -> int:
+    """List every file and what became of it: indexed, skipped or failed, and why.
+
+    \b
+    binocle files ~/notes --state failed
+    """
+    rows = [row for row in _open(folder, index).documents() if state in (None, row["state"])]
+    names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps({name: row[name] for name in names}, ensure_ascii=False))
+        else:
+            detail = row["reason"] or f"{row['chunks']} passage{'s' * (row['chunks'] != 1)}, {row['format']}"
+            click.echo(f"{row['state']:<8} {row['path']}  ({detail})")
+    return 0 if rows else _NOTHING
+
+
+@cli.command()
+@_folder_argument
+@_index_option
+@click.option("--repair", is_flag=True, help="Mend what is found: rebuild from the store, read changed files again.")
+@_json_option
+def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) -> int:
+    """Check every passage against its document as it is now, and the index against the store. Exit 0 when clean.
+
+    \b
+    binocle verify ~/notes
+    """
+    from dataclasses import asdict
+
+    retriever = _open(folder, index)
+    if repair:
+        retriever.repair()
+    found = retriever.verify()
+    for fault in found:
+        click.echo(json.dumps(asdict(fault)) if as_json else f"{fault.kind}: {fault.path}: {fault.problem}")
+    if not as_json:
+        click.echo(f"{len(found):,} faults" if found else "clean", err=bool(found))
+    return _NOTHING if found else 0
+
+
+@cli.command()
+@click.argument("path")
+@_folder_argument
+@_index_option
+def forget(path: str, folder: Path | None, index: str | None) -> None:
+    """Take a document, or a folder's documents, out of the index and erase what was stored of them.
+
+    A file that is still there stays out until 'binocle index --retry'.
+
+    \b
+    binocle forget private/diary.md ~/notes
+    """
+    retriever = _open(folder, index)
+    path = _known(retriever, path.rstrip("/"))
+    count = retriever.delete(path, path + "/")
+    click.echo(f"{count:,} document{'s' * (count != 1)} forgotten")
+
+
+@cli.command()
+@click.argument("collection", type=click.Path(path_type=Path))
+@click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
+@click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
+@click.option("--model", metavar="NAME", help="Encoder: a sentence-transformers folder or hub name.")
+@click.option("--index", "index", metavar="DIR", help="Keep the index here, for the next mode.")
+@click.option("--run", "run_file", metavar="FILE", help="Write the rankings as a TREC run.")
+@_json_option
+def evaluate(
+    collection: Path,
+    mode: str,
+    split: str,
+    model: str | None,
+    index: str | None,
+    run_file: str | None,
+    as_json: bool,
+) -> None:
+    """Measure search quality on a test collection in BEIR's layout.
+
+    \b
+    binocle evaluate scifact --mode semantic --run scifact.run
+    """
+    from .training.evaluation import evaluate as measure
+
+    tell = (lambda text: click.echo(f"{text} …", err=True)) if sys.stderr.isatty() else None
+    found = measure(
+        collection, mode=mode, split=split, model=model, index=index, run_file=run_file, progress=tell
+    )
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+        return
+    click.echo(f"{found.collection} {found.split}: {found.queries:,} queries, {found.documents:,} documents, {mode}")
+    for name, value in found.measures.items():
+        click.echo(f"{name:<11} {value:.4f}")
+    click.echo(f"indexed in {found.index_seconds:.1f} s, {found.query_milliseconds:.1f} ms a query")
+
+
+@cli.command()
+@_json_option
+def doctor(as_json: bool) -> int:
+    """Check this installation: versions, processor, encoder. Exit 0 when an index can be made and searched.
+
+    \b
+    binocle doctor
+    """
+    from .retriever.doctor import checks
+
+    found = list(checks())
+    for check in found:
+        if as_json:
+            click.echo(json.dumps({"name": check.name, "ok": check.ok, "detail": check.detail}))
+        else:
+            click.echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<12} {check.detail}")
+    return 0 if all(check.ok for check in found) else _NOTHING
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell.
+
+    \b
+    binocle completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    click.echo(maker(cli, {}, "binocle", "_BINOCLE_COMPLETE").source())
+
+
+def _print_hits(hits: list[Hit], query: str, *, explain: bool, as_json: bool) -> None:
+    if as_json:
+        for hit in hits:
+            click.echo(json.dumps(_as_json(hit, explain=explain), ensure_ascii=False))
+        return
+    from .retriever.passage import blocks
+
+    colour = sys.stdout.isatty()
+    for block in blocks(hits, query, colour=colour, width=_width(), explain=explain):
+        click.echo(block)
+
+
+def _width() -> int:
+    import shutil
+
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 120))
+
+
+_JSON_FIELDS = (
+    "rank score scores path sha256 char_start char_end line_start line_end page heading text title metadata".split()
+)
+
+
+def _as_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
+    row = {name: getattr(hit, name) for name in _JSON_FIELDS}
+    return row | ({"explanation": hit.explanation} if explain else {})
+

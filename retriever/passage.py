@@ -1,0 +1,92 @@
+"""A hit as a person reads it: where it is, and the passage with what matched made visible."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .query import Hit
+
+_SHOWN = 360  # characters of a passage
+_WORD = re.compile(r"\w+")
+_COMMON = frozenset(
+    "a an and are as at be but by do does for from how i if in into is it me my no not of on or such that the their "
+    "then there these they this to was what when where which who why will with you your".split()
+)
+_PATH, _MATCH, _FAINT, _END = "\x1b[1;36m", "\x1b[1;33m", "\x1b[2m", "\x1b[0m"
+
+
+def blocks(
+    hits: Sequence[Hit], query: str, *, colour: bool, width: int, explain: bool = False
+) -> Iterator[str]:
+    """One printable block a hit: a line that says where, then the part of the passage where most words match."""
+    words = {word for word in map(str.casefold, _WORD.findall(query)) if word not in _COMMON}
+    for hit in hits:
+        lines = [_where(hit, colour=colour)]
+        excerpt = textwrap.wrap(_excerpt(hit.text, words), width - 4) or [""]
+        lines += [f"    {_marked(line, words) if colour else line}" for line in excerpt]
+        if explain:
+            lines.append(f"    {_explained(hit)}")
+        yield "\n".join(lines) + "\n"
+
+
+def _where(hit: Hit, *, colour: bool) -> str:
+    place = f"{_printable(hit.path)}:{hit.line_start}"
+    page = f"  p. {hit.page}" if hit.page is not None else ""
+    heading = f"  {_printable(' > '.join(hit.heading))}" if hit.heading else ""
+    if colour:
+        return f"{hit.rank:>2}  {_PATH}{place}{_END}{page}{_FAINT}{heading}{_END}"
+    return f"{hit.rank:>2}  {place}{page}{heading}"
+
+
+def _explained(hit: Hit) -> str:
+    stages = []
+    for name, score in hit.scores.items():
+        rank = hit.explanation["ranks"][name]
+        stages.append(f"{name} {score:.3f} (rank {rank})" if score is not None else f"{name} –")
+    times = ", ".join(f"{name} {time:.1f} ms" for name, time in hit.explanation["milliseconds"].items())
+    return f"score {hit.score:.3f} = {hit.explanation['mode']} of {', '.join(stages)}; {times}"
+
+
+def _excerpt(text: str, words: set[str]) -> str:
+    """The stretch of a passage that holds most of the different words, white space collapsed."""
+    text = _printable(" ".join(text.split()))
+    if len(text) <= _SHOWN:
+        return text
+    found = [(match.start(), hit) for match in _WORD.finditer(text) if (hit := _matching(match[0], words))]
+    best = max(
+        (start for start, _ in found),
+        key=lambda start: (len({word for at, word in found if start <= at < start + _SHOWN}), -start),
+        default=0,
+    )
+    start = 0 if best < _SHOWN // 3 else text.rfind(" ", 0, best - _SHOWN // 6) + 1
+    end = len(text) if start + _SHOWN >= len(text) else text.rfind(" ", start, start + _SHOWN)
+    end = start + _SHOWN if end <= start else end
+    return ("… " if start else "") + text[start:end] + (" …" if end < len(text) else "")
+
+
+def _marked(line: str, words: set[str]) -> str:
+    return _WORD.sub(lambda match: f"{_MATCH}{match[0]}{_END}" if _matching(match[0], words) else match[0], line)
+
+
+def _matching(word: str, words: set[str]) -> str | None:
+    """The word of the query that this word is a form of: equal, or alike up to an ending."""
+    word = word.casefold()
+    for one in words:
+        short = min(len(word), len(one))
+        same = next((place for place in range(short) if word[place] != one[place]), short)
+        if word == one or (same >= 4 and same >= short - 2 and max(len(word), len(one)) - same <= 4):
+            return one
+    return None
+
+
+def _printable(text: str) -> str:
+    """Without control characters: a document must not be able to command the terminal."""
+    return "".join(
+        char if char.isprintable() or char == "\t" else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )

@@ -1,0 +1,37 @@
+"""Bytes to Documents: `read` for one file in this process, `ReaderPool` for many in processes of their own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import UnsupportedError
+from .formats import FORMATS
+from .sniffing import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..document import Document
+    from .formats import Format
+    from .pool import Reading, ReaderPool, read_file
+
+__all__ = ["FORMATS", "Reading", "ReaderPool", "UnsupportedError", "read", "read_file"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"Reading", "ReaderPool", "read_file"}:
+        return getattr(import_module(".pool", __name__), name)
+    raise AttributeError(name)
+
+
+def read(data: bytes, name: str, formats: Mapping[str, Format] = FORMATS) -> Document:
+    """The text of a file and where every part of it came from; `name` is any path, only its ending matters.
+
+    A file without text gives a Document without parts. Raises UnsupportedError for what has no reader, and
+    UnreadableError, with one line that says why, for what cannot be read.
+    """
+    format, reader = choose(data, name, formats)
+    module, _, function = reader.partition(":")
+    document: Document = getattr(import_module(module, __name__), function)(data, format)
+    return document

@@ -1,0 +1,57 @@
+"""DrawingML, which Word, PowerPoint and Excel share: text bodies, charts and SmartArt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .package import attribute, local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .package import Package
+
+
+def paragraphs(element: Any) -> Iterator[str]:
+    """The text of each a:p below an element."""
+    for paragraph in element.iter("{*}p"):
+        pieces = []
+        for node in paragraph.iter():
+            name = local(node)
+            if name == "t":
+                pieces.append(node.text or "")
+            elif name == "br":
+                pieces.append("\n")
+            elif name == "tab" and not len(node):
+                pieces.append("\t")
+        text = "".join(pieces).strip()
+        if text:
+            yield text
+
+
+def chart_text(package: Package, part: str) -> list[str]:
+    """Titles, series and categories of a chart, each once, in order; the numbers are not text."""
+    root = package.xml(part)
+    lines = [] if root is None else list(paragraphs(root))
+    for element in root.iter("{*}tx", "{*}cat") if root is not None else ():
+        lines.extend((value.text or "").strip() for value in element.iter("{*}v"))
+    return [line for line in dict.fromkeys(lines) if line]
+
+
+def diagram_text(package: Package, part: str) -> list[str]:
+    """The words in a SmartArt graphic."""
+    root = package.xml(part)
+    return [] if root is None else list(paragraphs(root))
+
+
+def graphics_text(package: Package, element: Any, relations: dict[str, tuple[str, str]]) -> list[str]:
+    """What charts and SmartArt below an element say."""
+    lines: list[str] = []
+    for node in element.iter("{*}chart", "{*}relIds"):
+        name = "dm" if local(node) == "relIds" else "id"
+        kind, target = relations.get(attribute(node, name) or "", ("", ""))
+        if kind.lower().startswith("chart"):
+            lines.extend(chart_text(package, target))
+        elif kind == "diagramData":
+            lines.extend(diagram_text(package, target))
+    return lines

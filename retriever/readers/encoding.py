@@ -1,0 +1,105 @@
+"""Bytes to text: UTF-8 nearly always, then what the file declares, then the likeliest code page."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from .errors import UnsupportedError
+
+_SAMPLE = 1 << 16
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1a\x1b")) + b"\x7f"
+_DECLARED = re.compile(rb"""(?:coding|charset|encoding)\s{0,5}[:=]\s{0,5}["']?([-\w.:]{2,40})""", re.IGNORECASE)
+# What a declared name means in practice: browsers read these labels as the larger code page.
+_MEANT = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
+    "euc_kr": "cp949", "big5": "cp950", "iso8859-9": "cp1254", "tis-620": "cp874",
+}  # fmt: skip
+_NOT_CHARSETS = {"idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined", "utf-7", "mbcs", "oem"}
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+
+
+def decode(data: bytes) -> str:
+    """The text of a file, its newlines as \\n; raises UnsupportedError where the bytes are no text."""
+    text = _decode(data)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _UNFIT.sub("\ufffd", text)
+
+
+def _decode(data: bytes) -> str:
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    if b"\0" in data and (wide := _wide_encoding(data)):
+        return data.decode(wide, "replace")
+    if b"\x1b$" in data[:_SAMPLE] and (text := _strictly(data, "iso2022_jp")):
+        return text
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return _decode_legacy(data, error.start)
+    _refuse_binary(data, 0.1)
+    return text
+
+
+def _decode_legacy(data: bytes, first: int) -> str:
+    """`first` is the offset of the first byte that is not UTF-8."""
+    _refuse_binary(data, 0.01)
+    if (declared := declared_charset(data)) and (text := _strictly(data, declared)):
+        return text
+    sample = data[max(0, first - 1024) : first + _SAMPLE]
+    text = sample.decode("utf-8", "replace")
+    broken = text.count("\ufffd")
+    if broken * 20 < sum(character > "\x7f" for character in text):  # UTF-8 with a few bad bytes
+        return data.decode("utf-8", "replace")
+    from .codepages import guess
+
+    return data.decode(guess(sample), "replace")
+
+
+def declared_charset(data: bytes) -> str | None:
+    """The charset named in an HTML meta tag, an XML prolog or an editor's coding line."""
+    if not (found := _DECLARED.search(data[:1024])):
+        return None
+    try:
+        name = codecs.lookup(found[1].decode("ascii")).name
+    except (LookupError, UnicodeDecodeError):
+        return None
+    return None if name in _NOT_CHARSETS else _MEANT.get(name, name)
+
+
+def _strictly(data: bytes, encoding: str) -> str | None:
+    try:
+        return str(data, encoding)
+    except (UnicodeDecodeError, LookupError):
+        return None
+
+
+def _wide_encoding(data: bytes) -> str | None:
+    """UTF-16 or UTF-32 without a mark, told by where its zero bytes stand."""
+    sample = data[:4096]
+    zeros = [sample[offset::4].count(0) * 4 / max(len(sample), 1) for offset in range(4)]
+    if min(zeros[2:]) > 0.9 and zeros[0] < 0.1:
+        return "utf-32-le"
+    if min(zeros[:2]) > 0.9 and zeros[3] < 0.1:
+        return "utf-32-be"
+    even, odd = (zeros[0] + zeros[2]) / 2, (zeros[1] + zeros[3]) / 2
+    if odd > 0.2 and even < 0.02:
+        return "utf-16-le"
+    if even > 0.2 and odd < 0.02:
+        return "utf-16-be"
+    return None
+
+
+def _refuse_binary(data: bytes, most: float) -> None:
+    sample = data[:8192]
+    if len(sample) - len(sample.translate(None, _CONTROLS)) > most * len(sample):
+        raise UnsupportedError("binary file")

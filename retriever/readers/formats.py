@@ -1,0 +1,79 @@
+"""Which reader takes which file, by the ending of its name; readers are imported when first needed."""
+
+from __future__ import annotations
+
+Format = tuple[str, str]  # what the file is called in `Document.format`, and "module:function" of its reader
+
+_READERS: dict[str, tuple[str, str]] = {
+    # format: (reader, endings)
+    "text": (".text:read_text", "txt text log nfo asc me"),
+    "markdown": (".markup:read_markdown", "md markdown mdown mkd mdx qmd rmd"),
+    "rst": (".markup:read_rst", "rst rest"),
+    "org": (".markup:read_org", "org"),
+    "latex": (".markup:read_latex", "tex latex ltx sty cls bib"),
+    "asciidoc": (".markup:read_asciidoc", "adoc asciidoc"),
+    "html": (".web:read_html", "html htm xhtml xht"),
+    "xml": (".xmltext:read_xml", "xml nxml rss atom rdf opml svg xsd xsl xslt dita tei docbook dbk kml gpx wsdl plist fb2 resx xlf xliff tmx ttml"),
+    "pdf": (".pdf:read_pdf", "pdf"),
+    "docx": (".word:read_docx", "docx docm dotx dotm"),
+    "pptx": (".slides:read_pptx", "pptx pptm ppsx ppsm potx potm"),
+    "xlsx": (".sheets:read_xlsx", "xlsx xlsm xltx xltm"),
+    "xls": (".sheets:read_xls", "xls xlsb"),
+    "odt": (".opendocument:read_odf", "odt ott fodt"),
+    "odp": (".opendocument:read_odf", "odp otp fodp odg fodg"),
+    "ods": (".opendocument:read_odf", "ods ots fods"),
+    "rtf": (".rtf:read_rtf", "rtf"),
+    "epub": (".epub:read_epub", "epub"),
+    "csv": (".text:read_delimited", "csv psv"),
+    "tsv": (".text:read_delimited", "tsv tab"),
+    "json": (".text:read_json", "json geojson topojson json5 jsonc webmanifest har avsc"),
+    "jsonl": (".text:read_json_lines", "jsonl ndjson"),
+    "notebook": (".notebook:read_notebook", "ipynb"),
+    "email": (".mail:read_mail", "eml mht mhtml"),
+    "subtitles": (".text:read_text", "srt vtt sub"),
+}  # fmt: skip
+
+_LANGUAGES = {
+    "python": "py pyi pyw pyx pxd", "javascript": "js mjs cjs jsx", "typescript": "ts tsx mts cts", "java": "java",
+    "kotlin": "kt kts", "scala": "scala sc", "groovy": "groovy gradle", "c": "c h", "cpp": "cc cpp cxx hh hpp hxx ipp inl",
+    "csharp": "cs", "fsharp": "fs fsi fsx", "go": "go", "rust": "rs", "swift": "swift", "objective-c": "m mm", "dart": "dart",
+    "ruby": "rb rake gemspec", "php": "php phtml", "perl": "pl pm", "lua": "lua", "r": "r", "julia": "jl", "haskell": "hs lhs",
+    "ocaml": "ml mli", "elixir": "ex exs", "erlang": "erl hrl", "clojure": "clj cljs cljc edn", "lisp": "lisp lsp el cl",
+    "scheme": "scm ss rkt", "fortran": "f f77 f90 f95 f03 f08 for", "pascal": "pas pp dpr", "ada": "adb ads", "d": "d",
+    "nim": "nim", "zig": "zig", "v": "v sv vh svh", "vhdl": "vhd vhdl", "assembly": "asm s", "cuda": "cu cuh",
+    "opencl": "opencl", "glsl": "glsl vert frag comp hlsl wgsl metal", "sql": "sql psql ddl", "shell": "sh bash zsh fish ksh",
+    "powershell": "ps1 psm1 psd1", "batch": "bat cmd", "awk": "awk", "tcl": "tcl", "vim": "vim", "css": "css scss sass less styl",
+    "vue": "vue", "svelte": "svelte", "astro": "astro", "graphql": "graphql gql", "protobuf": "proto", "thrift": "thrift",
+    "terraform": "tf tfvars hcl", "nix": "nix", "cmake": "cmake", "make": "mk mak", "bazel": "bzl bazel star", "prolog": "pro prolog",
+    "solidity": "sol", "matlab": "matlab", "cobol": "cob cbl cpy", "basic": "bas vb vbs", "apl": "apl", "coq": "coq",
+    "lean": "lean", "agda": "agda", "crystal": "cr", "diff": "diff patch", "yaml": "yaml yml", "toml": "toml",
+    "ini": "ini cfg conf cnf properties env desktop service editorconfig", "jinja": "j2 jinja jinja2 tmpl", "roff": "1 2 3 4 5 6 7 8 9 man",
+    "template": "mustache hbs ejs erb haml pug slim liquid twig", "po": "po pot", "graphviz": "dot gv", "mermaid": "mmd",
+    "makefile": "makefile", "dockerfile": "dockerfile containerfile",
+}  # fmt: skip
+
+FORMATS: dict[str, Format] = {
+    "." + ending: (name, reader) for name, (reader, endings) in _READERS.items() for ending in endings.split()
+} | {"." + ending: (name, ".text:read_code") for name, endings in _LANGUAGES.items() for ending in endings.split()}
+
+# Whole names that say what a file is, for those that have no ending.
+NAMES: dict[str, str] = {
+    "makefile": ".mk", "gnumakefile": ".mk", "dockerfile": ".dockerfile", "containerfile": ".dockerfile",
+    "cmakelists.txt": ".cmake", "gemfile": ".rb", "rakefile": ".rb", "vagrantfile": ".rb", "podfile": ".rb",
+    "jenkinsfile": ".groovy", "build": ".bzl", "workspace": ".bzl", ".bashrc": ".sh", ".profile": ".sh", ".zshrc": ".sh",
+    ".bash_profile": ".sh", ".vimrc": ".vim", ".emacs": ".el", ".editorconfig": ".ini", ".gitconfig": ".ini",
+    "pipfile": ".toml", "requirements.txt": ".ini", "justfile": ".mk",
+}  # fmt: skip
+
+# Files a format's name does not promise text for. Old Office formats may turn out to be RTF or HTML, so they are opened.
+OLD_OFFICE = frozenset(".doc .dot .ppt .pps .pot .msg .wps .pub .vsd".split())
+WITHOUT_TEXT = frozenset(
+    (
+        ".png .jpg .jpeg .jpe .gif .bmp .tif .tiff .webp .heic .heif .avif .ico .icns .psd .ai .eps .raw .cr2 .nef .dng .xcf .jp2 "
+        ".mp3 .wav .flac .ogg .oga .opus .m4a .aac .wma .aiff .mid .midi .mp4 .m4v .mov .avi .mkv .webm .wmv .flv .mpg .mpeg .3gp "
+        ".zip .tar .gz .tgz .bz2 .tbz .xz .txz .zst .lz4 .7z .rar .jar .war .ear .apk .ipa .whl .egg .deb .rpm .dmg .iso .img .cab "
+        ".exe .dll .so .dylib .a .o .obj .lib .pyc .pyo .pyd .class .wasm .bin .dat .db .sqlite .sqlite3 .mdb .accdb .parquet .arrow "
+        ".feather .orc .avro .npy .npz .h5 .hdf5 .pkl .pickle .pt .pth .onnx .safetensors .gguf .faiss .lance .ttf .otf .woff .woff2 "
+        ".eot .blend .fbx .glb .stl .dwg .shp .key .pages .numbers .mobi .azw .azw3 .djvu .chm .one .pst .ost .p12 .pfx .der .swf"
+    ).split()
+)

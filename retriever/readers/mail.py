@@ -1,0 +1,115 @@
+"""E-mail: headers and body as text, the plain version where there is one; attachments by name."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+from typing import TYPE_CHECKING
+
+from ...indexes.errors import UnreadableError
+from .builder import Builder
+from .encoding import decode
+from .errors import UnsupportedError
+from .web import HtmlText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from email.message import EmailMessage
+
+    from ..document import Document
+
+_HEADERS = ("Subject", "From", "To", "Cc", "Date")
+_DEEPEST = 20
+_MOST_PARTS = 2_000
+
+
+def read_mail(data: bytes, format: str) -> Document:
+    try:
+        message = email.message_from_bytes(data, policy=email.policy.default)
+    except RecursionError:
+        raise UnreadableError("its parts are nested too deeply") from None
+    reader = _Mail()
+    reader.message(message, 0)
+    if reader.attachments:
+        reader.builder.metadata["attachments"] = reader.attachments
+    return reader.builder.document(format)
+
+
+class _Mail:
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.attachments: list[str] = []
+        self._parts = 0
+
+    def message(self, message: EmailMessage, depth: int) -> None:
+        headers = {name: _header(message, name) for name in _HEADERS}
+        subject = headers["Subject"]
+        if not depth:
+            self.builder.title = subject
+            self.builder.metadata |= {name.lower(): value for name, value in headers.items() if value and name != "Subject"}
+        self.builder.add("\n".join(f"{name}: {value}" for name, value in headers.items() if value))
+        known = len(self.attachments)
+        self._part(message, depth)
+        names = self.attachments[known:]
+        if names and not depth:
+            self.builder.add("Attachments: " + ", ".join(names))
+
+    def _part(self, part: EmailMessage, depth: int) -> None:
+        self._parts += 1
+        if depth > _DEEPEST or self._parts > _MOST_PARTS:
+            raise UnreadableError("it has more parts, or deeper nested ones, than any mail program makes")
+        kind = part.get_content_type()
+        if kind == "message/rfc822":
+            for inner in _children(part):
+                self.message(inner, depth + 1)
+        elif part.is_multipart():
+            children = list(_children(part))
+            for child in _best(children) if kind == "multipart/alternative" else children:
+                self._part(child, depth + 1)
+        elif (name := _file_name(part)) or part.get_content_disposition() == "attachment":
+            self.attachments.append(name or "unnamed")
+        elif kind == "text/html":
+            HtmlText(_content(part), self.builder, lines=False).read()
+        elif part.get_content_maintype() == "text":
+            self.builder.add(_content(part))
+
+
+def _children(part: EmailMessage) -> Iterator[EmailMessage]:
+    payload = part.get_payload()
+    yield from payload if isinstance(payload, list) else ()  # type: ignore[misc]
+
+
+def _best(versions: list[EmailMessage]) -> list[EmailMessage]:
+    """Of the same thing said several ways the plain text, unless it is empty."""
+    plain = [part for part in versions if part.get_content_type() == "text/plain" and _content(part).strip()]
+    return plain[:1] or versions[-1:]
+
+
+def _content(part: EmailMessage) -> str:
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    charset = part.get_content_charset()
+    try:
+        return str(data, charset) if charset else decode(data)
+    except (LookupError, UnicodeDecodeError):
+        pass
+    try:
+        return decode(data)
+    except UnsupportedError:
+        return ""
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    """A header decoded; the standard library's parser stumbles over some that are malformed."""
+    try:
+        return " ".join(str(message.get(name, "")).split())
+    except Exception:
+        raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
+        return " ".join(str(raw).split())
+
+
+def _file_name(part: EmailMessage) -> str:
+    try:
+        return " ".join((part.get_filename() or "").split())
+    except Exception:  # see _header
+        return "unnamed"

@@ -1,0 +1,74 @@
+"""Jupyter notebooks: prose under its headings, code, and what the code printed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ...indexes.errors import UnreadableError
+from .builder import Builder, Outline
+from .encoding import decode
+from .markup import read_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..document import Document
+
+
+def read_notebook(data: bytes, format: str) -> Document:
+    try:
+        notebook = json.loads(decode(data))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"damaged notebook: {str(error)[:200]}") from None
+    builder, outline = Builder(), Outline()
+    if not isinstance(notebook, dict):
+        raise UnreadableError("not a notebook: its JSON is not an object")
+    for cell in _cells(notebook):
+        source = _joined(cell.get("source", cell.get("input")))
+        if cell.get("cell_type") in {"markdown", "heading"}:
+            level = cell.get("level")
+            _add_markdown(builder, outline, "#" * level + " " + source if type(level) is int and 0 < level < 7 else source)
+        else:
+            builder.add(source, heading=outline.path, kind="code")
+            for output in _dicts(cell.get("outputs")):
+                builder.add(_output(output), heading=outline.path, kind="code")
+    return builder.document(format)
+
+
+def _cells(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from _dicts(notebook.get("cells"))
+    for sheet in _dicts(notebook.get("worksheets")):  # notebooks of format 3
+        yield from _dicts(sheet.get("cells"))
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+
+
+def _joined(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(line for line in value if isinstance(line, str))
+    return value if isinstance(value, str) else ""
+
+
+def _add_markdown(builder: Builder, outline: Outline, source: str) -> None:
+    """A cell's own headings go on from those of the cells above it."""
+    document = read_markdown(source.encode("utf-8", "replace"), "markdown")
+    builder.title = builder.title or document.title
+    levels: dict[tuple[str, ...], int] = {}
+    for part in document.parts:
+        text = document.text[part.start : part.end]
+        hashes = len(text) - len(text.lstrip().lstrip("#"))
+        if part.heading and part.heading not in levels:
+            levels[part.heading] = hashes if text.lstrip().startswith("#") else len(part.heading)
+            outline.enter(levels[part.heading], part.heading[-1])
+        builder.add(text, heading=outline.path, kind=part.kind)
+
+
+def _output(output: dict[str, Any]) -> str:
+    if output.get("output_type") in {"error", "pyerr"}:
+        return f"{output.get('ename', '')}: {output.get('evalue', '')}"
+    data = output.get("data")
+    plain = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+    return _joined(plain)

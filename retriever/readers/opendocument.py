@@ -1,0 +1,162 @@
+"""OpenDocument: texts by heading, presentations by slide, spreadsheets by sheet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...indexes.errors import UnreadableError
+from .builder import Builder, Outline, squeeze
+from .package import Package, attribute, local, parse_xml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..document import Document
+
+_NOT_SAID = frozenset(
+    "tracked-changes deletion sequence-decls variable-decls forms scripts font-face-decls automatic-styles styles "
+    "desc bibliography-configuration settings annotation-end note-citation page-number shapes creator date "
+    "date-string sender-initials creator-initials database-ranges named-expressions content-validations".split()
+)
+_BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})
+_LETTERS = {"tab": "\t", "line-break": "\n"}
+_MOST_SPACES = 100
+
+
+def read_odf(data: bytes, format: str) -> Document:
+    if data[:4] == b"PK\x03\x04":
+        package = Package(data)
+        if b"encryption-data" in package.read("META-INF/manifest.xml"):
+            raise UnreadableError("password-protected")
+        content, meta = package.xml("content.xml"), package.xml("meta.xml")
+    else:
+        content = meta = parse_xml(data)
+    body = next(content.iter("{*}body"), None) if content is not None else None
+    if body is None:
+        raise UnreadableError("damaged: no content in it")
+    reader = _OpenDocument()
+    try:
+        reader.blocks(body)
+    except RecursionError:
+        raise UnreadableError("its lists or tables are nested too deeply") from None
+    reader.builder.title = _title(meta) or reader.builder.title
+    return reader.builder.document(format)
+
+
+def _title(meta: Any | None) -> str:
+    named = next(meta.iter("{http://purl.org/dc/elements/1.1/}title"), None) if meta is not None else None
+    return squeeze(named.text or "") if named is not None else ""
+
+
+class _OpenDocument:
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self._outline = Outline()
+        self._page: int | None = None
+        self._spreadsheet = False
+        self._gap = "\n\n"
+
+    def blocks(self, container: Any) -> None:
+        for child in container:
+            name = local(child)
+            if name in {"p", "h"}:
+                self._paragraph(child, name == "h")
+            elif name == "page":
+                self._slide(child)
+            elif name == "spreadsheet":
+                self._spreadsheet = True
+                self.blocks(child)
+            elif name == "table":
+                self._table(child)
+            elif name == "list":
+                self._list(child)
+            elif name and name not in _NOT_SAID:
+                self.blocks(child)
+
+    def _list(self, element: Any) -> None:
+        before, self._gap = self._gap, "\n"
+        self.blocks(element)
+        self._gap = before
+
+    def _slide(self, page: Any) -> None:
+        self._page = (self._page or 0) + 1
+        self._outline = Outline()
+        titles = [frame for frame in page if attribute(frame, "class") == "title"]
+        for frame in titles:
+            self._outline.enter(1, squeeze(" ".join(_text(element) for element in frame.iter("{*}p", "{*}h"))))
+        for frame in [*titles, *(child for child in page if child not in titles)]:
+            self.blocks([frame])
+
+    def _paragraph(self, element: Any, is_heading: bool) -> None:
+        inner: list[Any] = []
+        text = _text(element, inner)
+        if is_heading and text.strip():
+            level = attribute(element, "outline-level") or "1"
+            self._outline.enter(int(level) if level.isdigit() else 1, text)
+        if attribute(element, "style-name") == "Title" and not self.builder.title:
+            self.builder.title = text
+        self.builder.add(text, page=self._page, heading=self._outline.path, gap=self._gap)
+        for element in inner:
+            self.blocks(element)
+
+    def _table(self, table: Any) -> None:
+        if self._spreadsheet:
+            self._page = (self._page or 0) + 1
+            self._outline = Outline()
+            self._outline.enter(1, attribute(table, "name") or "")
+        inner: list[Any] = []
+        lines = []
+        for row in _rows(table):
+            cells = [" ".join(_cell(cell, inner)) for cell in row if local(cell) in {"table-cell", "covered-table-cell"}]
+            lines.append(("\t" if self._spreadsheet else " | ").join(cell for cell in cells if cell))
+        text = "\n".join(line for line in lines if line)
+        self.builder.add(text, page=self._page, heading=self._outline.path, kind="table")
+        for element in inner:
+            self.blocks(element)
+        for shapes in table:
+            if local(shapes) == "shapes":
+                self.blocks(shapes)
+
+
+def _rows(table: Any) -> Iterator[Any]:
+    """Its rows, whatever groups they are in; rows of nested tables are not among them, repeated ones come once."""
+    for child in table:
+        name = local(child)
+        if name == "table-row":
+            yield child
+        elif name in {"table-header-rows", "table-rows", "table-row-group"}:
+            yield from _rows(child)
+
+
+def _cell(cell: Any, inner: list[Any]) -> Iterator[str]:
+    for child in cell:
+        name = local(child)
+        if name in {"p", "h"}:
+            yield from filter(None, [squeeze(_text(child, inner))])
+        elif name == "table":
+            for row in _rows(child):
+                for nested in row:
+                    yield from _cell(nested, inner)
+        elif name in _BLOCKS_INSIDE or name == "frame":
+            inner.append(child)
+        elif name not in _NOT_SAID:
+            yield from _cell(child, inner)
+
+
+def _text(element: Any, inner: list[Any] | None = None) -> str:
+    """The text of a paragraph; frames, notes and comments in it are put into `inner`."""
+    pieces = [element.text or ""]
+    for child in element:
+        name = local(child)
+        if name == "s":
+            count = attribute(child, "c") or "1"
+            pieces.append(" " * min(int(count) if count.isdigit() else 1, _MOST_SPACES))
+        elif name in _LETTERS:
+            pieces.append(_LETTERS[name])
+        elif name in _BLOCKS_INSIDE:
+            if inner is not None:
+                inner.append(child)
+        elif name and name not in _NOT_SAID and name != "ruby-text":
+            pieces.append(_text(child, inner))
+        pieces.append(child.tail or "")
+    return "".join(pieces)

@@ -1,0 +1,139 @@
+"""ZIP packages of XML (Office Open XML, OpenDocument, EPUB), opened under limits and without trust."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+import zlib
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from lxml import etree
+
+from ...indexes.errors import UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_ENTRIES = 20_000
+MAX_INFLATED = 256 << 20  # bytes in all, counted while inflating
+MAX_TREE = 96 << 20  # bytes of one XML file that is held as a tree
+_CHUNK = 1 << 16
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError, NotImplementedError, KeyError)
+
+
+def local(element: Any) -> str:
+    """An element's name without its namespace: Strict and Transitional files differ only in that."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def attribute(element: Any, name: str) -> str | None:
+    """An attribute by its local name, whatever its namespace."""
+    value = element.get(name)
+    if value is not None:
+        return str(value)
+    for key, value in element.attrib.items():
+        if key.rpartition("}")[2] == name:
+            return str(value)
+    return None
+
+
+def parse_xml(data: bytes, *, recover: bool = False) -> Any:
+    """The root element. Entities are expanded only if declared in the file itself, and never beyond libxml2's limit of
+    amplification; nothing is loaded from outside."""
+    if len(data) > MAX_TREE:
+        raise UnreadableError(f"it holds an XML file of more than {MAX_TREE >> 20} MB")
+    parser = etree.XMLParser(
+        resolve_entities="internal", no_network=True, load_dtd=False, huge_tree=False, recover=recover,
+        remove_comments=True, remove_pis=True,
+    )  # fmt: skip
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise UnreadableError(f"damaged XML: {_first_line(error)}") from None
+    if root is None:
+        raise UnreadableError("damaged XML: no element in it")
+    return root
+
+
+def _first_line(error: Exception) -> str:
+    message = str(error).partition("\n")[0]
+    return message.partition(", use XML_PARSE_HUGE")[0].removesuffix(" (<string>, line 1)")[:200]
+
+
+class Package:
+    """The files in a ZIP, their names as the formats write them."""
+
+    def __init__(self, data: bytes) -> None:
+        try:
+            self._zip = zipfile.ZipFile(BytesIO(data))
+            entries = self._zip.infolist()
+        except _DAMAGED as error:
+            raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None
+        if len(entries) > MAX_ENTRIES:
+            raise UnreadableError(f"it packs {len(entries):,} files; more than {MAX_ENTRIES:,} are not opened")
+        self._entries = {entry.filename.replace("\\", "/").lstrip("/").lower(): entry for entry in entries}
+        self._left = MAX_INFLATED
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._entries
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._entries)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one file, b"" if it is not there."""
+        entry = self._entries.get(name.lower())
+        if entry is None:
+            return b""
+        try:
+            with self._zip.open(entry) as file:
+                chunks = []
+                while chunk := file.read(_CHUNK):
+                    self._left -= len(chunk)
+                    if self._left < 0:
+                        raise UnreadableError(f"it unpacks to more than {MAX_INFLATED >> 20} MB")
+                    chunks.append(chunk)
+        except RuntimeError:
+            raise UnreadableError("password-protected") from None
+        except UnreadableError:
+            raise
+        except _DAMAGED as error:
+            raise UnreadableError(f"damaged: {entry.filename!r} inside does not unpack ({error})") from None
+        return b"".join(chunks)
+
+    def xml(self, name: str) -> Any | None:
+        """The root of one XML file; None if there is no such file."""
+        return parse_xml(self.read(name)) if name in self else None
+
+    def relations(self, part: str) -> dict[str, tuple[str, str]]:
+        """Of an Office Open XML part: relation id -> (last word of its type, name of the part it leads to)."""
+        folder, name = posixpath.split(part)
+        root = self.xml(posixpath.join(folder, "_rels", name + ".rels"))
+        found: dict[str, tuple[str, str]] = {}
+        for relation in root if root is not None else ():
+            if local(relation) == "Relationship" and relation.get("TargetMode") != "External":
+                target = unquote(relation.get("Target", "")).replace("\\", "/")
+                kind = relation.get("Type", "").rpartition("/")[2]
+                found[relation.get("Id", "")] = (kind, posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/"))
+        return found
+
+    def related(self, part: str, kind: str) -> Iterator[str]:
+        """The parts of one kind that a part refers to."""
+        for this, target in self.relations(part).values():
+            if this == kind and target in self:
+                yield target
+
+    def main_part(self, usual: str) -> str:
+        return next(self.related("", "officeDocument"), usual)
+
+    def title(self) -> str:
+        """The title in the document properties."""
+        root = self.xml(next(self.related("", "core-properties"), "docProps/core.xml"))
+        for element in root if root is not None else ():
+            if local(element) == "title":
+                return (element.text or "").strip()
+        return ""

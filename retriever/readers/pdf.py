@@ -1,0 +1,114 @@
+"""PDF by PDFium: text page by page, under the titles of the document's own outline."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
+
+from ...indexes.errors import UnreadableError
+from ..document import Document
+from .builder import Builder, Heading, Outline, squeeze
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNTITLED = re.compile(r"(?:untitled|\(?anonymous\)?|powerpoint presentation|microsoft word - .*|.*\.\w{2,4})$", re.IGNORECASE)
+_LAM_ALEF = re.compile("[اأإآ]ل")
+_ERRORS = {
+    pdfium_c.FPDF_ERR_PASSWORD: "password-protected",
+    pdfium_c.FPDF_ERR_FORMAT: "damaged: PDFium cannot read it as a PDF",
+    pdfium_c.FPDF_ERR_SECURITY: "encrypted in a way PDFium does not know",
+}
+
+Entry = tuple[int, str]  # level and title in the outline
+
+
+def read_pdf(data: bytes, format: str) -> Document:
+    builder = Builder()
+    try:
+        file = pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as error:
+        raise UnreadableError(_ERRORS.get(getattr(error, "err_code", 0) or 0, "damaged: PDFium cannot open it")) from None
+    try:
+        builder.title = _title(file)
+        builder.metadata["pages"] = len(file)
+        entries = _entries(file)
+        outline = Outline()
+        for index in range(len(file)):
+            _add_page(builder, _page_text(file, index), index, entries.get(index, []), outline)
+    finally:
+        file.close()
+    return builder.document(format)
+
+
+def _title(file: Any) -> str:
+    title = squeeze(file.get_metadata_value("Title"))
+    return "" if _UNTITLED.match(title) else title
+
+
+def _entries(file: Any) -> dict[int, list[Entry]]:
+    """The outline's titles by the page they lead to."""
+    found: dict[int, list[Entry]] = {}
+    for count, bookmark in enumerate(file.get_toc(max_depth=8)):
+        destination = bookmark.get_dest()
+        page = destination.get_index() if destination else None
+        if page is not None:
+            found.setdefault(page, []).append((bookmark.level + 1, squeeze(bookmark.get_title())))
+        if count >= 20_000:
+            break
+    return found
+
+
+def _page_text(file: Any, index: int) -> str:
+    try:
+        page = file[index]
+    except pdfium.PdfiumError:  # a damaged page does not cost the others
+        return ""
+    try:
+        text_page = page.get_textpage()
+        try:
+            text = str(text_page.get_text_range(errors="replace"))
+            if _LAM_ALEF.search(text):
+                text = _mend_ligatures(text_page, text)
+        finally:
+            text_page.close()
+    finally:
+        page.close()
+    return text.replace("\r\n", "\n").replace("\ufffe", "")
+
+
+def _mend_ligatures(text_page: Any, text: str) -> str:
+    """Lam-alef is one glyph of two letters, which PDFium, turning the line around, hands out in the wrong order."""
+    if text_page.count_chars() != len(text):
+        return text
+    letters = list(text)
+    for found in _LAM_ALEF.finditer(text):
+        first = found.start()
+        if text_page.get_charbox(first) == text_page.get_charbox(first + 1):
+            letters[first], letters[first + 1] = letters[first + 1], letters[first]
+    return "".join(letters)
+
+
+def _add_page(builder: Builder, text: str, index: int, entries: list[Entry], outline: Outline) -> None:
+    position = 0
+    for start, heading in _sections(text, entries, outline):
+        if start > position:
+            builder.add(text[position:start], page=index + 1, heading=before)
+        position, before = start, heading
+    builder.add(text[position:], page=index + 1, heading=before)
+
+
+def _sections(text: str, entries: list[Entry], outline: Outline) -> Iterator[tuple[int, Heading]]:
+    """Where on a page its headings stand; those that cannot be found count from where the one before them stands."""
+    yield 0, outline.path
+    position = 0
+    for level, title in entries:
+        words = [re.escape(word) for word in title.split()[:20]]
+        spread = re.compile(r"\s+".join(words), re.IGNORECASE) if words else None
+        if spread and (found := spread.search(text, position)):
+            line = text.rfind("\n", position, found.start()) + 1
+            position = max(position, line)
+        yield position, outline.enter(level, title)

@@ -1,0 +1,28 @@
+"""RTF, by striprtf."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...indexes.errors import UnreadableError
+from .builder import Builder
+
+if TYPE_CHECKING:
+    from ..document import Document
+
+_TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
+
+
+def read_rtf(data: bytes, format: str) -> Document:
+    from striprtf.striprtf import rtf_to_text
+
+    source = data.decode("latin-1")
+    try:
+        text = rtf_to_text(source, errors="replace")
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise UnreadableError(f"damaged RTF: {error}") from None
+    title = _TITLE.search(source[:20_000])
+    builder = Builder(title=title[1] if title else "")
+    builder.add(re.sub(r"\n{3,}", "\n\n", text))
+    return builder.document(format)

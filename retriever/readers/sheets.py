@@ -1,0 +1,224 @@
+"""Workbooks: a row a line, its cells separated by tabs, sheet by sheet."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from ...indexes.errors import UnreadableError
+from .builder import Builder
+from .drawing import chart_text, paragraphs
+from .package import Package, attribute, local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..document import Document
+
+_DATES = frozenset([*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)])  # number formats Excel has built in
+_DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
+_NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]|_.|\*.|General', re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
+_ROWS_AT_ONCE = 200
+
+
+def read_xlsx(data: bytes, format: str) -> Document:
+    package = Package(data)
+    main = package.main_part("xl/workbook.xml")
+    root = package.xml(main)
+    if root is None:
+        raise UnreadableError("damaged: no workbook in it")
+    if main.endswith(".bin"):
+        return read_xls(data, "xls")
+    book = _Book(package, main, root)
+    builder = Builder(title=package.title())
+    for number, (name, part) in enumerate(book.sheets(), 1):
+        _add_rows(builder, book.rows(part), number, name)
+        for line in book.beside(part):
+            builder.add(line, page=number, heading=(name,))
+    return builder.document(format)
+
+
+def _add_rows(builder: Builder, rows: Iterator[str], page: int, sheet: str) -> None:
+    gap = "\n\n"
+    batch: list[str] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _ROWS_AT_ONCE:
+            builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
+            batch, gap = [], "\n"
+    builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
+
+
+class _Book:
+    def __init__(self, package: Package, main: str, root: Any) -> None:
+        self._package = package
+        self._main = main
+        self._root = root
+        self._relations = package.relations(main)
+        self._strings = list(self._shared_strings())
+        self._date_styles = self._find_date_styles()
+        properties = next(root.iter("{*}workbookPr"), None)
+        since_1904 = properties is not None and attribute(properties, "date1904") in {"1", "true"}
+        self._epoch = datetime.datetime(1904, 1, 1) if since_1904 else datetime.datetime(1899, 12, 30)
+
+    def sheets(self) -> Iterator[tuple[str, str]]:
+        for sheet in self._root.iter("{*}sheet"):
+            identity = next((value for key, value in sheet.attrib.items() if key.endswith("}id")), "")
+            _, part = self._relations.get(identity, ("", ""))
+            if part in self._package:
+                yield sheet.get("name", ""), part
+
+    def rows(self, part: str) -> Iterator[str]:
+        """A sheet's rows that hold something; read as a stream, for sheets can be large."""
+        for row in _stream(self._package.read(part), "row"):
+            cells = [self._cell(cell) for cell in row if local(cell) == "c"]
+            line = "\t".join(" ".join(cell.split()) for cell in cells if cell.strip())
+            if line:
+                yield line
+
+    def _cell(self, cell: Any) -> str:
+        kind = cell.get("t", "n")
+        value = ""
+        for child in cell:
+            name = local(child)
+            if name == "v":
+                value = child.text or ""
+            elif name == "is":
+                value = _rich(child)
+        if kind == "s":
+            return self._strings[int(value)] if value.isdigit() and int(value) < len(self._strings) else ""
+        if kind == "b":
+            return {"1": "TRUE", "0": "FALSE"}.get(value, value)
+        if kind == "n" and cell.get("s") in self._date_styles:
+            return self._date(value)
+        return _number(value) if kind == "n" else value
+
+    def _date(self, value: str) -> str:
+        try:
+            moment = self._epoch + datetime.timedelta(days=float(value))
+        except (ValueError, OverflowError):
+            return value
+        moment = (moment + datetime.timedelta(milliseconds=500)).replace(microsecond=0)
+        if float(value) < 1:
+            return moment.strftime("%H:%M:%S")
+        return moment.isoformat(" ").removesuffix(" 00:00:00")
+
+    def _shared_strings(self) -> Iterator[str]:
+        for part in self._targets("sharedStrings"):
+            for string in _stream(self._package.read(part), "si"):
+                yield _rich(string)
+
+    def _find_date_styles(self) -> frozenset[str]:
+        """The numbers of those cell styles that show a number as a date."""
+        part = next(iter(self._targets("styles")), "")
+        root = self._package.xml(part)
+        if root is None:
+            return frozenset()
+        own = {
+            attribute(format, "numFmtId"): bool(_DATE_FORMAT.search(_NOT_FORMAT.sub("", attribute(format, "formatCode") or "")))
+            for format in root.iter("{*}numFmt")
+        }
+        styles = next(root.iter("{*}cellXfs"), ())
+        numbers = [style.get("numFmtId", "0") for style in styles]
+        return frozenset(
+            str(index) for index, number in enumerate(numbers) if own.get(number, number.isdigit() and int(number) in _DATES)
+        )
+
+    def _targets(self, kind: str) -> list[str]:
+        return [part for this, part in self._relations.values() if this == kind and part in self._package]
+
+    def beside(self, part: str) -> Iterator[str]:
+        """What stands on a sheet besides its cells: comments, text boxes and charts."""
+        for kind, target in self._package.relations(part).values():
+            if target not in self._package:
+                continue
+            if kind in {"comments", "threadedComment"}:
+                yield from self._comments(target)
+            elif kind == "drawing":
+                root = self._package.xml(target)
+                yield "\n".join(paragraphs(root))
+                for this, chart in self._package.relations(target).values():
+                    if this.lower().startswith("chart") and chart in self._package and not this.endswith(("Style", "Colors")):
+                        yield "\n".join(chart_text(self._package, chart))
+
+    def _comments(self, part: str) -> Iterator[str]:
+        root = self._package.xml(part)
+        for comment in root.iter("{*}comment", "{*}threadedComment"):
+            text = _rich(comment).strip()
+            if text and not text.startswith("[Threaded comment]"):
+                yield text
+
+
+def _rich(element: Any) -> str:
+    """The text of a string that may be made of runs; phonetic guides are left out."""
+    return "".join(
+        node.text or ""
+        for node in element.iter("{*}t", "{*}text")
+        if (local(node) == "t" or not len(node)) and local(node.getparent()) != "rPh"
+    )
+
+
+def _stream(data: bytes, name: str) -> Iterator[Any]:
+    """The elements of a name one by one, each dropped before the next is read."""
+    try:
+        events = etree.iterparse(
+            BytesIO(data), tag="{*}" + name, resolve_entities="internal", no_network=True, load_dtd=False, huge_tree=False
+        )
+        for _, element in events:
+            yield element
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        raise UnreadableError(f"damaged XML: {str(error)[:200]}") from None
+
+
+def _number(value: str) -> str:
+    """A number as it is displayed, not with the digits that binary floating point leaves behind."""
+    if not _NUMBER.match(value):
+        return value
+    try:
+        return f"{float(value):.12g}"
+    except ValueError:
+        return value
+
+
+def read_xls(data: bytes, format: str) -> Document:
+    """The old binary formats, by calamine."""
+    import python_calamine
+
+    try:
+        book = python_calamine.CalamineWorkbook.from_filelike(BytesIO(data))
+    except (python_calamine.CalamineError, OSError, ValueError) as error:
+        message = str(error)
+        raise UnreadableError("password-protected" if "assword" in message else f"damaged workbook: {message[:200]}") from None
+    builder = Builder()
+    for number, name in enumerate(book.sheet_names, 1):
+        try:
+            sheet = book.get_sheet_by_name(name)
+        except (python_calamine.CalamineError, ValueError):  # a chart sheet
+            continue
+        _add_rows(builder, _calamine_rows(sheet), number, name)
+    return builder.document(format)
+
+
+def _calamine_rows(sheet: Any) -> Iterator[str]:
+    for row in sheet.iter_rows():
+        line = "\t".join(" ".join(_shown(cell).split()) for cell in row if cell not in {"", None})
+        if line.strip():
+            yield line
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ").removesuffix(" 00:00:00")
+    return str(value)

@@ -1,0 +1,248 @@
+"""HTML as a browser shows it: blocks of text, and the line in the file on which each begins."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from ..document import Document
+from .builder import Builder, Heading, Outline, squeeze
+from .encoding import decode
+from .htmltokens import Run, Tag, tokens
+
+_BLOCKS = frozenset(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
+    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol optgroup option p pre search section "
+    "select summary table tbody td tfoot th thead tr ul listing plaintext xmp".split()
+)
+_DROPPED = frozenset("script style template noscript iframe object audio video canvas datalist noembed noframes head "
+                     "annotation annotation-xml rp textpath defs".split())  # fmt: skip
+_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_CLOSED_BY: dict[str, frozenset[str]] = {
+    "li": frozenset({"li", "p"}),
+    "dt": frozenset({"dt", "dd", "p"}),
+    "dd": frozenset({"dt", "dd", "p"}),
+    "tr": frozenset({"tr", "td", "th", "p"}),
+    "td": frozenset({"td", "th", "p"}),
+    "th": frozenset({"td", "th", "p"}),
+    "option": frozenset({"option"}),
+    **dict.fromkeys(_HEADINGS, _HEADINGS | {"p"}),
+}
+_TIGHT = frozenset("li dt dd tr td th option ul ol dl summary thead tbody tfoot".split())  # no blank line around
+_NO_BLOCKS_INSIDE = frozenset({"p"})
+_ALLOWED_IN_HEAD = frozenset("title meta link base style script noscript template head".split())
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_DEEPEST_TABLE = 24
+_LONGEST_CELL = 2000  # characters; above that a table is there for its layout
+
+
+@dataclass(slots=True)
+class _Block:
+    text: str
+    line: int
+    heading: Heading
+    kind: str
+    gap: str
+
+
+@dataclass(slots=True)
+class _Row:
+    """A table row being read: what stands in each cell, and whether it is a row of data at all."""
+
+    line: int
+    cells: list[list[_Block]] = field(default_factory=list)
+    layout: bool = False
+
+
+def read_html(data: bytes, format: str) -> Document:
+    builder = Builder()
+    HtmlText(decode(data), builder).read()
+    return builder.document(format)
+
+
+class HtmlText:
+    """Reads one page into a builder; `lines` is False where nobody can open the source (a chapter in an EPUB)."""
+
+    def __init__(self, source: str, builder: Builder, *, outline: Outline | None = None, lines: bool = True) -> None:
+        self._source = source
+        self._builder = builder
+        self._outline = outline or Outline()
+        self._lines = lines
+        self._newlines = [found.start() for found in re.finditer("\n", source)]
+        self._open: list[str] = []
+        self._count: dict[str, int] = {}
+        self._hidden: int | None = None  # how many elements were open when the hidden one began
+        self._rows: list[_Row] = []
+        self._text: list[str] = []
+        self._start: int | None = None
+        self._preformatted = 0
+        self._level = 0  # of the heading being read
+        self._gap = "\n\n"
+        self.page_title = ""
+
+    def read(self) -> None:
+        for token in tokens(self._source):
+            if isinstance(token, Run):
+                self._run(token)
+            elif token.closes:
+                self._end(token.name)
+            else:
+                self._begin(token)
+        self._flush()
+        while self._rows:
+            self._end_row()
+        self._builder.title = self._builder.title or self.page_title
+
+    def _line(self, position: int) -> int:
+        return bisect_right(self._newlines, position - 1) + 1
+
+    def _run(self, run: Run) -> None:
+        if self._open and self._open[-1] == "title" and not self._count.get("svg"):
+            self.page_title = self.page_title or squeeze(run.text)
+        elif self._hidden is None:
+            self._say(run.text, run.position)
+
+    def _say(self, text: str, position: int) -> None:
+        if self._start is None and (self._preformatted or text.strip()):
+            raw = self._source[position : position + len(text)]
+            blank = len(raw) - len(raw.lstrip())
+            self._start = position + (0 if self._preformatted else blank)
+        self._text.append(text if self._preformatted else _SPACE.sub(" ", text))
+
+    def _begin(self, tag: Tag) -> None:
+        name = tag.name
+        if self._open and self._open[-1] == "head" and name not in _ALLOWED_IN_HEAD:
+            self._end("head")
+        while self._open and self._open[-1] in _CLOSED_BY.get(name, _NO_BLOCKS_INSIDE if name in _BLOCKS else ()):
+            self._end(self._open[-1])
+        if name in _VOID or tag.empty:
+            self._void(tag)
+            return
+        hides = self._hidden is None and _hides(tag)
+        if self._hidden is None and name in _BLOCKS:
+            self._break(name)
+        if hides:
+            self._hidden = len(self._open)
+        self._open.append(name)
+        self._count[name] = self._count.get(name, 0) + 1
+        if self._hidden is None:
+            self._enter(tag)
+
+    def _enter(self, tag: Tag) -> None:
+        name = tag.name
+        if name in {"pre", "listing", "xmp", "textarea"}:
+            self._preformatted += 1
+        elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
+            self._rows.append(_Row(self._line(tag.position)))
+        elif name in {"td", "th"} and self._rows:
+            self._rows[-1].cells.append([])
+        elif name == "table" and self._rows:
+            self._rows[-1].layout = True
+        elif name in _HEADINGS:
+            self._level = int(name[1])
+
+    def _void(self, tag: Tag) -> None:
+        if self._hidden is not None or _hides(tag):
+            return
+        if tag.name == "br":
+            if self._preformatted:
+                self._text.append("\n")
+            else:
+                self._flush()
+                self._gap = "\n"
+        elif tag.name in _BLOCKS:
+            self._break(tag.name)
+        elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
+            self._say(" " + tag.attributes["alt"] + " ", tag.position)
+        elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {"hidden", "password", "radio", "checkbox"}:
+            self._say(" " + (tag.attributes.get("value") or tag.attributes.get("placeholder", "")) + " ", tag.position)
+
+    def _end(self, name: str) -> None:
+        if name == "br":
+            self._void(Tag("br", 0, {}, closes=False, empty=True))
+        if not self._count.get(name):
+            return
+        while self._open:
+            last = self._open.pop()
+            self._count[last] -= 1
+            self._leave(last)
+            if last == name:
+                break
+
+    def _leave(self, name: str) -> None:
+        if self._hidden is not None:
+            if len(self._open) <= self._hidden:
+                self._hidden = None
+            return
+        if name in _BLOCKS:
+            self._break(name)
+        if name in {"pre", "listing", "xmp", "textarea"}:
+            self._preformatted = max(0, self._preformatted - 1)
+        elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
+            self._end_row()
+        elif name == "table":
+            self._gap = "\n\n"
+        elif name in _HEADINGS:
+            self._level = 0
+
+    def _break(self, name: str) -> None:
+        """A block begins or ends here."""
+        self._flush()
+        if name not in _TIGHT:
+            self._gap = "\n\n"
+        elif name in {"ul", "ol", "dl"} and not self._inside_list():
+            self._gap = "\n\n"
+
+    def _inside_list(self) -> bool:
+        return any(self._count.get(name, 0) > 0 for name in ("li", "dd"))
+
+    def _flush(self) -> None:
+        text = "".join(self._text)
+        text = text if self._preformatted else _SPACE.sub(" ", text).strip(" ")
+        start, self._start = self._start, None
+        self._text.clear()
+        if start is None or not text.strip():
+            return
+        if self._level:
+            self._outline.enter(self._level, text)
+        kind = "code" if self._preformatted else "prose"
+        self._place(_Block(text, self._line(start), self._outline.path, kind, self._gap))
+        self._gap = "\n" if self._inside_list() or self._count.get("option") else "\n\n"
+
+    def _place(self, block: _Block) -> None:
+        if self._rows and self._rows[-1].cells:
+            row = self._rows[-1]
+            row.cells[-1].append(block)
+            if self._level or block.kind == "code":
+                row.layout = True
+        else:
+            line = block.line if self._lines else None
+            self._builder.add(block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap)
+
+    def _end_row(self) -> None:
+        row = self._rows.pop()
+        cells = [cell for cell in row.cells if cell]
+        longest = max((sum(len(block.text) for block in cell) for cell in cells if len(cell) > 1), default=0)
+        if row.layout or longest > _LONGEST_CELL:
+            for cell in cells:
+                for block in cell:
+                    self._place(block)
+            if self._rows:
+                self._rows[-1].layout = True
+        elif cells:
+            text = " | ".join(" ".join(block.text for block in cell) for cell in cells)
+            first = cells[0][0]
+            self._place(_Block(text, first.line, first.heading, "table", self._gap))
+            self._gap = "\n"
+
+
+def _hides(tag: Tag) -> bool:
+    style = tag.attributes.get("style", "")
+    return (
+        tag.name in _DROPPED
+        or "hidden" in tag.attributes
+        or (bool(style) and bool(_HIDDEN.search(style)))
+    )

@@ -1,0 +1,325 @@
+"""DOCX: all that a person sees in Word, in reading order, under the headings it stands under."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...indexes.errors import UnreadableError
+from .builder import Builder, Outline, squeeze
+from .drawing import graphics_text
+from .package import Package, attribute, local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..document import Document
+
+_SKIPPED = frozenset(
+    "del moveFrom delText instrText delInstrText rPr pPr sdtPr tblPr trPr tcPr sectPr rt fldChar Fallback docPr posOffset "
+    "annotationRef numPr proofErr tblGrid ctrlPr".split()
+)
+_BOXES = frozenset({"drawing", "pict", "object"})
+_CONTAINERS = frozenset("sdt sdtContent customXml ins moveTo smartTag AlternateContent Choice body hdr ftr altChunk".split())
+_NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
+_HEADING_NAME = re.compile(r"heading (\d)$", re.IGNORECASE)
+_LETTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
+
+
+@dataclass(slots=True)
+class _Paragraph:
+    """What one paragraph says, and what hangs on it."""
+
+    text: str = ""
+    inner: list[Any] = field(default_factory=list)  # text boxes: their own paragraphs follow this one
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    graphics: list[str] = field(default_factory=list)
+
+
+def read_docx(data: bytes, format: str) -> Document:
+    package = Package(data)
+    main = package.main_part("word/document.xml")
+    root = package.xml(main)
+    if root is None:
+        raise UnreadableError("damaged: no Word document in it")
+    reader = _Word(package, main)
+    try:
+        reader.read(root)
+    except RecursionError:
+        raise UnreadableError("its tables or text boxes are nested too deeply") from None
+    return reader.builder.document(format)
+
+
+class _Word:
+    def __init__(self, package: Package, main: str) -> None:
+        self.builder = Builder()
+        self._package = package
+        self._main = main
+        self._relations = package.relations(main)
+        self._outline = Outline()
+        self._first_heading = ""
+        self._levels, self._titles = _styles(package, main)
+        self._notes: dict[tuple[str, str], Any] = {}
+        self._in_note = False
+
+    def read(self, root: Any) -> None:
+        for kind in ("footnote", "endnote", "comment"):
+            self._collect_notes(kind)
+        for body in root:
+            if local(body) == "body":
+                self._blocks(body)
+        self._outline = Outline()
+        for key in list(self._notes):  # those no text refers to
+            self._note(key)
+        self._margins()
+        self.builder.title = self.builder.title or self._package.title() or self._first_heading
+
+    def _collect_notes(self, kind: str) -> None:
+        for part in self._package.related(self._main, kind + "s"):
+            root = self._package.xml(part)
+            for note in root if root is not None else ():
+                if local(note) == kind and attribute(note, "type") in {None, "normal"}:
+                    self._notes[kind, attribute(note, "id") or ""] = note
+
+    def _margins(self) -> None:
+        """Headers and footers, each different text once."""
+        seen: set[str] = set()
+        for kind in ("header", "footer"):
+            for part in self._package.related(self._main, kind):
+                root = self._package.xml(part)
+                for paragraph in _lines(self, root) if root is not None else ():
+                    if paragraph not in seen:
+                        seen.add(paragraph)
+                        self.builder.add(paragraph, gap="\n\n")
+
+    def _blocks(self, container: Any) -> None:
+        for child in container:
+            name = local(child)
+            if name == "p":
+                self._paragraph(child)
+            elif name == "tbl":
+                self._table(child)
+            elif name in _CONTAINERS and not _is_spare(child):
+                self._blocks(child)
+
+    def _paragraph(self, element: Any) -> None:
+        paragraph = self._inline(element)
+        style = _property(element, "pStyle") or ""
+        level = self._level(element, style)
+        text = paragraph.text.strip()
+        if text and level is not None and not self._in_note:
+            self._outline.enter(level, text)
+            self._first_heading = self._first_heading or squeeze(text)
+        elif text and style in self._titles and not self.builder.title:
+            self.builder.title = text
+        tight = "\n" if _property(element, "numPr") is not None and level is None else "\n\n"
+        self.builder.add(text, heading=self._outline.path, gap=tight)
+        self._attached(paragraph)
+
+    def _attached(self, paragraph: _Paragraph) -> None:
+        for box in paragraph.inner:
+            self._blocks(box)
+        for line in paragraph.graphics:
+            self.builder.add(line, heading=self._outline.path, gap="\n")
+        for key in paragraph.notes:
+            self._note(key)
+
+    def _note(self, key: tuple[str, str]) -> None:
+        note = self._notes.pop(key, None)
+        if note is not None:
+            before, self._in_note = self._in_note, True
+            self._blocks(note)
+            self._in_note = before
+
+    def _level(self, element: Any, style: str) -> int | None:
+        """A paragraph's outline level from 1, None for body text."""
+        own = _property(element, "outlineLvl")
+        if own is not None and own.isdigit():
+            return int(own) + 1 if int(own) < 9 else None
+        return self._levels.get(style)
+
+    def _inline(self, element: Any) -> _Paragraph:
+        paragraph = _Paragraph()
+        pieces: list[str] = []
+        for child in element:
+            self._gather(child, pieces, paragraph)
+        paragraph.text = "".join(pieces)
+        return paragraph
+
+    def _gather(self, element: Any, pieces: list[str], paragraph: _Paragraph) -> None:
+        name = local(element)
+        if name == "t":
+            pieces.append(element.text or "")
+        elif name in _NOTES:
+            paragraph.notes.append((_NOTES[name], attribute(element, "id") or ""))
+        elif name in _BOXES:
+            paragraph.inner.extend(_boxes(element))
+            paragraph.graphics.extend(graphics_text(self._package, element, self._relations))
+            paragraph.graphics.extend(_word_art(element))
+        elif name == "ffData":
+            pieces.append(_form_field(element))
+        elif name == "AlternateContent":
+            for choice in element:
+                if not _is_spare(choice):
+                    self._gather(choice, pieces, paragraph)
+        elif name in _SKIPPED and not (name == "fldChar" and len(element)):
+            return
+        elif name == "sym":
+            pieces.append(_symbol(element))
+        elif not (name == "r" and _is_hidden(element)):
+            pieces.append(_LETTERS.get(name, ""))
+            pieces.append(_script(element, name))
+            for child in element:
+                self._gather(child, pieces, paragraph)
+
+    def _table(self, table: Any) -> None:
+        rows = [row for row in _descend(table, "tr") if not _is_deleted_row(row)]
+        cells = [list(_descend(row, "tc")) for row in rows]
+        if max(map(len, cells), default=0) <= 1 or any(_is_layout(cell) for row in cells for cell in row):
+            for row in cells:
+                for cell in row:
+                    self._blocks(cell)
+            return
+        lines = []
+        attached: list[_Paragraph] = []
+        for row in cells:
+            texts = [" ".join(self._cell(cell, attached)) for cell in row]
+            if any(texts):
+                lines.append(" | ".join(text for text in texts if text))
+        self.builder.add("\n".join(lines), heading=self._outline.path, kind="table")
+        for paragraph in attached:
+            self._attached(paragraph)
+
+    def _cell(self, cell: Any, attached: list[_Paragraph]) -> Iterator[str]:
+        for element in _descend(cell, "p"):
+            paragraph = self._inline(element)
+            attached.append(paragraph)
+            if text := squeeze(paragraph.text):
+                yield text
+
+
+def _lines(reader: _Word, root: Any) -> Iterator[str]:
+    for element in _descend(root, "p"):
+        paragraph = reader._inline(element)
+        texts = [paragraph.text, *paragraph.graphics]
+        texts += [reader._inline(inner).text for box in paragraph.inner for inner in _descend(box, "p")]
+        yield from (text.strip() for text in texts if text.strip())
+
+
+def _descend(element: Any, name: str) -> Iterator[Any]:
+    """The nearest descendants of a name, looking into content controls and tracked insertions."""
+    for child in element:
+        this = local(child)
+        if this == name:
+            yield child
+        elif name == "p" and this in {"tbl", "tr", "tc"}:
+            yield from _descend(child, name)
+        elif this in _CONTAINERS and not _is_spare(child):
+            yield from _descend(child, name)
+
+
+def _is_spare(element: Any) -> bool:
+    """The second telling of something in mc:AlternateContent, for older readers."""
+    if local(element) != "Fallback":
+        return False
+    choice = element.getprevious()
+    return choice is not None and bool(choice.xpath("boolean(.//*[local-name()='t' and string(.)])"))
+
+
+def _boxes(element: Any) -> Iterator[Any]:
+    for box in element.iter("{*}txbxContent"):
+        parents = (local(parent) for parent in box.iterancestors())
+        inside = next((name for name in parents if name in {"txbxContent", "Fallback", local(element)}), "")
+        if inside == local(element):
+            yield box
+        elif inside == "Fallback" and not any(True for _ in element.iter("{*}wsp", "{*}wps")):
+            yield box
+
+
+def _word_art(element: Any) -> list[str]:
+    return [path.get("string", "") for path in element.iter("{urn:schemas-microsoft-com:vml}textpath")]
+
+
+def _property(element: Any, name: str) -> str | None:
+    """The value of a paragraph property; "" if it is there without one."""
+    for properties in element:
+        if local(properties) == "pPr":
+            for found in properties:
+                if local(found) == name:
+                    return attribute(found, "val") or ""
+    return None
+
+
+def _is_hidden(run: Any) -> bool:
+    properties = next((child for child in run if local(child) == "rPr"), None)
+    for found in properties if properties is not None else ():
+        if local(found) == "vanish":
+            return attribute(found, "val") not in {"0", "false", "off"}
+    return False
+
+
+def _is_deleted_row(row: Any) -> bool:
+    return any(local(child) == "trPr" and any(local(mark) == "del" for mark in child) for child in row)
+
+
+def _is_layout(cell: Any) -> bool:
+    return any(True for _ in _descend(cell, "tbl"))
+
+
+def _symbol(element: Any) -> str:
+    """A character of a symbol font: the check marks of Wingdings; others say nothing as text."""
+    code = (attribute(element, "char") or "").upper()
+    return {"F0FE": "☒", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F052": "☑", "F0FC": "✓", "F0B7": "•"}.get(code, "")
+
+
+def _form_field(element: Any) -> str:
+    """What a check box or a drop-down of an old form shows."""
+    for node in element:
+        states = {local(child): attribute(child, "val") for child in node}
+        if local(node) == "checkBox":
+            ticked = states.get("checked", states.get("default", "0")) not in {"0", "false"}
+            return "☒" if ticked else "☐"
+        if local(node) == "ddList":
+            entries = [attribute(child, "val") or "" for child in node if local(child) == "listEntry"]
+            chosen = int(states.get("result") or 0) if (states.get("result") or "0").isdigit() else 0
+            return entries[chosen] if chosen < len(entries) else ""
+    return ""
+
+
+def _script(element: Any, name: str) -> str:
+    """Marks that keep a formula's powers and indices apart from their bases."""
+    if name not in {"sup", "sub"} or local(element.getparent()) not in {"sSup", "sSub", "sSubSup", "nary"}:
+        return ""
+    return "^" if name == "sup" else "_"
+
+
+def _styles(package: Package, main: str) -> tuple[dict[str, int], set[str]]:
+    """Style id -> outline level, through the styles they are based on; and the ids of title styles."""
+    part = next(package.related(main, "styles"), "")
+    root = package.xml(part)
+    own: dict[str, int] = {}
+    base: dict[str, str] = {}
+    titles: set[str] = set()
+    for style in root if root is not None else ():
+        if local(style) != "style":
+            continue
+        identity = attribute(style, "styleId") or ""
+        named = {local(child): attribute(child, "val") or "" for child in style}
+        base[identity] = named.get("basedOn", "")
+        if named.get("name", "").lower() == "title":
+            titles.add(identity)
+        level = _property(style, "outlineLvl")
+        if level is not None and level.isdigit():
+            own[identity] = int(level) + 1 if int(level) < 9 else 0
+        elif found := _HEADING_NAME.match(named.get("name", "")):
+            own[identity] = int(found[1])
+    return {style: level for style in base if (level := _inherited(style, own, base))}, titles
+
+
+def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
+    for _ in range(20):
+        if style in own or not style:
+            break
+        style = base.get(style, "")
+    return own.get(style, 0)
