@@ -27,8 +27,7 @@ class BertOpenVINO:
     """`map(batches)` gives the last hidden states of each (ids, mask), in order, one batch a stream in flight."""
 
     def __init__(self, config: BertConfig, weights: Mapping[str, Floats], *, precision: str | None = None) -> None:
-        import openvino as ov
-
+        ov = import_openvino()
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT", "ENABLE_CPU_PINNING": False}
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
@@ -53,6 +52,20 @@ class BertOpenVINO:
             idle.append(running.popleft())
 
 
+def import_openvino() -> Any:
+    """OpenVINO without its telemetry: the import would otherwise fork and report to a third party over the network."""
+    import sys
+
+    absent: Any = None  # what makes Python say that a module is not there; OpenVINO then has a stub of its own
+    blocked = sys.modules.setdefault("openvino_telemetry", absent) is None
+    try:
+        import openvino
+    finally:
+        if blocked:
+            sys.modules.pop("openvino_telemetry", None)
+    return openvino
+
+
 def _result(request: Any) -> Floats:
     request.wait()
     data: Floats = request.get_output_tensor().data
@@ -61,7 +74,7 @@ def _result(request: Any) -> Floats:
 
 def _graph(config: BertConfig, weights: Mapping[str, Floats]) -> ov.Model:
     """The same function as `bert.BertNumpy.forward`, operation by operation."""
-    import openvino as ov
+    ov = import_openvino()
     from openvino import opset15 as op
 
     def constant(array: Floats) -> Any:

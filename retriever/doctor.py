@@ -41,9 +41,9 @@ def _version(package: str) -> Check:
 
 
 def _precision() -> Check:
-    import openvino as ov
+    from .bert_openvino import import_openvino
 
-    core = ov.Core()
+    core = import_openvino().Core()
     abilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     name = core.get_property("CPU", "FULL_DEVICE_NAME").strip()
     fast = "bf16, about twice the speed of float32" if "BF16" in abilities else "float32 (the processor has no bf16)"

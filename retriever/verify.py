@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .readers.pool import Reading
     from .store import Snapshot
 
+_AT_ONCE = 500  # documents whose chunks are read together
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -39,10 +41,10 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     yield from _index_faults(snapshot)
     if root is not None:
         yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
-    for row in rows:
-        if row["source"] == "added":
-            text = snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"]
-            yield from _chunk_faults(snapshot, row, text)
+    added = [row for row in rows if row["source"] == "added"]
+    for row, chunks in _with_chunks(snapshot, added):
+        text = snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"]
+        yield from _chunk_faults(row, chunks, text)
 
 
 def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fault]:
@@ -94,12 +96,29 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
 
     indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
     with ReaderPool() as pool:
-        for row, reading in zip(indexed, pool.read_all(root / row["path"] for row in indexed), strict=True):
+        readings = pool.read_all(root / row["path"] for row in indexed)
+        for row, chunks in _with_chunks(snapshot, indexed):
+            reading = next(readings)
             problem = _changed(row, reading)
             if problem:
                 yield Fault("document", row["path"], problem)
             elif reading.document is not None:
-                yield from _chunk_faults(snapshot, row, reading.document)
+                yield from _chunk_faults(row, chunks, reading.document)
+
+
+def _with_chunks(
+    snapshot: Snapshot, rows: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Each document row with its chunks in order, read from the store many documents at a time."""
+    columns = ["id", "document", "key", "char_start", "char_end", "line_start", "line_end", "heading", "text", "context"]
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        numbers = ",".join(str(row["id"]) for row in some)
+        chunks: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in some}
+        for chunk in snapshot.chunks.to_table(columns=columns, filter=f"document IN ({numbers})").to_pylist():
+            chunks[chunk["document"]].append(chunk)
+        for row in some:
+            yield row, sorted(chunks[row["id"]], key=lambda chunk: chunk["char_start"])
 
 
 def _changed(row: dict[str, Any], reading: Reading) -> str:
@@ -110,13 +129,11 @@ def _changed(row: dict[str, Any], reading: Reading) -> str:
     return ""
 
 
-def _chunk_faults(snapshot: Snapshot, row: dict[str, Any], document: Document | str) -> Iterator[Fault]:
+def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: Document | str) -> Iterator[Fault]:
     """Each chunk against the text it claims to be a slice of."""
     text = document if isinstance(document, str) else document.text
-    columns = ["id", "key", "char_start", "char_end", "line_start", "line_end", "heading", "text", "context"]
-    chunks = snapshot.chunks.to_table(columns=columns, filter=f"document = {row['id']}").to_pylist()
     lines = LineCounter(document) if isinstance(document, Document) else None
-    for chunk in sorted(chunks, key=lambda chunk: chunk["char_start"]):
+    for chunk in chunks:
         where = f"chunk {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
         context = "\n".join([" > ".join(chunk["heading"])] * bool(chunk["heading"]) + [chunk["text"]])
         if text[chunk["char_start"] : chunk["char_end"]] != chunk["text"]:

@@ -34,7 +34,7 @@ def read_odf(data: bytes, format: str) -> Document:
     body = next(content.iter("{*}body"), None) if content is not None else None
     if body is None:
         raise UnreadableError("damaged: no content in it")
-    reader = _OpenDocument()
+    reader = _OpenDocument(_title_styles(content))
     try:
         reader.blocks(body)
     except RecursionError:
@@ -48,8 +48,19 @@ def _title(meta: Any | None) -> str:
     return squeeze(named.text or "") if named is not None else ""
 
 
+def _title_styles(content: Any) -> frozenset[str]:
+    """The paragraph styles that mark the document's title: "Title", and what is derived from it."""
+    derived = (
+        attribute(style, "name") or ""
+        for style in content.iter("{*}style")
+        if attribute(style, "parent-style-name") == "Title"
+    )
+    return frozenset({"Title", *derived})
+
+
 class _OpenDocument:
-    def __init__(self) -> None:
+    def __init__(self, title_styles: frozenset[str]) -> None:
+        self._title_styles = title_styles
         self.builder = Builder()
         self._outline = Outline()
         self._page: int | None = None
@@ -93,7 +104,7 @@ class _OpenDocument:
         if is_heading and text.strip():
             level = attribute(element, "outline-level") or "1"
             self._outline.enter(int(level) if level.isdigit() else 1, text)
-        if attribute(element, "style-name") == "Title" and not self.builder.title:
+        if not self.builder.title and attribute(element, "style-name") in self._title_styles:
             self.builder.title = text
         self.builder.add(text, page=self._page, heading=self._outline.path, gap=self._gap)
         for element in inner:
