@@ -43,7 +43,7 @@ def main() -> NoReturn:
     except BinocleError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
-        print("binocle: interrupted; what was committed is kept, the same command goes on from there", file=sys.stderr)  # noqa: T201
+        click.echo("binocle: interrupted; what was committed is kept, the same command goes on from there", err=True)
         os._exit(_INTERRUPTED)  # threads of native libraries must not hold up a Ctrl-C
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -53,7 +53,7 @@ def main() -> NoReturn:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"binocle: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    click.echo(f"binocle: {' '.join(message.split())}", err=True)
     sys.exit(_ERROR)
 
 
@@ -144,7 +144,7 @@ def index(folder: Path, index: str | None, model: str | None, retry: bool, as_js
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model)
-    with _progress() as progress:
+    with _Bar() as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
 
@@ -160,7 +160,7 @@ def _summary(report: Report) -> str:
     )
 
 
-class _progress:  # noqa: N801 - reads as a function where it is used
+class _Bar:
     """A live bar on a terminal, nothing elsewhere. Gives the callback that moves it, or None."""
 
     def __enter__(self) -> Callable[[Progress], None] | None:
@@ -233,9 +233,7 @@ def search(
 @_k_option
 @_where_option
 @_json_option
-def similar(
-    place: str, folder: Path | None, index: str | None, k: int, where: tuple[str, ...], as_json: bool
-) -> int:
+def similar(place: str, folder: Path | None, index: str | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
     """Find the passages most like the one at FILE:LINE, a path as search prints it or of the file itself.
 
     \b
@@ -413,10 +411,8 @@ def evaluate(
     """
     from .training.evaluation import evaluate as measure
 
-    tell = (lambda text: click.echo(f"{text} …", err=True)) if sys.stderr.isatty() else None
-    found = measure(
-        collection, mode=mode, split=split, model=model, index=index, run_file=run_file, progress=tell
-    )
+    tell = _tell if sys.stderr.isatty() else None
+    found = measure(collection, mode=mode, split=split, model=model, index=index, run_file=run_file, progress=tell)
     if as_json:
         click.echo(json.dumps(found.as_dict()))
         return
@@ -460,6 +456,10 @@ def completion(shell: str) -> None:
     click.echo(maker(cli, {}, "binocle", "_BINOCLE_COMPLETE").source())
 
 
+def _tell(text: str) -> None:
+    click.echo(f"{text} …", err=True)
+
+
 def _print_hits(hits: list[Hit], query: str, *, explain: bool, as_json: bool) -> None:
     if as_json:
         for hit in hits:
@@ -478,12 +478,24 @@ def _width() -> int:
     return max(40, min(shutil.get_terminal_size((100, 24)).columns, 120))
 
 
-_JSON_FIELDS = (
-    "rank score scores path sha256 char_start char_end line_start line_end page heading text title metadata".split()
-)
+_JSON_FIELDS = [
+    "rank",
+    "score",
+    "scores",
+    "path",
+    "sha256",
+    "char_start",
+    "char_end",
+    "line_start",
+    "line_end",
+    "page",
+    "heading",
+    "text",
+    "title",
+    "metadata",
+]
 
 
 def _as_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
     row = {name: getattr(hit, name) for name in _JSON_FIELDS}
     return row | ({"explanation": hit.explanation} if explain else {})
-

@@ -62,7 +62,13 @@ class Published:
 
 
 def publish(
-    parent: Path, kind: str, builder: VectorIndexKind, batches: Iterable[tuple[Ids, Floats]], *, dim: int, covers: int
+    parent: Path,
+    kind: str,
+    builder: VectorIndexKind,
+    batches: Iterable[tuple[Ids, Floats]],
+    *,
+    dim: int,
+    covers: int,
 ) -> str:
     """Build an index from the store's rows and move it into place whole; gives its folder's name."""
     parent.mkdir(exist_ok=True)

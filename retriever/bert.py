@@ -110,7 +110,7 @@ class BertNumpy:
             .transpose(0, 2, 1, 3)  # (texts, heads, tokens, head size)
             for name in ("query", "key", "value")
         )
-        scores = query @ key.transpose(0, 1, 3, 2) * np.float32((dim // heads) ** -0.5) + bias
+        scores: Floats = query @ key.transpose(0, 1, 3, 2) * np.float32((dim // heads) ** -0.5) + bias
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
@@ -130,10 +130,12 @@ class BertNumpy:
 
 def _gelu(x: Floats) -> Floats:
     """x Φ(x), with the error function of Abramowitz and Stegun 7.1.26 (error below 2e-7, as float32 has)."""
-    z = np.abs(x) * np.float32(0.5**0.5)
-    t = 1 / (1 + np.float32(0.3275911) * z)
-    tail = np.float32(1.061405429)
+    z: Floats = np.abs(x) * np.float32(0.5**0.5)
+    t: Floats = 1 / (1 + np.float32(0.3275911) * z)
+    tail: Floats = np.full_like(x, 1.061405429)
     for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail = tail * t + np.float32(coefficient)
+        tail *= t
+        tail += np.float32(coefficient)
     tail *= t * np.exp(-z * z) / 2  # 1 - Φ(|x|)
-    return np.where(x >= 0, x * (1 - tail), x * tail)
+    gelu: Floats = np.where(x >= 0, x * (1 - tail), x * tail)
+    return gelu

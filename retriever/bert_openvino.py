@@ -87,15 +87,15 @@ def _graph(config: BertConfig, weights: Mapping[str, Floats]) -> ov.Model:
         return op.constant(np.array(value, np.float32))
 
     def norm(x: Any, name: str) -> Any:
-        normal = op.mvn(x, axes(-1), True, config.eps, "inside_sqrt")  # noqa: FBT003 - OpenVINO's signature
+        normal = op.mvn(x, axes(-1), True, config.eps, "inside_sqrt")
         return normal * constant(weights[name + ".weight"]) + constant(weights[name + ".bias"])
 
     def dense(x: Any, name: str) -> Any:
-        product = op.matmul(x, constant(weights[name + ".weight"]), False, True)  # noqa: FBT003
+        product = op.matmul(x, constant(weights[name + ".weight"]), False, True)
         return product + constant(weights[name + ".bias"])
 
     def heads(x: Any) -> Any:
-        return op.transpose(op.reshape(x, axes(0, 0, config.heads, dim // config.heads), True), axes(0, 2, 1, 3))  # noqa: FBT003
+        return op.transpose(op.reshape(x, axes(0, 0, config.heads, dim // config.heads), True), axes(0, 2, 1, 3))
 
     words = weights["embeddings.word_embeddings.weight"]
     positions = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
@@ -108,9 +108,11 @@ def _graph(config: BertConfig, weights: Mapping[str, Floats]) -> ov.Model:
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
     for number in range(config.layers):
         layer = f"encoder.layer.{number}."
-        query, key, value = (heads(dense(hidden, f"{layer}attention.self.{name}")) for name in ("query", "key", "value"))
+        query, key, value = (
+            heads(dense(hidden, f"{layer}attention.self.{name}")) for name in ("query", "key", "value")
+        )
         attended = op.transpose(op.scaled_dot_product_attention(query, key, value, bias), axes(0, 2, 1, 3))
-        attended = op.reshape(attended, axes(0, 0, dim), True)  # noqa: FBT003
+        attended = op.reshape(attended, axes(0, 0, dim), True)
         hidden = norm(hidden + dense(attended, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
         grown = op.gelu(dense(hidden, layer + "intermediate.dense"), "erf")
         hidden = norm(hidden + dense(grown, layer + "output.dense"), layer + "output.LayerNorm")

@@ -56,7 +56,10 @@ _CUTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
     ),
     (frozenset({"prose", "code"}), re.compile(r"\n[ \t]*\n\s*(?=\S)")),
     (frozenset({"table", "code"}), re.compile(r"\n")),
-    (frozenset({"prose"}), re.compile(r"(?<=[.!?;:])[\"')\]»”]*\s+(?=\S)|(?<=[。！？])|\n(?=\s*(?:[-*+•]|\d+[.)]) )")),
+    (
+        frozenset({"prose"}),
+        re.compile(r"(?<=[.!?;:])[\"')\]»”]*\s+(?=\S)|(?<=[。！？])|\n(?=\s*(?:[-*+•]|\d+[.)]) )"),
+    ),
     (frozenset({"prose", "table", "code"}), re.compile(r"\n|\s+(?=\S)")),
 )
 
@@ -75,7 +78,13 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
         for start, end in _pieces(document.text, section, offsets, max_tokens - taken - _MARGIN):
             chunks.append(
                 Chunk(
-                    start, end, lines.at(start), lines.at(end - 1), section.page, heading, document.text[start:end]
+                    start,
+                    end,
+                    lines.at(start),
+                    lines.at(end - 1),
+                    section.page,
+                    heading,
+                    document.text[start:end],
                 )
             )
     return chunks

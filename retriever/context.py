@@ -44,9 +44,7 @@ class Context:
     tokens: int
 
 
-def pack(
-    hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int
-) -> Context:
+def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int) -> Context:
     """Take hits from the best down while they fit, then write them by document, in the order of its best hit.
 
     :param documents: document id -> text.
@@ -55,7 +53,8 @@ def pack(
     chosen: list[Hit] = []
     seen: set[str] = set()
     tokens = 0
-    text, passages = "", ()
+    text = ""
+    passages: tuple[Passage, ...] = ()
     for hit in hits:
         plain = " ".join(hit.text.split())
         if plain in seen:

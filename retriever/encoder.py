@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
@@ -164,11 +164,13 @@ def _padded(rows: list[list[int]]) -> tuple[Integers, Integers]:
 
 
 def _mean(hidden: Floats, mask: Integers) -> Floats:
-    return _sum(hidden, mask) / mask.sum(1, keepdims=True, dtype=np.float32)
+    mean: Floats = _sum(hidden, mask) / mask.sum(1, keepdims=True, dtype=np.float32)
+    return mean
 
 
 def _mean_sqrt_len(hidden: Floats, mask: Integers) -> Floats:
-    return _sum(hidden, mask) / np.sqrt(mask.sum(1, keepdims=True, dtype=np.float32))
+    mean: Floats = _sum(hidden, mask) / np.sqrt(mask.sum(1, keepdims=True, dtype=np.float32))
+    return mean
 
 
 def _sum(hidden: Floats, mask: Integers) -> Floats:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pathspec import GitIgnoreSpec
 
@@ -45,7 +45,7 @@ def _scan(root: str, prefix: str, rules: list[tuple[str, str, GitIgnoreSpec]], l
     except OSError as error:
         yield Entry(prefix, 0, 0, f"cannot be listed: {error.strerror}")
         return
-    rules = rules + [rule for entry in entries if entry.name in IGNORE_FILES for rule in _rules(root, prefix, entry)]
+    rules = rules + [rule for entry in entries if entry.name in IGNORE_FILES for rule in _rules(prefix, entry)]
     for entry in entries:
         path = prefix + entry.name
         try:
@@ -87,7 +87,7 @@ def _passed_over(entry: os.DirEntry[str], path: str, rules: list[tuple[str, str,
     return ""
 
 
-def _rules(root: str, prefix: str, entry: os.DirEntry[str]) -> list[tuple[str, str, GitIgnoreSpec]]:
+def _rules(prefix: str, entry: os.DirEntry[str]) -> list[tuple[str, str, GitIgnoreSpec]]:
     from pathspec import GitIgnoreSpec
 
     if entry.is_symlink() or not entry.is_file():

@@ -46,7 +46,7 @@ class ModelSettings:
 
     @classmethod
     def read(cls, folder: Path) -> ModelSettings:
-        """Read `modules.json` and what it names; a bare Transformer folder is mean-pooled, as sentence-transformers does."""
+        """Read `modules.json` and what it names; a bare Transformer is mean-pooled, as by sentence-transformers."""
         modules = _json(folder / "modules.json", [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": ""}])
         names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
         paths = {name: folder / module["path"] for name, module in zip(names, modules, strict=True)}
@@ -105,7 +105,9 @@ def _bundled(name: str) -> Path | None:
         return None
     folder = Path(spec.submodule_search_locations[0]) / inside
     if _sha256(folder / "model.safetensors") != expected:
-        raise DamagedError(f"{folder / 'model.safetensors'} is not the published {name}: reinstall the package {module}")
+        raise DamagedError(
+            f"{folder / 'model.safetensors'} is not the published {name}: reinstall the package {module}"
+        )
     return folder
 
 
@@ -143,7 +145,14 @@ def _download(name: str) -> Path:
 def fingerprint(folder: Path, settings: ModelSettings) -> str:
     """32 hex digits that change when anything that decides a vector does: weights, tokenizer, settings."""
     digest = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
-    kinds = (".safetensors", "config.json", "tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
+    kinds = (
+        ".safetensors",
+        "config.json",
+        "tokenizer.json",
+        "vocab.txt",
+        "sentencepiece.bpe.model",
+        "spiece.model",
+    )
     for file in sorted(folder.rglob("*")):
         if file.name.endswith(kinds) and not file.name.startswith("tokenizer_config"):
             digest.update(f"{file.relative_to(folder).as_posix()} {_sha256(file)}\n".encode())

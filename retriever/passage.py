@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 _SHOWN = 360  # characters of a passage
 _WORD = re.compile(r"\w+")
-_COMMON = frozenset(
-    "a an and are as at be but by do does for from how i if in into is it me my no not of on or such that the their "
-    "then there these they this to was what when where which who why will with you your".split()
+_COMMON = frozenset(  # words of a query that are not worth showing
+    re.findall(
+        r"\w+",
+        "a an and are as at be but by do does for from how i if in into is it me my no not of on or such that the "
+        "their then there these they this to was what when where which who why will with you your",
+    )
 )
 _PATH, _MATCH, _FAINT, _END = "\x1b[1;36m", "\x1b[1;33m", "\x1b[2m", "\x1b[0m"
 
 
-def blocks(
-    hits: Sequence[Hit], query: str, *, colour: bool, width: int, explain: bool = False
-) -> Iterator[str]:
+def blocks(hits: Sequence[Hit], query: str, *, colour: bool, width: int, explain: bool = False) -> Iterator[str]:
     """One printable block a hit: a line that says where, then the part of the passage where most words match."""
     words = {word for word in map(str.casefold, _WORD.findall(query)) if word not in _COMMON}
     for hit in hits:

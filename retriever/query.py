@@ -104,7 +104,7 @@ class Query:
             return []
         depth = min(total, max(_DEPTH, k + (without is not None)))
         found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, documents)
-        order = np.lexsort([found.ids, -found.score])
+        order = np.lexsort((found.ids, -found.score))
         order = order[found.ids[order] != without][:k] if without is not None else order[:k]
         return self._cited(found, order, mode)
 
@@ -129,7 +129,7 @@ class Query:
             limit=depth,
         ).to_table()
         scores, ids = table["_score"].to_numpy(), table["id"].to_numpy()
-        order = np.lexsort([ids, -scores])
+        order = np.lexsort((ids, -scores))
         scores, ids = scores[order].astype(np.float32), ids[order]
         self._seconds["lexical"] = time.perf_counter() - began
         return _Candidates(ids, scores, np.full(len(ids), np.nan, np.float32), scores)
@@ -157,8 +157,8 @@ class Query:
         if unseen.any():
             semantic[unseen] = self._snapshot.index.reconstruct(ids[unseen]) @ self._vector()[0]
         leading = np.isin(ids, np.concatenate([by_words.ids[:_DEPTH], by_meaning.ids[:_DEPTH]]))
-        score = _standard(np.nan_to_num(lexical), leading) + _standard(semantic, leading)
-        return _Candidates(ids, lexical, semantic, score / 2)
+        score = (_standard(np.nan_to_num(lexical), leading) + _standard(semantic, leading)) / np.float32(2)
+        return _Candidates(ids, lexical, semantic, score)
 
     def _cited(self, found: _Candidates, order: NDArray[np.intp], mode: str) -> list[Hit]:
         ids = found.ids[order].tolist()

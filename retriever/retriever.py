@@ -108,13 +108,18 @@ class Retriever:
             before = snapshot.chunks.count_rows()
             indexer = Indexer(writer, encoder, report)
             while some := [_added(number, document) for number, document in islice(given, _ADD_BATCH)]:
-                for name, (sha256, document) in {name: rest for name, *rest in some}.items():
+                for name, (sha256, document) in {name: (sha, document) for name, sha, document in some}.items():
                     number, held = known.get(name, (None, ""))
                     if held == sha256:
                         report.unchanged += 1
                         continue
                     report.indexed += 1
-                    row = {"path": name, "source": "added", "sha256": sha256, "size": len(document.text.encode())}
+                    row = {
+                        "path": name,
+                        "source": "added",
+                        "sha256": sha256,
+                        "size": len(document.text.encode()),
+                    }
                     known[name] = indexer.add(row, document, replaces=number), sha256
                 indexer.commit()
             writer.finish()
@@ -138,9 +143,7 @@ class Retriever:
 
     # Searching
 
-    def search(
-        self, query: str, k: int = 10, *, mode: str = "hybrid", where: Where = None
-    ) -> list[queries.Hit]:
+    def search(self, query: str, k: int = 10, *, mode: str = "hybrid", where: Where = None) -> list[queries.Hit]:
         """The k passages that answer best, best first.
 
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
@@ -169,9 +172,7 @@ class Retriever:
         query = queries.Query(snapshot, "", lambda: vector)
         return self._answer(query, k, "semantic", parse(where), without=nearest["id"])
 
-    def context(
-        self, query: str, *, max_tokens: int = 2_000, k: int = 50, where: Where = None
-    ) -> contexts.Context:
+    def context(self, query: str, *, max_tokens: int = 2_000, k: int = 50, where: Where = None) -> contexts.Context:
         """The best passages for a prompt, packed into at most `max_tokens` of the encoder's tokens.
 
         Passages are deduplicated, neighbours are joined, and each is preceded by its numbered citation.
@@ -298,8 +299,8 @@ class Retriever:
                 if settings and loaded.fingerprint != settings.fingerprint:
                     raise EncoderMismatchError(
                         f"the index at {self.path} was made with {settings.model} (fingerprint "
-                        f"{settings.fingerprint[:8]}) but {name} has {loaded.fingerprint[:8]}: use that model, or index "
-                        "into another folder with --index"
+                        f"{settings.fingerprint[:8]}) but {name} has {loaded.fingerprint[:8]}: use that model, or "
+                        "index into another folder with --index"
                     )
                 self._encoder = loaded
             return self._encoder

@@ -25,7 +25,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -37,6 +36,7 @@ from ..indexes.errors import DamagedError, LockedError, NoIndexError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -238,7 +238,10 @@ class Snapshot:
             manifest = Published.read(folder)
             return manifest.load(folder, KINDS), manifest
         except DamagedError:
-            return nothing, None  # the index is a cache: what it lacks is searched exactly; `verify` reports it
+            return (
+                nothing,
+                None,
+            )  # the index is a cache: what it lacks is searched exactly; `verify` reports it
 
     def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
@@ -293,12 +296,12 @@ class Writer:
 
     def _recover(self) -> None:
         """Take tables that a killed writer left ahead of HEAD back to it."""
-        versions = {}
+        versions: dict[str, Any] = {}
         for name in ("documents", "chunks"):
             committed = getattr(self.head, name)
             table = _dataset(self._store.path / f"{name}.lance", committed)
             if table.latest_version != committed:
-                table.restore()
+                table.restore()  # type: ignore[no-untyped-call]
                 versions[name] = table.latest_version
         if versions:
             self._move(replace(self.head, **versions))
@@ -381,9 +384,7 @@ class Writer:
 
     def _publish(self, snapshot: Snapshot) -> None:
         dim = self._store.settings.dim
-        rows = (
-            (batch["id"].to_numpy(), _matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"])
-        )
+        rows = ((batch["id"].to_numpy(), _matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
         parent = self._store.path / "vectors"
         name = publish(parent, "flat", KINDS["flat"], rows, dim=dim, covers=self.head.rows)
         self._move(replace(self.head, vectors=name))
@@ -398,7 +399,8 @@ class Writer:
         for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
             if erase or len(table.get_fragments()) > 32:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
-                self._move(replace(self.head, **{name: table.latest_version}))
+                moved: dict[str, Any] = {name: table.latest_version}
+                self._move(replace(self.head, **moved))
             table.cleanup_old_versions(keep)
         cutoff = time.time() - keep.total_seconds()
         for folder in (self._store.path / "vectors").glob("*"):

@@ -146,13 +146,13 @@ def _find_moves(root: Path, fresh: list[folders.Entry], gone: dict[str, Row], ma
     for entry in fresh:
         candidates = [] if entry.reason else by_size.get(entry.size, [])
         sha256 = _sha256(root / entry.path) if candidates else None
-        row = next((row for row in candidates if row["sha256"] == sha256), None)
-        if row is None:
+        before = next((row for row in candidates if row["sha256"] == sha256), None)
+        if before is None:
             made.read.append(entry)
             continue
-        candidates.remove(row)
-        del gone[row["path"]]
-        made.rows.append({**row, "path": entry.path, **_seen(entry.mtime_ns)})
+        candidates.remove(before)
+        del gone[before["path"]]
+        made.rows.append({**before, "path": entry.path, **_seen(entry.mtime_ns)})
         made.report.moved += 1
 
 

@@ -25,12 +25,17 @@ class TorchEncoder:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
-            raise MissingExtraError("sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and") from None
+            raise MissingExtraError(
+                "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
+            ) from None
         if not any(folder.rglob("*.safetensors")):
             raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
         try:
             self._model: Any = SentenceTransformer(
-                str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+                str(folder),
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise InputError(f"{folder} does not load as a sentence-transformers model: {error}") from error
@@ -48,13 +53,21 @@ class TorchEncoder:
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         vectors = self._model.encode(
-            list(texts), prompt=prompt, convert_to_numpy=True, normalize_embeddings=True, show_progress_bar=False
+            list(texts),
+            prompt=prompt,
+            convert_to_numpy=True,
+            normalize_embeddings=True,
+            show_progress_bar=False,
         )
         return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         found = self._model.tokenizer(
-            list(texts), add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+            list(texts),
+            add_special_tokens=False,
+            truncation=False,
+            return_offsets_mapping=True,
+            verbose=False,
         )
         offsets: list[list[tuple[int, int]]] = found["offset_mapping"]
         return offsets

@@ -110,7 +110,18 @@ def _with_chunks(
     snapshot: Snapshot, rows: list[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each document row with its chunks in order, read from the store many documents at a time."""
-    columns = ["id", "document", "key", "char_start", "char_end", "line_start", "line_end", "heading", "text", "context"]
+    columns = [
+        "id",
+        "document",
+        "key",
+        "char_start",
+        "char_end",
+        "line_start",
+        "line_end",
+        "heading",
+        "text",
+        "context",
+    ]
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
         numbers = ",".join(str(row["id"]) for row in some)
@@ -145,4 +156,3 @@ def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: D
             chunk["line_end"],
         ):
             yield Fault("chunk", row["path"], f"{where} does not stand on the lines it cites")
-

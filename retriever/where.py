@@ -47,7 +47,7 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
     if isinstance(where, str):
         where = [where]
     if not isinstance(where, dict):
-        return Filter(tuple(_condition(str(text)) for text in where))  # type: ignore[union-attr]
+        return Filter(tuple(_condition(str(text)) for text in where))
     return Filter(tuple(_equal_any(str(name), value) for name, value in where.items()))
 
 
@@ -73,7 +73,7 @@ def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
         wanted = value.lower().lstrip(".")
         return _negated(operator, name, lambda row: wanted in (row["format"].lower(), _ending(row["path"])))
     if name == "modified":
-        return _ordered(operator, _moment(value), lambda row: _modified(row))
+        return _ordered(operator, _moment(value), _modified)
     if name == "size":
         return _ordered(operator, _size(value), lambda row: row["size"])
     if name == "title":

@@ -163,9 +163,7 @@ MEASURES: dict[str, Callable[[Qrels, Run], float]] = {
 }
 
 
-def _mean(
-    of: Callable[[Mapping[str, int], Sequence[tuple[str, float]]], float], qrels: Qrels, run: Run
-) -> float:
+def _mean(of: Callable[[Mapping[str, int], Sequence[tuple[str, float]]], float], qrels: Qrels, run: Run) -> float:
     values = [of(grades, run.get(query, ())) for query, grades in qrels.items() if _relevant(grades)]
     return sum(values) / len(values) if values else 0.0
 
