@@ -94,13 +94,13 @@ _where_option = click.option(
 _k_option = click.option("-k", default=10, show_default=True, metavar="N", type=int, help="How many passages.")
 
 
-def _open(folder: Path | None, index: str | None) -> Retriever:
+def _open(folder: Path | None, index: str | None, model: str | None = None) -> Retriever:
     """The existing index meant by FOLDER and --index."""
     from .retriever.folder import find_index
     from .retriever.retriever import Retriever
 
     if index:
-        return Retriever.open(index)
+        return Retriever.open(index, model=model)
     start = folder or Path.cwd()
     if not start.exists():
         raise InputError(f"there is no folder {start}")
@@ -109,7 +109,7 @@ def _open(folder: Path | None, index: str | None) -> Retriever:
     found = start if (start / "HEAD.json").is_file() else find_index(start)
     if found is None:
         raise NoIndexError(f"no index in {start} or above it: make one with 'binocle index {folder or '.'}'")
-    return Retriever.open(found)
+    return Retriever.open(found, model=model)
 
 
 def _within(retriever: Retriever, folder: Path | None) -> list[str]:
@@ -201,6 +201,7 @@ class _Bar:
 @click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
 @_where_option
 @click.option("--explain", is_flag=True, help="Show what each stage contributed.")
+@click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it has moved.")
 @_json_option
 def search(
     query: str,
@@ -210,6 +211,7 @@ def search(
     mode: str,
     where: tuple[str, ...],
     explain: bool,
+    model: str | None,
     as_json: bool,
 ) -> int:
     """Find the passages that answer QUERY, in FOLDER or here. QUERY "-" is read from standard input.
@@ -219,8 +221,8 @@ def search(
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
     """
     if query == "-":
-        query = click.get_text_stream("stdin", errors="replace").read()
-    retriever = _open(folder, index)
+        query = sys.stdin.buffer.read().decode("utf-8", "replace")
+    retriever = _open(folder, index, model)
     hits = retriever.search(query, k, mode=mode, where=[*where, *_within(retriever, folder)])
     _print_hits(hits, query, explain=explain, as_json=as_json)
     return 0 if hits else _NOTHING
@@ -499,3 +501,7 @@ _JSON_FIELDS = [
 def _as_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
     row = {name: getattr(hit, name) for name in _JSON_FIELDS}
     return row | ({"explanation": hit.explanation} if explain else {})
+
+
+if __name__ == "__main__":
+    main()

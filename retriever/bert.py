@@ -131,7 +131,7 @@ class BertNumpy:
 def _gelu(x: Floats) -> Floats:
     """x Φ(x), with the error function of Abramowitz and Stegun 7.1.26 (error below 2e-7, as float32 has)."""
     z: Floats = np.abs(x) * np.float32(0.5**0.5)
-    t: Floats = 1 / (1 + np.float32(0.3275911) * z)
+    t: Floats = np.reciprocal(1 + np.float32(0.3275911) * z)
     tail: Floats = np.full_like(x, 1.061405429)
     for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
         tail *= t

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -14,7 +15,6 @@ from .bert import BertConfig, BertNumpy, load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
@@ -54,6 +54,8 @@ def load(name: str = model_folder.DEFAULT_MODEL) -> Encoder:
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
     folder = model_folder.find(name)
+    if Path(name).expanduser().is_dir():
+        name = str(folder)  # an index remembers it, and is searched from anywhere
     settings = model_folder.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:

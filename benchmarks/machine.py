@@ -1,0 +1,52 @@
+"""What every committed result says about where it was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+_PACKAGES = ("binocle", "faiss-cpu", "numpy", "openvino", "pylance", "sentence-transformers", "tokenizers", "torch")
+
+
+def describe() -> dict[str, Any]:
+    """The machine and the versions of what was measured."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def save(name: str, results: Any, *, seed: int | None = None) -> None:
+    """Write `results/NAME.json` and print it."""
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps({"machine": describe(), "seed": seed, "results": results}, indent=1)
+    (RESULTS / f"{name}.json").write_text(text + "\n", "utf-8")
+    print(json.dumps(results, indent=1))
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    """Its name and, since that decides the speed of encoding, what it has for bf16 and int8."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    fields = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    name = fields.get("model name", ": ?").lstrip(": \t")
+    flags = set(fields.get("flags", "").split())
+    return f"{name} ({', '.join(sorted(flags & {'avx512_bf16', 'amx_bf16', 'avx512_vnni', 'avx2'}))})"
