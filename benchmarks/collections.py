@@ -9,8 +9,10 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _QUERIES = 400
 _PACKAGES = 6_000
