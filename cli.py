@@ -5,6 +5,7 @@ Exit codes are grep's: 0 found (or done), 1 nothing found (or not clean), 2 an e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import click
 
 from . import __version__
 from .indexes.errors import BinocleError, InputError, NoIndexError
+from .retriever.passage import blocks, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,9 @@ def main() -> NoReturn:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(_ERROR)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "binocle"
         _fail(f"{error.format_message()} (see '{command} --help')")
@@ -53,7 +58,7 @@ def main() -> NoReturn:
 
 
 def _fail(message: str) -> NoReturn:
-    click.echo(f"binocle: {' '.join(message.split())}", err=True)
+    click.echo(f"binocle: {printable(' '.join(message.split()))}", err=True)
     sys.exit(_ERROR)
 
 
@@ -80,7 +85,7 @@ _index_option = click.option(
     "index",
     metavar="DIR",
     envvar="BINOCLE_INDEX",
-    help="The index folder. Default: .binocle in the folder, or in the nearest one above it.",
+    help="The index folder. Default: .binocle in FOLDER, or here, or in the nearest folder above.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _folder_argument = click.argument("folder", required=False, type=click.Path(path_type=Path))
@@ -114,19 +119,31 @@ def _open(folder: Path | None, index: str | None, model: str | None = None) -> R
 
 def _within(retriever: Retriever, folder: Path | None) -> list[str]:
     """The filter that FOLDER adds when it lies below the indexed folder."""
+    from .retriever.where import folder as below
+
     root = retriever.folder
-    if folder is None or root is None:
+    if folder is None or folder.resolve() == retriever.path:
         return []
-    try:
-        below = folder.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return []
-    return [] if below == "." else [f"path=/{below}/"]
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder}")
+    if root is None or not folder.resolve().is_relative_to(root.resolve()):
+        raise InputError(f"{folder} is not in {root}, the folder that the index at {retriever.path} is of")
+    inside = folder.resolve().relative_to(root.resolve()).as_posix()
+    return [] if inside == "." else [below(inside)]
+
+
+def _below(retriever: Retriever) -> str:
+    """What to put before a path of the index, so that it opens from here."""
+    root = retriever.folder
+    if root is None:
+        return ""
+    way = os.path.relpath(root.resolve())
+    return "" if way == "." else f"{root.resolve()}/" if way.startswith("..") else f"{way}/"
 
 
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@_index_option
+@click.option("--index", "index", metavar="DIR", envvar="BINOCLE_INDEX", help="Default: .binocle in FOLDER.")
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
 @click.option("--retry", is_flag=True, help="Read again what failed before or was forgotten.")
 @_json_option
@@ -141,6 +158,8 @@ def index(folder: Path, index: str | None, model: str | None, retry: bool, as_js
     """
     from .retriever.retriever import INDEX_NAME, Retriever
 
+    if (folder / "HEAD.json").is_file():
+        raise InputError(f"{folder} is an index, not a folder of documents: binocle index {folder.resolve().parent}")
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model)
@@ -214,7 +233,10 @@ def search(
     model: str | None,
     as_json: bool,
 ) -> int:
-    """Find the passages that answer QUERY, in FOLDER or here. QUERY "-" is read from standard input.
+    """Find the passages that answer QUERY.
+
+    Looks in FOLDER, or in the whole index found here or above. QUERY "-" is read from standard input. Paths are
+    printed as they open from here; JSON has them as the index does, relative to the indexed folder.
 
     \b
     binocle search "lifetime of a borrowed value" docs
@@ -224,7 +246,7 @@ def search(
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = _open(folder, index, model)
     hits = retriever.search(query, k, mode=mode, where=[*where, *_within(retriever, folder)])
-    _print_hits(hits, query, explain=explain, as_json=as_json)
+    _print_hits(hits, query, _below(retriever), explain=explain, as_json=as_json)
     return 0 if hits else _NOTHING
 
 
@@ -236,7 +258,9 @@ def search(
 @_where_option
 @_json_option
 def similar(place: str, folder: Path | None, index: str | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
-    """Find the passages most like the one at FILE:LINE, a path as search prints it or of the file itself.
+    """Find passages like the one at FILE:LINE.
+
+    FILE is a path as search prints it, or of the file itself.
 
     \b
     binocle similar guide/install.md:40 docs
@@ -244,7 +268,7 @@ def similar(place: str, folder: Path | None, index: str | None, k: int, where: t
     retriever = _open(folder, index)
     path, line = _place(retriever, place)
     hits = retriever.similar(path, line, k, where=[*where, *_within(retriever, folder)])
-    _print_hits(hits, "", explain=False, as_json=as_json)
+    _print_hits(hits, "", _below(retriever), explain=False, as_json=as_json)
     return 0 if hits else _NOTHING
 
 
@@ -253,41 +277,48 @@ def similar(place: str, folder: Path | None, index: str | None, k: int, where: t
 @_folder_argument
 @_index_option
 def show(place: str, folder: Path | None, index: str | None) -> None:
-    """Print the text that was read from a document, whole or the lines of a citation.
+    """Print the text read from a document.
+
+    The whole of it, or the lines of a citation.
 
     \b
     binocle show report.pdf docs
     binocle show guide/install.md:40-60 docs
     """
     retriever = _open(folder, index)
-    match = re.fullmatch(r"(.+):(\d+)(?:-(\d+))?", place)
-    if match:
+    match = re.fullmatch(r"(.+):([0-9]+)(?:-([0-9]+))?", place, re.DOTALL)
+    if match and not _is_known(retriever, place):
         first = int(match[2])
-        click.echo(retriever.lines(_known(retriever, match[1]), first, int(match[3] or first)))
+        text = retriever.lines(_known(retriever, match[1]), first, int(match[3] or first))
     else:
-        click.echo(retriever.document(_known(retriever, place))["text"])
+        text = retriever.text(_known(retriever, place))
+    if sys.stdout.isatty():
+        text = "\n".join(map(printable, text.split("\n")))
+    click.echo(text)
 
 
 def _place(retriever: Retriever, place: str) -> tuple[str, int]:
-    path, _, line = place.rpartition(":")
-    if not path or not line.isdigit():
+    match = re.fullmatch(r"(.+):([0-9]+)", place, re.DOTALL)
+    if not match:
         raise InputError(f"{place!r} is not a place: expected FILE:LINE, such as guide.md:12")
-    return _known(retriever, path), int(line)
+    return _known(retriever, match[1]), int(match[2])
+
+
+def _is_known(retriever: Retriever, path: str) -> bool:
+    return path in retriever.snapshot().document_rows["path"].to_pylist()
 
 
 def _known(retriever: Retriever, path: str) -> str:
-    """The path in the index that a user means: as search prints it, or as it is from here."""
+    """The path of a document or a folder in the index that a user means: as search prints it, or as it is from here."""
     paths = set(retriever.snapshot().document_rows["path"].to_pylist())
-    if path in paths:
-        return path
     root = retriever.folder
-    if root is not None:
-        try:
-            inside = Path(path).resolve().relative_to(root.resolve()).as_posix()
-        except ValueError:
-            inside = path
-        if inside in paths or any(one.startswith(inside + "/") for one in paths):
-            return inside
+    choices = [path.rstrip("/")]
+    if root is not None and "\0" not in path:
+        with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
+            choices.append(Path(path).resolve().relative_to(root.resolve()).as_posix())
+    for choice in choices:
+        if choice in paths or any(one.startswith(choice + "/") for one in paths):
+            return choice
     raise InputError(f"{path} is not in the index: 'binocle files' lists what is")
 
 
@@ -331,19 +362,27 @@ def status(folder: Path | None, index: str | None, as_json: bool) -> None:
 @click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="Only files in this state.")
 @_json_option
 def files(folder: Path | None, index: str | None, state: str | None, as_json: bool) -> int:
-    """List every file and what became of it: indexed, skipped or failed, and why.
+    """List every file and what became of it.
+
+    Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there.
 
     \b
     binocle files ~/notes --state failed
     """
-    rows = [row for row in _open(folder, index).documents() if state in (None, row["state"])]
+    from .retriever.where import parse
+
+    retriever = _open(folder, index)
+    within = parse(_within(retriever, folder))
+    rows = [
+        row for row in retriever.documents() if state in (None, row["state"]) and (within is None or within.passes(row))
+    ]
     names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
     for row in rows:
         if as_json:
             click.echo(json.dumps({name: row[name] for name in names}, ensure_ascii=False))
         else:
             detail = row["reason"] or f"{row['chunks']} passage{'s' * (row['chunks'] != 1)}, {row['format']}"
-            click.echo(f"{row['state']:<8} {row['path']}  ({detail})")
+            click.echo(printable(f"{row['state']:<8} {row['path']}  ({detail})"))
     return 0 if rows else _NOTHING
 
 
@@ -353,7 +392,9 @@ def files(folder: Path | None, index: str | None, state: str | None, as_json: bo
 @click.option("--repair", is_flag=True, help="Mend what is found: rebuild from the store, read changed files again.")
 @_json_option
 def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) -> int:
-    """Check every passage against its document as it is now, and the index against the store. Exit 0 when clean.
+    """Check passages against their documents.
+
+    Every passage of the index is held to its document as it is now, and the index to the store. Exit 0 when clean.
 
     \b
     binocle verify ~/notes
@@ -365,7 +406,8 @@ def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) 
         retriever.repair()
     found = retriever.verify()
     for fault in found:
-        click.echo(json.dumps(asdict(fault)) if as_json else f"{fault.kind}: {fault.path}: {fault.problem}")
+        line = json.dumps(asdict(fault)) if as_json else printable(f"{fault.kind}: {fault.path}: {fault.problem}")
+        click.echo(line)
     if not as_json:
         click.echo(f"{len(found):,} faults" if found else "clean", err=bool(found))
     return _NOTHING if found else 0
@@ -376,7 +418,9 @@ def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) 
 @_folder_argument
 @_index_option
 def forget(path: str, folder: Path | None, index: str | None) -> None:
-    """Take a document, or a folder's documents, out of the index and erase what was stored of them.
+    """Take a document or a folder out and erase it.
+
+    What the index stored of it is erased from the disk; the file itself is not touched.
 
     A file that is still there stays out until 'binocle index --retry'.
 
@@ -384,7 +428,7 @@ def forget(path: str, folder: Path | None, index: str | None) -> None:
     binocle forget private/diary.md ~/notes
     """
     retriever = _open(folder, index)
-    path = _known(retriever, path.rstrip("/"))
+    path = _known(retriever, path)
     count = retriever.delete(path, path + "/")
     click.echo(f"{count:,} document{'s' * (count != 1)} forgotten")
 
@@ -406,7 +450,9 @@ def evaluate(
     run_file: str | None,
     as_json: bool,
 ) -> None:
-    """Measure search quality on a test collection in BEIR's layout.
+    """Measure quality on a test collection.
+
+    COLLECTION has BEIR's layout: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
 
     \b
     binocle evaluate scifact --mode semantic --run scifact.run
@@ -427,7 +473,9 @@ def evaluate(
 @cli.command()
 @_json_option
 def doctor(as_json: bool) -> int:
-    """Check this installation: versions, processor, encoder. Exit 0 when an index can be made and searched.
+    """Check this installation.
+
+    Versions, processor, encoder. Exit 0 when an index can be made and searched.
 
     \b
     binocle doctor
@@ -462,15 +510,13 @@ def _tell(text: str) -> None:
     click.echo(f"{text} …", err=True)
 
 
-def _print_hits(hits: list[Hit], query: str, *, explain: bool, as_json: bool) -> None:
+def _print_hits(hits: list[Hit], query: str, below: str, *, explain: bool, as_json: bool) -> None:
     if as_json:
         for hit in hits:
             click.echo(json.dumps(_as_json(hit, explain=explain), ensure_ascii=False))
         return
-    from .retriever.passage import blocks
-
     colour = sys.stdout.isatty()
-    for block in blocks(hits, query, colour=colour, width=_width(), explain=explain):
+    for block in blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain):
         click.echo(block)
 
 

@@ -23,11 +23,16 @@ _COMMON = frozenset(  # words of a query that are not worth showing
 _PATH, _MATCH, _FAINT, _END = "\x1b[1;36m", "\x1b[1;33m", "\x1b[2m", "\x1b[0m"
 
 
-def blocks(hits: Sequence[Hit], query: str, *, colour: bool, width: int, explain: bool = False) -> Iterator[str]:
-    """One printable block a hit: a line that says where, then the part of the passage where most words match."""
+def blocks(
+    hits: Sequence[Hit], query: str, *, below: str = "", colour: bool, width: int, explain: bool = False
+) -> Iterator[str]:
+    """One printable block a hit: a line that says where, then the part of the passage where most words match.
+
+    :param below: what stands before the path of a file, so that it opens from here: "" or ending in "/".
+    """
     words = {word for word in map(str.casefold, _WORD.findall(query)) if word not in _COMMON}
     for hit in hits:
-        lines = [_where(hit, colour=colour)]
+        lines = [_where(hit, below if hit.source == "file" else "", colour=colour)]
         excerpt = textwrap.wrap(_excerpt(hit.text, words), width - 4) or [""]
         lines += [f"    {_marked(line, words) if colour else line}" for line in excerpt]
         if explain:
@@ -35,10 +40,10 @@ def blocks(hits: Sequence[Hit], query: str, *, colour: bool, width: int, explain
         yield "\n".join(lines) + "\n"
 
 
-def _where(hit: Hit, *, colour: bool) -> str:
-    place = f"{_printable(hit.path)}:{hit.line_start}"
+def _where(hit: Hit, below: str, *, colour: bool) -> str:
+    place = f"{printable(below + hit.path)}:{hit.line_start}"
     page = f"  p. {hit.page}" if hit.page is not None else ""
-    heading = f"  {_printable(' > '.join(hit.heading))}" if hit.heading else ""
+    heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     if colour:
         return f"{hit.rank:>2}  {_PATH}{place}{_END}{page}{_FAINT}{heading}{_END}"
     return f"{hit.rank:>2}  {place}{page}{heading}"
@@ -55,7 +60,7 @@ def _explained(hit: Hit) -> str:
 
 def _excerpt(text: str, words: set[str]) -> str:
     """The stretch of a passage that holds most of the different words, white space collapsed."""
-    text = _printable(" ".join(text.split()))
+    text = printable(" ".join(text.split()))
     if len(text) <= _SHOWN:
         return text
     found = [(match.start(), hit) for match in _WORD.finditer(text) if (hit := _matching(match[0], words))]
@@ -85,7 +90,7 @@ def _matching(word: str, words: set[str]) -> str | None:
     return None
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Without control characters: a document must not be able to command the terminal."""
     return "".join(
         char if char.isprintable() or char == "\t" else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"

@@ -66,6 +66,7 @@ class Hit:
     title: str
     format: str
     metadata: dict[str, Any]
+    source: str  # "file" or "added"
     document: int
     chunk: int
     explanation: dict[str, Any] = field(default_factory=dict)
@@ -192,6 +193,7 @@ class Query:
                     title=row["title"],
                     format=row["format"],
                     metadata=json.loads(row["metadata"]),
+                    source=row["source"],
                     document=row["id"],
                     chunk=number,
                     explanation=explanation,
@@ -201,7 +203,7 @@ class Query:
 
 
 _CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
-_DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata")
+_DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
 
 
 def check(query: str, k: int, mode: str) -> str:

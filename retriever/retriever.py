@@ -161,10 +161,9 @@ class Retriever:
         queries.check("-", k, "semantic")
         snapshot = self.snapshot()
         document = self.document(path)
-        columns = ["id", "line_start", "line_end", "vector"]
-        chunks = snapshot.chunks.to_table(columns=columns, filter=f"document = {document['id']}").to_pylist()
-        if not chunks:
-            raise InputError(f"{path} is in the index but has no passages ({document['reason'] or 'it is empty'})")
+        self.text(path)
+        chunks = self._chunks_of(document, ["id", "char_start", "line_start", "line_end", "vector"])
+        _check_lines(document, chunks, line, line)
         nearest = min(chunks, key=lambda row: (max(row["line_start"] - line, line - row["line_end"], 0), row["id"]))
         import numpy as np
 
@@ -214,15 +213,26 @@ class Retriever:
         columns = [*row, "text"]
         return self.snapshot().documents_by_id([row["id"]], columns)[row["id"]]
 
+    def text(self, path: str) -> str:
+        """The text that was read from a document.
+
+        :raises InputError: when none was, with the reason.
+        """
+        row = self.document(path)
+        if not row["chunks"]:
+            raise InputError(f"{path} is in the index without a text ({row['reason'] or 'it is empty'})")
+        text: str = row["text"]
+        return text
+
     def lines(self, path: str, first: int, last: int) -> str:
         """What stands on these lines of a document, counted as its citations count them.
 
         Where the citations' lines are those of the source (HTML, XML) and not of the text, the passages there.
         """
+        self.text(path)
         row = self.document(path)
-        columns = ["char_start", "line_start", "line_end", "text"]
-        table = self.snapshot().chunks.to_table(columns=columns, filter=f"document = {row['id']}")
-        chunks = sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
+        chunks = self._chunks_of(row, ["char_start", "line_start", "line_end", "text"])
+        _check_lines(row, chunks, first, last)
         if all(1 + row["text"].count("\n", 0, chunk["char_start"]) == chunk["line_start"] for chunk in chunks):
             return "\n".join(row["text"].split("\n")[max(0, first - 1) : last])
         return "\n\n".join(
@@ -244,6 +254,11 @@ class Retriever:
         return self.sync() if self.folder else None
 
     # The parts
+
+    def _chunks_of(self, row: dict[str, Any], columns: list[str]) -> list[dict[str, Any]]:
+        """The chunks of a document in order."""
+        table = self.snapshot().chunks.to_table(columns=columns, filter=f"document = {row['id']}")
+        return sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
 
     def _answer(
         self, query: queries.Query, k: int, mode: str, where: Any, without: int | None = None
@@ -350,6 +365,13 @@ def status(retriever: Retriever) -> Status:
 def _names(path: str, row_path: str) -> bool:
     path = path.removeprefix("./")
     return row_path == path or (path.endswith("/") and row_path.startswith(path))
+
+
+def _check_lines(row: dict[str, Any], chunks: list[dict[str, Any]], first: int, last: int) -> None:
+    lines = max(1 + row["text"].count("\n"), *(chunk["line_end"] for chunk in chunks))
+    if not 1 <= first <= last or first > lines:
+        asked = f"line {first}" if first == last else f"lines {first}-{last}"
+        raise InputError(f"{row['path']} has lines 1 to {lines}, there is no {asked}")
 
 
 _FIELDS = {"id", "text", "title", "metadata"}

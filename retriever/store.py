@@ -413,10 +413,11 @@ class Writer:
         _write_json(self._store.path / "HEAD.json", asdict(self.head))
 
 
-# Lance's tokenizer for full text: Snowball English stems, stop words out, accents folded. Words of other languages
-# pass unstemmed. Scores are BM25 with k1 1.2 and b 0.75.
+# Lance's tokenizer for full text: Unicode word boundaries, with a dictionary for Chinese, Japanese and Thai; also
+# split at punctuation, so that the parts of snake_case are found. English is stemmed (Snowball), its stop words left
+# out. Scores are BM25 with k1 1.2 and b 0.75.
 FULL_TEXT: dict[str, Any] = {
-    "base_tokenizer": "simple",
+    "base_tokenizer": "icu/split",
     "language": "English",
     "stem": True,
     "remove_stop_words": True,

@@ -1,8 +1,8 @@
 """Filters on documents: `path=docs/**`, `type=pdf`, `modified>=2026-01-01`, `author=Ada`.
 
 A condition is a field, an operator and a value. Fields are `path` (a glob in .gitignore's manner: `*.md` anywhere,
-`/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, or a date and time, in
-local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the documents' own
+`/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, meaning the whole
+day, or a date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the documents' own
 metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is a glob without regard to case. Several
 conditions must all hold.
 """
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-_CONDITION = re.compile(r"\s*([\w.-]+)\s*(!=|<=|>=|=|<|>|:)\s*(.*?)\s*", re.DOTALL)
+_CONDITION = re.compile(r"\s*([\w.-]+)\s*(!=|<=|>=|==?|<|>|:)\s*(.*?)\s*", re.DOTALL)
+_DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -63,7 +64,7 @@ def _condition(text: str) -> Callable[[Row], bool]:
             f"cannot read the filter {text!r}: expected FIELD, one of = != < <= > >=, and a value, "
             "such as path=docs/** or modified>=2026-01-01"
         )
-    return _test(match[1], "=" if match[2] == ":" else match[2], match[3])
+    return _test(match[1], "=" if match[2] in (":", "==") else match[2], match[3])
 
 
 def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
@@ -73,7 +74,7 @@ def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
         wanted = value.lower().lstrip(".")
         return _negated(operator, name, lambda row: wanted in (row["format"].lower(), _ending(row["path"])))
     if name == "modified":
-        return _ordered(operator, _moment(value), _modified)
+        return _timed(operator, value)
     if name == "size":
         return _ordered(operator, _size(value), lambda row: row["size"])
     if name == "title":
@@ -85,7 +86,8 @@ def _path(operator: str, value: str) -> Callable[[Row], bool]:
     from pathspec import GitIgnoreSpec
 
     try:
-        spec = GitIgnoreSpec.from_lines([value.removeprefix("./")])
+        value = value.removeprefix("./")
+        spec = GitIgnoreSpec.from_lines(["\\" + value if value.startswith(("#", "!")) else value])
     except ValueError as error:
         raise InputError(f"cannot read the path filter {value!r}: {error}") from None
     return _negated(operator, "path", lambda row: spec.match_file(row["path"]))
@@ -95,6 +97,33 @@ def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[
     if operator not in ("=", "!="):
         raise InputError(f"{name} can be compared with = and != only, not {operator}")
     return test if operator == "=" else lambda row: not test(row)
+
+
+def folder(path: str) -> str:
+    """The condition that a document lies below a folder, whatever characters its name has."""
+    return "path=/" + re.sub(r"([*?\[\]\\ ])", r"\\\1", path) + "/"
+
+
+def _timed(operator: str, value: str) -> Callable[[Row], bool]:
+    """A date alone stands for the whole day."""
+    start = _moment(value)
+    end = start + 86_400 if _DAY.fullmatch(value) else start
+
+    def holds(row: Row) -> bool:
+        at = _modified(row)
+        if at is None:
+            return False
+        within = start <= at < end if end > start else at == start
+        return {
+            "=": within,
+            "!=": not within,
+            "<": at < start,
+            "<=": at < start or within,
+            ">": at >= end and not within,
+            ">=": at >= start,
+        }[operator]
+
+    return holds
 
 
 def _ordered(operator: str, bound: Any, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
