@@ -22,6 +22,8 @@ from .retriever.passage import blocks, printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from click.shell_completion import CompletionItem
+
     from .retriever.query import Hit
     from .retriever.retriever import Retriever
     from .retriever.sync import Progress, Report
@@ -80,15 +82,29 @@ def cli() -> None:
     """
 
 
+class _Folder(click.Path):
+    """Completes folders; whether one is there is for the command to say."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="dir")]
+
+
+_FOLDER = _Folder()
 _index_option = click.option(
     "--index",
     "index",
     metavar="DIR",
+    type=_FOLDER,
     envvar="BINOCLE_INDEX",
     help="The index folder. Default: .binocle in FOLDER, or here, or in the nearest folder above.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_folder_argument = click.argument("folder", required=False, type=click.Path(path_type=Path))
+_folder_argument = click.argument("folder", required=False, type=_FOLDER)
 _where_option = click.option(
     "--where",
     "-w",
@@ -99,7 +115,7 @@ _where_option = click.option(
 _k_option = click.option("-k", default=10, show_default=True, metavar="N", type=int, help="How many passages.")
 
 
-def _open(folder: Path | None, index: str | None, model: str | None = None) -> Retriever:
+def _open(folder: Path | None, index: Path | None, model: str | None = None) -> Retriever:
     """The existing index meant by FOLDER and --index."""
     from .retriever.folder import find_index
     from .retriever.retriever import Retriever
@@ -142,12 +158,14 @@ def _below(retriever: Retriever) -> str:
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--index", "index", metavar="DIR", envvar="BINOCLE_INDEX", help="Default: .binocle in FOLDER.")
+@click.argument("folder", type=_FOLDER)
+@click.option(
+    "--index", "index", metavar="DIR", type=_FOLDER, envvar="BINOCLE_INDEX", help="Default: .binocle in FOLDER."
+)
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
 @click.option("--retry", is_flag=True, help="Read again what failed before or was forgotten.")
 @_json_option
-def index(folder: Path, index: str | None, model: str | None, retry: bool, as_json: bool) -> None:
+def index(folder: Path, index: Path | None, model: str | None, retry: bool, as_json: bool) -> None:
     """Index FOLDER, or bring its index up to date.
 
     Only what is new or changed is read and embedded. Interrupt it when you like: it goes on where it stopped.
@@ -225,7 +243,7 @@ class _Bar:
 def search(
     query: str,
     folder: Path | None,
-    index: str | None,
+    index: Path | None,
     k: int,
     mode: str,
     where: tuple[str, ...],
@@ -257,7 +275,7 @@ def search(
 @_k_option
 @_where_option
 @_json_option
-def similar(place: str, folder: Path | None, index: str | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
+def similar(place: str, folder: Path | None, index: Path | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
     """Find passages like the one at FILE:LINE.
 
     FILE is a path as search prints it, or of the file itself.
@@ -276,7 +294,7 @@ def similar(place: str, folder: Path | None, index: str | None, k: int, where: t
 @click.argument("place", metavar="FILE[:LINE[-LINE]]")
 @_folder_argument
 @_index_option
-def show(place: str, folder: Path | None, index: str | None) -> None:
+def show(place: str, folder: Path | None, index: Path | None) -> None:
     """Print the text read from a document.
 
     The whole of it, or the lines of a citation.
@@ -319,14 +337,14 @@ def _known(retriever: Retriever, path: str) -> str:
     for choice in choices:
         if choice in paths or any(one.startswith(choice + "/") for one in paths):
             return choice
-    raise InputError(f"{path} is not in the index: 'binocle files' lists what is")
+    raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
 
 
 @cli.command()
 @_folder_argument
 @_index_option
 @_json_option
-def status(folder: Path | None, index: str | None, as_json: bool) -> None:
+def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     """Show what an index holds and what it was made with.
 
     \b
@@ -361,7 +379,7 @@ def status(folder: Path | None, index: str | None, as_json: bool) -> None:
 @_index_option
 @click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="Only files in this state.")
 @_json_option
-def files(folder: Path | None, index: str | None, state: str | None, as_json: bool) -> int:
+def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
     """List every file and what became of it.
 
     Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there.
@@ -391,7 +409,7 @@ def files(folder: Path | None, index: str | None, state: str | None, as_json: bo
 @_index_option
 @click.option("--repair", is_flag=True, help="Mend what is found: rebuild from the store, read changed files again.")
 @_json_option
-def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) -> int:
+def verify(folder: Path | None, index: Path | None, repair: bool, as_json: bool) -> int:
     """Check passages against their documents.
 
     Every passage of the index is held to its document as it is now, and the index to the store. Exit 0 when clean.
@@ -409,7 +427,7 @@ def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) 
         line = json.dumps(asdict(fault)) if as_json else printable(f"{fault.kind}: {fault.path}: {fault.problem}")
         click.echo(line)
     if not as_json:
-        click.echo(f"{len(found):,} faults" if found else "clean", err=bool(found))
+        click.echo(f"{len(found):,} fault{'s' * (len(found) != 1)}" if found else "clean", err=bool(found))
     return _NOTHING if found else 0
 
 
@@ -417,7 +435,7 @@ def verify(folder: Path | None, index: str | None, repair: bool, as_json: bool) 
 @click.argument("path")
 @_folder_argument
 @_index_option
-def forget(path: str, folder: Path | None, index: str | None) -> None:
+def forget(path: str, folder: Path | None, index: Path | None) -> int:
     """Take a document or a folder out and erase it.
 
     What the index stored of it is erased from the disk; the file itself is not touched.
@@ -430,15 +448,16 @@ def forget(path: str, folder: Path | None, index: str | None) -> None:
     retriever = _open(folder, index)
     path = _known(retriever, path)
     count = retriever.delete(path, path + "/")
-    click.echo(f"{count:,} document{'s' * (count != 1)} forgotten")
+    click.echo(f"{count:,} document{'s' * (count != 1)} forgotten" if count else f"{path} was forgotten already")
+    return 0 if count else _NOTHING
 
 
 @cli.command()
-@click.argument("collection", type=click.Path(path_type=Path))
+@click.argument("collection", type=_FOLDER)
 @click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
 @click.option("--model", metavar="NAME", help="Encoder: a sentence-transformers folder or hub name.")
-@click.option("--index", "index", metavar="DIR", help="Keep the index here, for the next mode.")
+@click.option("--index", "index", metavar="DIR", type=_FOLDER, help="Keep the index here, for the next mode.")
 @click.option("--run", "run_file", metavar="FILE", help="Write the rankings as a TREC run.")
 @_json_option
 def evaluate(
@@ -446,7 +465,7 @@ def evaluate(
     mode: str,
     split: str,
     model: str | None,
-    index: str | None,
+    index: Path | None,
     run_file: str | None,
     as_json: bool,
 ) -> None:

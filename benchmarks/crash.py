@@ -80,8 +80,7 @@ def main() -> None:
                 shutil.rmtree(killed)
                 continue
             process.send_signal(signal.SIGKILL)
-            process.wait()
-            process.stdout.close()
+            process.communicate()
             results["kills"] += 1
             if (killed / "HEAD.json").exists():
                 results["embedded_again"] += int(committed(killed) < before)

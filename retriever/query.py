@@ -118,17 +118,9 @@ class Query:
 
     def _lexical(self, depth: int, documents: Ids | None) -> _Candidates:
         began = time.perf_counter()
-        from lance.query import MatchQuery
-
         words = " ".join(list(dict.fromkeys(self._text.split()))[:_MAX_WORDS])
         among = None if documents is None else f"document IN ({','.join(map(str, documents.tolist()))})"
-        table = self._snapshot.chunks.scanner(
-            columns=["id", "_score"],
-            full_text_query=MatchQuery(words, "context"),
-            filter=among,
-            prefilter=among is not None,
-            limit=depth,
-        ).to_table()
+        table = self._snapshot.full_text(words, depth, among)
         scores, ids = table["_score"].to_numpy(), table["id"].to_numpy()
         order = np.lexsort((ids, -scores))
         scores, ids = scores[order].astype(np.float32), ids[order]

@@ -257,7 +257,7 @@ class Retriever:
 
     def _chunks_of(self, row: dict[str, Any], columns: list[str]) -> list[dict[str, Any]]:
         """The chunks of a document in order."""
-        table = self.snapshot().chunks.to_table(columns=columns, filter=f"document = {row['id']}")
+        table = self.snapshot().read("chunks", columns, f"document = {row['id']}")
         return sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
 
     def _answer(

@@ -25,7 +25,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import lance
 import numpy as np
@@ -194,27 +194,50 @@ class Snapshot:
     def chunks(self) -> lance.LanceDataset:
         return _dataset(self.store.path / "chunks.lance", self.head.chunks)
 
+    def read(self, table: Literal["documents", "chunks"], columns: list[str], where: str | None = None) -> pa.Table:
+        """Columns of the rows for which a condition in Lance's SQL holds.
+
+        :raises DamagedError: when a file of the table is missing or not what was written.
+        """
+        with _reading(self.store.path / f"{table}.lance"):
+            return getattr(self, table).to_table(columns=columns, filter=where)
+
+    def full_text(self, words: str, limit: int, where: str | None = None) -> pa.Table:
+        """Columns `id` and `_score` (BM25) of the chunks that hold any of these words, best first."""
+        from lance.query import MatchQuery
+
+        with _reading(self.store.path / "chunks.lance"):
+            return self.chunks.scanner(
+                columns=["id", "_score"],
+                full_text_query=MatchQuery(words, "context"),
+                filter=where,
+                prefilter=where is not None,
+                limit=limit,
+            ).to_table()
+
     @cached_property
     def document_rows(self) -> pa.Table:
         """Every document, without its text."""
-        return self.documents.to_table(columns=[name for name in document_schema().names if name != "text"])
+        return self.read("documents", [name for name in document_schema().names if name != "text"])
 
     @cached_property
     def chunk_ids(self) -> pa.Table:
         """Columns `id` and `document` of every chunk, ids ascending."""
-        return self.chunks.to_table(columns=["id", "document"]).sort_by("id")
+        return self.read("chunks", ["id", "document"]).sort_by("id")
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
-        return _by_id(self.documents, ids, [*(columns or self.document_rows.column_names), "id"])
+        return self._by_id("documents", ids, [*(columns or self.document_rows.column_names), "id"])
 
     def chunks_by_id(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
-        return _by_id(self.chunks, ids, [*columns, "id"])
+        return self._by_id("chunks", ids, [*columns, "id"])
 
-    def vectors_of(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """The stored vectors of these chunks, in their order."""
-        table = self.chunks.to_table(columns=["id", "vector"], filter=_among("id", ids))
-        places = {number: place for place, number in enumerate(table["id"].to_pylist())}
-        return _matrix(table["vector"], self.store.settings.dim)[[places[number] for number in ids]]
+    def _by_id(
+        self, table: Literal["documents", "chunks"], ids: Sequence[int], columns: list[str]
+    ) -> dict[int, dict[str, Any]]:
+        if not ids:
+            return {}
+        rows = self.read(table, list(dict.fromkeys(columns)), _among("id", ids)).to_pylist()
+        return {row["id"]: row for row in rows}
 
     @cached_property
     def index(self) -> LiveIndex:
@@ -225,7 +248,7 @@ class Snapshot:
         live = self.chunk_ids["id"].to_numpy()
         held = np.isin(published.ids, live, assume_unique=True)
         newest = int(published.ids[-1]) if len(published.ids) else -1
-        newer = self.chunks.to_table(columns=["id", "vector"], filter=f"id > {newest}").sort_by("id")
+        newer = self.read("chunks", ["id", "vector"], f"id > {newest}").sort_by("id")
         tail = FlatIndex(newer["id"].to_numpy(), _matrix(newer["vector"], self.store.settings.dim))
         return LiveIndex(published, None if held.all() else held, tail if len(newer) else None)
 
@@ -245,7 +268,8 @@ class Snapshot:
 
     def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
-        yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
+        with _reading(self.store.path / "chunks.lance"):
+            yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,33 +335,36 @@ class Writer:
 
     def stage(self, chunks: pa.Table) -> None:
         """Write chunk rows that the next `commit` makes visible."""
-        lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
+        with _writing(self._store.path):
+            lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
         self._staged = max(self._staged, _next(chunks))
 
     def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
         """As one step: remove the documents with these ids and their chunks, add these rows and what was staged."""
-        path = self._store.path
-        chunks, rows = _dataset(path / "chunks.lance"), self.snapshot().documents
-        if drop:
-            chunks.delete(_among("document", drop))
-            rows.delete(_among("id", drop))
-        if len(documents):
-            rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
-        head = replace(
-            self.head,
-            documents=rows.version,
-            chunks=chunks.version,
-            next_document=max(self.head.next_document, _next(documents)),
-            next_chunk=max(self.head.next_chunk, self._staged),
-        )
-        self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
+        with _writing(self._store.path):
+            path = self._store.path
+            chunks, rows = _dataset(path / "chunks.lance"), self.snapshot().documents
+            if drop:
+                chunks.delete(_among("document", drop))
+                rows.delete(_among("id", drop))
+            if len(documents):
+                rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
+            head = replace(
+                self.head,
+                documents=rows.version,
+                chunks=chunks.version,
+                next_document=max(self.head.next_document, _next(documents)),
+                next_chunk=max(self.head.next_chunk, self._staged),
+            )
+            self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
 
     def replace_rows(self, documents: pa.Table) -> None:
         """Replace documents' own rows, by id; their chunks stay."""
-        table = self.snapshot().documents
-        table.delete(_among("id", documents["id"].to_pylist()))
-        table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
-        self._move(replace(self.head, documents=table.version))
+        with _writing(self._store.path):
+            table = self.snapshot().documents
+            table.delete(_among("id", documents["id"].to_pylist()))
+            table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
+            self._move(replace(self.head, documents=table.version))
 
     def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:
         """Remove documents, leave a row that says why for those that are files, and erase them from the disk."""
@@ -359,11 +386,12 @@ class Writer:
 
     def finish(self, *, rebuild: bool = False) -> None:
         """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions."""
-        self._index_text(rebuild=rebuild)
-        snapshot = self.snapshot()
-        if rebuild or self._is_stale(snapshot):
-            self._publish(snapshot)
-        self._tidy()
+        with _writing(self._store.path):
+            self._index_text(rebuild=rebuild)
+            snapshot = self.snapshot()
+            if rebuild or self._is_stale(snapshot):
+                self._publish(snapshot)
+            self._tidy()
 
     def _index_text(self, *, rebuild: bool) -> None:
         table = self.snapshot().chunks
@@ -446,18 +474,33 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _dataset(path: Path, version: int | None = None) -> lance.LanceDataset:
-    try:
+    with _reading(path):
         return lance.dataset(path, version=version)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0][:200]
-        raise DamagedError(f"{path} cannot be read at version {version} ({reason}): index again") from error
 
 
-def _by_id(table: lance.LanceDataset, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
-    if not ids:
-        return {}
-    rows = table.to_table(columns=list(dict.fromkeys(columns)), filter=_among("id", ids)).to_pylist()
-    return {row["id"]: row for row in rows}
+@contextlib.contextmanager
+def _reading(table: Path) -> Iterator[None]:
+    """Lance's errors, of many kinds, as ours."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
+        if isinstance(error, StoreError):
+            raise
+        reason = str(error).splitlines()[0][:160]
+        raise DamagedError(
+            f"{table} is damaged ({reason}): remove the folder {table.parent} and index again"
+        ) from error
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
+        if isinstance(error, StoreError):
+            raise
+        reason = str(error).splitlines()[0][:160]
+        raise StoreError(f"cannot write to {path} ({reason}); what was committed before is kept") from error
 
 
 def _among(column: str, ids: Sequence[int]) -> str:

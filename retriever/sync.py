@@ -190,7 +190,7 @@ class Indexer:
         snapshot = writer.snapshot()
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
-        self._keys = np.sort(snapshot.chunks.to_table(columns=["key"])["key"].to_numpy())
+        self._keys = np.sort(snapshot.read("chunks", ["key"])["key"].to_numpy())
         self._new_keys: list[int] = []
         self.chunks = 0  # embedded or reused so far
 
@@ -273,7 +273,7 @@ class Indexer:
         if not len(hits):
             return {}
         listed = ",".join(map(str, hits.tolist()))
-        table = self._writer.snapshot().chunks.to_table(columns=["context", "vector"], filter=f"key IN ({listed})")
+        table = self._writer.snapshot().read("chunks", ["context", "vector"], f"key IN ({listed})")
         vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
         return dict(zip(table["context"].to_pylist(), vectors, strict=True))
 

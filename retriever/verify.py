@@ -126,7 +126,7 @@ def _with_chunks(
         some = rows[start : start + _AT_ONCE]
         numbers = ",".join(str(row["id"]) for row in some)
         chunks: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in some}
-        for chunk in snapshot.chunks.to_table(columns=columns, filter=f"document IN ({numbers})").to_pylist():
+        for chunk in snapshot.read("chunks", columns, f"document IN ({numbers})").to_pylist():
             chunks[chunk["document"]].append(chunk)
         for row in some:
             yield row, sorted(chunks[row["id"]], key=lambda chunk: chunk["char_start"])

@@ -1,10 +1,10 @@
 """Filters on documents: `path=docs/**`, `type=pdf`, `modified>=2026-01-01`, `author=Ada`.
 
 A condition is a field, an operator and a value. Fields are `path` (a glob in .gitignore's manner: `*.md` anywhere,
-`/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, meaning the whole
-day, or a date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the documents' own
-metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is a glob without regard to case. Several
-conditions must all hold.
+`/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, meaning the whole day, or a
+date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the
+documents' own metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is a glob without regard to case.
+Several conditions must all hold.
 """
 
 from __future__ import annotations

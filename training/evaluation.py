@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..indexes.errors import InputError
+from ..indexes.errors import InputError, NoIndexError
 from ..retriever.retriever import Retriever
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ def evaluate(
     :raises InputError: when the folder is not a collection, naming the file and line.
     """
     folder = Path(folder)
+    if not folder.is_dir():
+        what = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
+        raise InputError(f"{what}: expected a folder with corpus.jsonl, queries.jsonl and qrels/{split}.tsv")
+    if run_file is not None and not Path(run_file).parent.is_dir():
+        raise InputError(f"there is no folder {Path(run_file).parent} to write the run into")
     queries, qrels = _queries(folder), _qrels(folder, split)
     unknown = sorted(qrels.keys() - queries.keys())
     if unknown:
@@ -70,6 +75,7 @@ def evaluate(
     tell = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
         retriever = Retriever.open(index or Path(temporary) / "index", model=model)
+        _check_index(retriever, folder)
         tell(f"indexing {folder.name}")
         report = retriever.add(_corpus(folder))
         snapshot = retriever.snapshot()
@@ -94,6 +100,19 @@ def evaluate(
         index_seconds=round(report.seconds, 3),
         query_milliseconds=round(1e3 * seconds / max(1, len(qrels)), 3),
     )
+
+
+def _check_index(retriever: Retriever, folder: Path) -> None:
+    """An index that is already there may hold this collection and nothing else."""
+    try:
+        held = {row["path"] for row in retriever.documents()}
+    except NoIndexError:
+        return
+    others = held - {document["id"] for document in _corpus(folder)}
+    if others:
+        raise InputError(
+            f"the index at {retriever.path} holds other documents, such as {min(others)!r}: give another with --index"
+        )
 
 
 def _ranked(retriever: Retriever, query: str, passages: int, mode: str) -> list[tuple[str, float]]:
