@@ -35,10 +35,17 @@ def main() -> NoReturn:
     """Run the command line: every error one line, never a traceback for a user's mistake."""
     # One query is one small product after another: a second thread for each only waits, up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sys.stdout is None:  # closed by the caller, who then wants the exit code alone
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
-        code = cli.main(standalone_mode=False)
+        if "_BINOCLE_COMPLETE" in os.environ:
+            cli.main(prog_name="binocle")
+        with cli.make_context("binocle", sys.argv[1:]) as context:
+            code = cli.invoke(context)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(_ERROR)
@@ -261,10 +268,14 @@ def search(
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
     """
     if query == "-":
+        if sys.stdin is None:
+            raise InputError("the query is to be read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = _open(folder, index, model)
     hits = retriever.search(query, k, mode=mode, where=[*where, *_within(retriever, folder)])
     _print_hits(hits, query, _below(retriever), explain=explain, as_json=as_json)
+    if not hits and not retriever.snapshot().chunks.count_rows():
+        click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
     return 0 if hits else _NOTHING
 
 
@@ -534,7 +545,7 @@ def _print_hits(hits: list[Hit], query: str, below: str, *, explain: bool, as_js
         for hit in hits:
             click.echo(json.dumps(_as_json(hit, explain=explain), ensure_ascii=False))
         return
-    colour = sys.stdout.isatty()
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for block in blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain):
         click.echo(block)
 

@@ -45,7 +45,7 @@ def _where(hit: Hit, below: str, *, colour: bool) -> str:
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     if colour:
-        return f"{hit.rank:>2}  {_PATH}{place}{_END}{page}{_FAINT}{heading}{_END}"
+        return f"{hit.rank:>2}  {_PATH}{place}{_END}{page}{_FAINT + heading + _END if heading else ''}"
     return f"{hit.rank:>2}  {place}{page}{heading}"
 
 

@@ -206,7 +206,7 @@ class Snapshot:
         """Columns `id` and `_score` (BM25) of the chunks that hold any of these words, best first."""
         from lance.query import MatchQuery
 
-        with _reading(self.store.path / "chunks.lance"):
+        try:
             return self.chunks.scanner(
                 columns=["id", "_score"],
                 full_text_query=MatchQuery(words, "context"),
@@ -214,6 +214,11 @@ class Snapshot:
                 prefilter=where is not None,
                 limit=limit,
             ).to_table()
+        except _LANCE_ERRORS as error:
+            raise DamagedError(
+                f"the full-text index of {self.store.path} is damaged ({_first_line(error)}): "
+                "run 'binocle verify --repair'"
+            ) from error
 
     @cached_property
     def document_rows(self) -> pa.Table:
@@ -483,12 +488,11 @@ def _reading(table: Path) -> Iterator[None]:
     """Lance's errors, of many kinds, as ours."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
-        if isinstance(error, StoreError):
-            raise
-        reason = str(error).splitlines()[0][:160]
+    except StoreError:
+        raise
+    except _LANCE_ERRORS as error:
         raise DamagedError(
-            f"{table} is damaged ({reason}): remove the folder {table.parent} and index again"
+            f"{table} is damaged ({_first_line(error)}): remove the folder {table.parent} and index again"
         ) from error
 
 
@@ -496,11 +500,19 @@ def _reading(table: Path) -> Iterator[None]:
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
-        if isinstance(error, StoreError):
-            raise
-        reason = str(error).splitlines()[0][:160]
-        raise StoreError(f"cannot write to {path} ({reason}); what was committed before is kept") from error
+    except StoreError:
+        raise
+    except _LANCE_ERRORS as error:
+        raise StoreError(f"cannot write to {path} ({_first_line(error)}); what was committed before is kept") from error
+
+
+_LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
+
+
+def _first_line(error: Exception) -> str:
+    """Lance's message without the place in its source."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].split(", /")[0][:160]
 
 
 def _among(column: str, ids: Sequence[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from .readers.pool import Reading
     from .store import Snapshot
 
+_SAMPLES = 50  # passages looked up in the full-text index
 _AT_ONCE = 500  # documents whose chunks are read together
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is not as it should be. `kind` is "document", "chunk", "vector index" or "store"."""
+    """Something that is not as it should be.
+
+    `kind` is "document", "chunk", "vector index", "full-text index" or "store"."""
 
     kind: str
     path: str
@@ -39,6 +43,7 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     rows = snapshot.document_rows.to_pylist()
     yield from _store_faults(snapshot, rows)
     yield from _index_faults(snapshot)
+    yield from _text_faults(snapshot)
     if root is not None:
         yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
     added = [row for row in rows if row["source"] == "added"]
@@ -104,6 +109,24 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
                 yield Fault("document", row["path"], problem)
             elif reading.document is not None:
                 yield from _chunk_faults(row, chunks, reading.document)
+
+
+def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """The full-text index, by asking for passages in their own words."""
+    table = snapshot.read("chunks", ["id"])
+    step = max(1, len(table) // _SAMPLES)
+    rows = snapshot.chunks_by_id(table["id"].to_pylist()[::step], ["context"])
+    for number, row in rows.items():
+        words = set(re.findall(r"[a-zA-Z]{5,30}", row["context"]))
+        if len(words) < 4:
+            continue  # perhaps nothing but stop words
+        try:
+            found = snapshot.full_text(" ".join(sorted(words)[:32]), 1, f"id = {number}")
+        except DamagedError as error:
+            yield Fault("full-text index", "", str(error))
+            return
+        if not len(found):
+            yield Fault("full-text index", "", f"does not find chunk {number} by its own words")
 
 
 def _with_chunks(
