@@ -9,21 +9,21 @@ Reference: Devlin et al. 2019, arXiv:1810.04805; the layout of weights is that o
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..indexes.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float32]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,37 +44,87 @@ class BertConfig:
         )
         if not plain:
             return None
-        return cls(
-            layers=config["num_hidden_layers"],
-            heads=config["num_attention_heads"],
-            eps=config["layer_norm_eps"],
-            max_positions=config["max_position_embeddings"],
-        )
+        names = ("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+        for name in names:
+            if not isinstance(config.get(name), int) or not 0 < config[name] < 10**6:
+                raise InputError(f"config.json has {name} {config.get(name)!r}: expected a positive number")
+        layers, heads, positions = (config[name] for name in names)
+        return cls(layers, heads, float(config.get("layer_norm_eps", 1e-12)), positions)
 
 
 def load_weights(file: Path) -> dict[str, Floats]:
     """Memory-map a safetensors file: name to array, in transformers' names without the `bert.` prefix.
 
+    The safetensors library checks every claim of the header; its own loading would copy what a query never touches.
     Format: https://github.com/huggingface/safetensors#format (8 bytes of header length, JSON, then the data).
-    """
-    import json
 
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > min(100_000_000, file.stat().st_size):
-            raise InputError(f"{file} is not a safetensors file: its header claims {length} bytes")
-        header = json.loads(stream.read(length))
+    :raises InputError: when the file is not what it says it is.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "numpy"):
+            pass
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{file} is not a safetensors file ({error}): copy the model folder again") from None
     header.pop("__metadata__", None)
-    data = np.memmap(file, np.uint8, "r", offset=8 + length)
-    types = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
-    weights = {}
-    for name, entry in header.items():
-        if entry["dtype"] not in types:
-            continue  # position_ids, an integer buffer of old checkpoints
-        begin, end = entry["data_offsets"]
-        array = data[begin:end].view(types[entry["dtype"]]).reshape(entry["shape"])
-        weights[name.removeprefix("bert.")] = np.asarray(array, np.float32)
-    return weights
+    if not header:
+        return {}
+    data = (
+        np.memmap(file, np.uint8, "r", offset=8 + length) if file.stat().st_size > 8 + length else np.empty(0, np.uint8)
+    )
+    return {
+        name.removeprefix("bert."): _FLOATS[entry["dtype"]](data[slice(*entry["data_offsets"])]).reshape(entry["shape"])
+        for name, entry in header.items()
+        if entry["dtype"] in _FLOATS  # position_ids is an integer buffer of old checkpoints
+    }
+
+
+# How the bytes of each type become float32: a view where they are that already.
+_FLOATS: dict[str, Callable[[NDArray[np.uint8]], Floats]] = {
+    "F32": lambda data: data.view(np.float32),
+    "F16": lambda data: data.view(np.float16).astype(np.float32),
+    "F64": lambda data: data.view(np.float64).astype(np.float32),
+    "BF16": lambda data: (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),  # the upper half of a float32
+}
+
+
+def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats]) -> None:
+    """Raise InputError naming the first weight that is missing or of another shape than the rest implies."""
+    words = weights.get("embeddings.word_embeddings.weight", np.empty((0, 0), np.float32))
+    dim = words.shape[1] if words.ndim == 2 else 0
+    grown = weights.get("encoder.layer.0.intermediate.dense.bias", np.empty(0, np.float32)).size
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": words.shape,
+        "embeddings.position_embeddings.weight": (config.max_positions, dim),
+        "embeddings.token_type_embeddings.weight": weights.get("embeddings.token_type_embeddings.weight", words).shape,
+        "embeddings.LayerNorm.weight": (dim,),
+        "embeddings.LayerNorm.bias": (dim,),
+    }
+    for number in range(config.layers):
+        for name, out, inside in (
+            ("attention.self.query", dim, dim),
+            ("attention.self.key", dim, dim),
+            ("attention.self.value", dim, dim),
+            ("attention.output.dense", dim, dim),
+            ("intermediate.dense", grown, dim),
+            ("output.dense", dim, grown),
+        ):
+            shapes[f"encoder.layer.{number}.{name}.weight"] = (out, inside)
+            shapes[f"encoder.layer.{number}.{name}.bias"] = (out,)
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes[f"encoder.layer.{number}.{name}.weight"] = (dim,)
+            shapes[f"encoder.layer.{number}.{name}.bias"] = (dim,)
+    for name, shape in shapes.items():
+        found = weights[name].shape if name in weights else None
+        if found != shape or 0 in shape:
+            what = "is missing" if found is None else f"has shape {found} where {shape} was expected"
+            raise InputError(f"{file} is not a whole BERT: the weight {name} {what}")
+    if dim % config.heads:
+        raise InputError(f"{file} has hidden size {dim}, which {config.heads} attention heads do not divide")
 
 
 class BertNumpy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -11,7 +10,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from . import model_folder
-from .bert import BertConfig, BertNumpy, load_weights
+from .bert import BertConfig, BertNumpy, check_weights, load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +38,7 @@ class Encoder(Protocol):
     fingerprint: str  # equal fingerprints give equal vectors
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
-        """Unit vectors, float32, C-contiguous, shape (len(texts), dim)."""
+        """Float32, C-contiguous, shape (len(texts), dim); of length 1 unless the model is made for dot products."""
         ...
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
@@ -74,6 +73,7 @@ class BertEncoder:
         self._settings = settings
         self._config = config
         self._weights = load_weights(folder / "model.safetensors")
+        check_weights(folder / "model.safetensors", config, self._weights)
         self._numpy = BertNumpy(config, self._weights)
         self._bulk_lock = threading.Lock()
         self._bulk: object = None
@@ -81,7 +81,7 @@ class BertEncoder:
         self._tokenizers: dict[bool, Tokenizer] = {}
         self._limit = min(settings.max_tokens or config.max_positions, config.max_positions)
         self.dim = self._weights["embeddings.word_embeddings.weight"].shape[1] * len(settings.pooling)
-        self.max_tokens = self._limit - 2  # [CLS] and [SEP]
+        self.max_tokens = self._limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
 
     @staticmethod
     def config_of(folder: Path, settings: model_folder.ModelSettings) -> BertConfig | None:
@@ -91,16 +91,14 @@ class BertEncoder:
             and set(settings.pooling) <= _POOLING.keys()
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
-            and (folder / "config.json").is_file()
+            and (settings.include_prompt or not (settings.query_prompt or settings.document_prompt))
         )
-        return BertConfig.from_json(json.loads((folder / "config.json").read_text("utf-8"))) if native else None
+        return BertConfig.from_json(model_folder.config(folder)) if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
-        for text in texts:
-            if not isinstance(text, str):
-                raise InputError(f"encode takes texts, but one of them is of type {type(text).__name__}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        encodings = self._tokenizer(truncated=True).encode_batch_fast([prompt + text for text in texts])
+        prepared = [self._prepared(prompt + text) for text in checked(texts)]
+        encodings = self._tokenizer(truncated=True).encode_batch_fast(prepared)
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         vectors = np.empty((len(texts), self.dim), np.float32)
         groups = list(_groups(lengths))
@@ -108,14 +106,26 @@ class BertEncoder:
         small = kind == "query" or lengths.sum() < _SMALL
         for group, (hidden, mask) in zip(groups, self._hidden(batches, small=small), strict=True):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
-            if "Normalize" in self._settings.modules:
+            if self._settings.unit:
                 pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
             vectors[group] = pooled
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        encodings = self._tokenizer(truncated=False).encode_batch(list(texts), add_special_tokens=False)
+        prepared = [self._prepared(text) for text in checked(texts)]
+        encodings = self._tokenizer(truncated=False).encode_batch(prepared, add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
+
+    def _prompt_tokens(self) -> int:
+        prompt = self._settings.document_prompt
+        return len(self.offsets([prompt])[0]) if prompt else 0
+
+    def _prepared(self, text: str) -> str:
+        """The text as the tokenizer gets it: of the same length, so that offsets are those of the text."""
+        if self._settings.lowercase:
+            lowered = text.lower()
+            text = lowered if len(lowered) == len(text) else "".join(c.lower()[:1] or c for c in text)
+        return text
 
     def _hidden(
         self, batches: Iterable[tuple[Integers, Integers]], *, small: bool
@@ -137,13 +147,27 @@ class BertEncoder:
         if truncated not in self._tokenizers:
             from tokenizers import Tokenizer
 
-            tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            try:
+                tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            except Exception as error:  # tokenizers raises no narrower one
+                reason = str(error).splitlines()[0][:120]
+                raise InputError(f"{self._folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
             tokenizer.no_padding()
             tokenizer.no_truncation()
             if truncated:
                 tokenizer.enable_truncation(self._limit)
             self._tokenizers[truncated] = tokenizer
         return self._tokenizers[truncated]
+
+
+def checked(texts: Sequence[str]) -> list[str]:
+    """A list of texts that can be tokenized, or an error that says what came instead."""
+    if isinstance(texts, str):
+        raise InputError("expected a list of texts, but one text came: put it in a list")
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")
+    return [text.encode("utf-8", "replace").decode() for text in texts]  # half a surrogate pair is no character
 
 
 def _groups(lengths: Integers) -> Iterator[NDArray[np.intp]]:

@@ -39,44 +39,84 @@ class ModelSettings:
 
     modules: tuple[str, ...]  # class names in order: Transformer, Pooling, Normalize, ...
     pooling: tuple[str, ...]
-    max_tokens: int | None  # special tokens included; None: as the tokenizer or the model says
+    include_prompt: bool  # whether the prompt's tokens are pooled
+    max_tokens: int | None  # special tokens included; None: as the model says
     lowercase: bool
+    unit: bool  # whether vectors are scaled to length 1: unless the model is made for unscaled dot products
     query_prompt: str
     document_prompt: str
 
     @classmethod
     def read(cls, folder: Path) -> ModelSettings:
         """Read `modules.json` and what it names; a bare Transformer is mean-pooled, as by sentence-transformers."""
-        modules = _json(folder / "modules.json", [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": ""}])
+        try:
+            return cls._read(folder)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{folder} is not a sentence-transformers folder: its JSON files hold {error}") from None
+
+    @classmethod
+    def _read(cls, folder: Path) -> ModelSettings:
+        modules = _json(folder / "modules.json", list) or [
+            {"type": "Transformer", "path": ""},
+            {"type": "Pooling", "path": ""},
+        ]
         names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
         paths = {name: folder / module["path"] for name, module in zip(names, modules, strict=True)}
-        transformer = _json(paths.get("Transformer", folder) / "sentence_bert_config.json", {})
-        prompts = _json(folder / "config_sentence_transformers.json", {})
-        default = prompts.get("prompts", {}).get(prompts.get("default_prompt_name"), "")
-        named = {key: text for key, text in prompts.get("prompts", {}).items() if text}
+        transformer = _json(paths.get("Transformer", folder) / "sentence_bert_config.json", dict)
+        tokenizer = _json(paths.get("Transformer", folder) / "tokenizer_config.json", dict)
+        pooling = _json(paths["Pooling"] / "config.json", dict) if "Pooling" in paths else {}
+        whole = _json(folder / "config_sentence_transformers.json", dict)
+        prompts = whole.get("prompts") or {}
+        documents = [prompts[key] for key in ("document", "passage", "corpus") if prompts.get(key)]
         return cls(
             modules=names,
-            pooling=_pooling(paths["Pooling"]) if "Pooling" in paths else (),
-            max_tokens=transformer.get("max_seq_length"),
+            pooling=_pooling(pooling) if "Pooling" in paths else (),
+            include_prompt=bool(pooling.get("include_prompt", True)),
+            max_tokens=_limit(transformer.get("max_seq_length") or tokenizer.get("model_max_length")),
             lowercase=bool(transformer.get("do_lower_case", False)),
-            query_prompt=named.get("query", default),
-            document_prompt=next((named[key] for key in ("document", "passage", "corpus") if key in named), default),
+            unit="Normalize" in names or whole.get("similarity_fn_name") != "dot",
+            query_prompt=_text(prompts.get("query") or ""),
+            document_prompt=_text(documents[0] if documents else ""),
         )
 
 
-def _pooling(folder: Path) -> tuple[str, ...]:
-    config = _json(folder / "config.json", {})
+def _pooling(config: dict[str, Any]) -> tuple[str, ...]:
     mode = config.get("pooling_mode") or [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
-    return (mode,) if isinstance(mode, str) else tuple(mode)
+    return (_text(mode),) if isinstance(mode, str) else tuple(map(_text, mode))
 
 
-def _json(file: Path, default: Any) -> Any:
+def _limit(value: Any) -> int | None:
+    """A length in tokens; tokenizers without one say 10^30."""
+    if value is None or (isinstance(value, (int, float)) and value > 10**6):
+        return None
+    if not isinstance(value, int) or value < 3:  # [CLS], [SEP] and something between
+        raise TypeError(f"the length {value!r}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} where a text was expected")
+    return value
+
+
+def _json(file: Path, kind: type) -> Any:
+    """The JSON of a file, which must be a list or an object as `kind` says; an empty one if there is no file."""
     if not file.is_file():
-        return default
+        return kind()
     try:
-        return json.loads(file.read_text("utf-8"))
-    except ValueError as error:
+        value = json.loads(file.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON ({error}): copy the model folder again") from None
+    if not isinstance(value, kind):
+        raise InputError(f"{file} holds a {type(value).__name__} where a {kind.__name__} was expected")
+    return value
+
+
+def config(folder: Path) -> dict[str, Any]:
+    """The model's `config.json`."""
+    found: dict[str, Any] = _json(folder / "config.json", dict)
+    return found
 
 
 def find(name: str) -> Path:

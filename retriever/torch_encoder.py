@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import InputError, MissingExtraError
+from .encoder import checked
 from .model_folder import ModelSettings, fingerprint
 
 if TYPE_CHECKING:
@@ -49,21 +50,25 @@ class TorchEncoder:
         self.dim = int(dim)
         limit = self._model.max_seq_length or 512
         self.max_tokens = int(limit) - self._model.tokenizer.num_special_tokens_to_add()
+        if settings.document_prompt:
+            self.max_tokens -= len(self.offsets([settings.document_prompt])[0])
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         vectors = self._model.encode(
-            list(texts),
+            checked(texts),
             prompt=prompt,
             convert_to_numpy=True,
-            normalize_embeddings=True,
+            normalize_embeddings=self._settings.unit,
             show_progress_bar=False,
         )
         return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        if not len(texts):
+            return []
         found = self._model.tokenizer(
-            list(texts),
+            checked(texts),
             add_special_tokens=False,
             truncation=False,
             return_offsets_mapping=True,

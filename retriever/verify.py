@@ -28,7 +28,8 @@ _AT_ONCE = 500  # documents whose chunks are read together
 class Fault:
     """Something that is not as it should be.
 
-    `kind` is "document", "chunk", "vector index", "full-text index" or "store"."""
+    `kind` is "document", "chunk", "vector index", "full-text index" or "store".
+    """
 
     kind: str
     path: str

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from ..document import Document
     from .formats import Format
-    from .pool import Reading, ReaderPool, read_file
+    from .pool import ReaderPool, Reading, read_file
 
-__all__ = ["FORMATS", "Reading", "ReaderPool", "UnsupportedError", "read", "read_file"]
+__all__ = ["FORMATS", "ReaderPool", "Reading", "UnsupportedError", "read", "read_file"]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,7 +31,7 @@ def read(data: bytes, name: str, formats: Mapping[str, Format] = FORMATS) -> Doc
     A file without text gives a Document without parts. Raises UnsupportedError for what has no reader, and
     UnreadableError, with one line that says why, for what cannot be read.
     """
-    format, reader = choose(data, name, formats)
+    form, reader = choose(data, name, formats)
     module, _, function = reader.partition(":")
-    document: Document = getattr(import_module(module, __name__), function)(data, format)
+    document: Document = getattr(import_module(module, __name__), function)(data, form)
     return document

@@ -141,6 +141,6 @@ class Builder:
 
     _first_line: int = 1  # line in the extracted text on which the last part begins
 
-    def document(self, format: str) -> Document:
+    def document(self, form: str) -> Document:
         title = squeeze(_NOISE.sub("", self.title))[:1000]
-        return Document("".join(self._pieces), tuple(self._parts), title, format, self.metadata)
+        return Document("".join(self._pieces), tuple(self._parts), title, form, self.metadata)

@@ -18,21 +18,24 @@ if TYPE_CHECKING:
     from ..document import Document
 
 
-def read_epub(data: bytes, format: str) -> Document:
+def read_epub(data: bytes, form: str) -> Document:
     package = Package(data)
     if b"EncryptedData" in package.read("META-INF/encryption.xml") and "META-INF/rights.xml" in package:
         raise UnreadableError("protected by DRM")
     opf = _opf(package)
     root = parse_xml(package.read(opf), recover=True)
     builder = Builder()
-    metadata = {local(element): squeeze(element.text or "") for element in reversed(list(root.iter("{*}metadata/*", "{http://purl.org/dc/elements/1.1/}*")))}
+    metadata = {
+        local(element): squeeze(element.text or "")
+        for element in reversed(list(root.iter("{*}metadata/*", "{http://purl.org/dc/elements/1.1/}*")))
+    }
     builder.title = metadata.get("title", "")
     if metadata.get("creator"):
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
         outline = Outline()
         HtmlText(decode(package.read(name)), builder, outline=outline, lines=False).read()
-    return builder.document(format)
+    return builder.document(form)
 
 
 def _opf(package: Package) -> str:

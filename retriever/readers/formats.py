@@ -13,7 +13,10 @@ _READERS: dict[str, tuple[str, str]] = {
     "latex": (".markup:read_latex", "tex latex ltx sty cls bib"),
     "asciidoc": (".markup:read_asciidoc", "adoc asciidoc"),
     "html": (".web:read_html", "html htm xhtml xht"),
-    "xml": (".xmltext:read_xml", "xml nxml rss atom rdf opml svg xsd xsl xslt dita tei docbook dbk kml gpx wsdl plist fb2 resx xlf xliff tmx ttml"),
+    "xml": (
+        ".xmltext:read_xml",
+        "xml nxml rss atom rdf opml svg xsd xsl xslt dita tei docbook dbk kml gpx wsdl plist fb2 resx xlf xliff tmx ttml",
+    ),
     "pdf": (".pdf:read_pdf", "pdf"),
     "docx": (".word:read_docx", "docx docm dotx dotm"),
     "pptx": (".slides:read_pptx", "pptx pptm ppsx ppsm potx potm"),
@@ -34,22 +37,25 @@ _READERS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 _LANGUAGES = {
-    "python": "py pyi pyw pyx pxd", "javascript": "js mjs cjs jsx", "typescript": "ts tsx mts cts", "java": "java",
-    "kotlin": "kt kts", "scala": "scala sc", "groovy": "groovy gradle", "c": "c h", "cpp": "cc cpp cxx hh hpp hxx ipp inl",
-    "csharp": "cs", "fsharp": "fs fsi fsx", "go": "go", "rust": "rs", "swift": "swift", "objective-c": "m mm", "dart": "dart",
-    "ruby": "rb rake gemspec", "php": "php phtml", "perl": "pl pm", "lua": "lua", "r": "r", "julia": "jl", "haskell": "hs lhs",
-    "ocaml": "ml mli", "elixir": "ex exs", "erlang": "erl hrl", "clojure": "clj cljs cljc edn", "lisp": "lisp lsp el cl",
-    "scheme": "scm ss rkt", "fortran": "f f77 f90 f95 f03 f08 for", "pascal": "pas pp dpr", "ada": "adb ads", "d": "d",
-    "nim": "nim", "zig": "zig", "v": "v sv vh svh", "vhdl": "vhd vhdl", "assembly": "asm s", "cuda": "cu cuh",
-    "opencl": "opencl", "glsl": "glsl vert frag comp hlsl wgsl metal", "sql": "sql psql ddl", "shell": "sh bash zsh fish ksh",
-    "powershell": "ps1 psm1 psd1", "batch": "bat cmd", "awk": "awk", "tcl": "tcl", "vim": "vim", "css": "css scss sass less styl",
-    "vue": "vue", "svelte": "svelte", "astro": "astro", "graphql": "graphql gql", "protobuf": "proto", "thrift": "thrift",
-    "terraform": "tf tfvars hcl", "nix": "nix", "cmake": "cmake", "make": "mk mak", "bazel": "bzl bazel star", "prolog": "pro prolog",
-    "solidity": "sol", "matlab": "matlab", "cobol": "cob cbl cpy", "basic": "bas vb vbs", "apl": "apl", "coq": "coq",
-    "lean": "lean", "agda": "agda", "crystal": "cr", "diff": "diff patch", "yaml": "yaml yml", "toml": "toml",
-    "ini": "ini cfg conf cnf properties env desktop service editorconfig", "jinja": "j2 jinja jinja2 tmpl", "roff": "1 2 3 4 5 6 7 8 9 man",
-    "template": "mustache hbs ejs erb haml pug slim liquid twig", "po": "po pot", "graphviz": "dot gv", "mermaid": "mmd",
-    "makefile": "makefile", "dockerfile": "dockerfile containerfile",
+    "python": "py pyi pyw pyx pxd", "javascript": "js mjs cjs jsx", "typescript": "ts tsx mts cts",
+    "java": "java", "kotlin": "kt kts", "scala": "scala sc", "groovy": "groovy gradle", "c": "c h",
+    "cpp": "cc cpp cxx hh hpp hxx ipp inl", "csharp": "cs", "fsharp": "fs fsi fsx", "go": "go", "rust": "rs",
+    "swift": "swift", "objective-c": "m mm", "dart": "dart", "ruby": "rb rake gemspec", "php": "php phtml",
+    "perl": "pl pm", "lua": "lua", "r": "r", "julia": "jl", "haskell": "hs lhs", "ocaml": "ml mli",
+    "elixir": "ex exs", "erlang": "erl hrl", "clojure": "clj cljs cljc edn", "lisp": "lisp lsp el cl",
+    "scheme": "scm ss rkt", "fortran": "f f77 f90 f95 f03 f08 for", "pascal": "pas pp dpr", "ada": "adb ads",
+    "d": "d", "nim": "nim", "zig": "zig", "v": "v sv vh svh", "vhdl": "vhd vhdl", "assembly": "asm s",
+    "cuda": "cu cuh", "opencl": "opencl", "glsl": "glsl vert frag comp hlsl wgsl metal", "sql": "sql psql ddl",
+    "shell": "sh bash zsh fish ksh", "powershell": "ps1 psm1 psd1", "batch": "bat cmd", "awk": "awk",
+    "tcl": "tcl", "vim": "vim", "css": "css scss sass less styl", "vue": "vue", "svelte": "svelte",
+    "astro": "astro", "graphql": "graphql gql", "protobuf": "proto", "thrift": "thrift",
+    "terraform": "tf tfvars hcl", "nix": "nix", "cmake": "cmake", "make": "mk mak", "bazel": "bzl bazel star",
+    "prolog": "pro prolog", "solidity": "sol", "matlab": "matlab", "cobol": "cob cbl cpy", "basic": "bas vb vbs",
+    "apl": "apl", "coq": "coq", "lean": "lean", "agda": "agda", "crystal": "cr", "diff": "diff patch",
+    "yaml": "yaml yml", "toml": "toml", "ini": "ini cfg conf cnf properties env desktop service editorconfig",
+    "jinja": "j2 jinja jinja2 tmpl", "roff": "1 2 3 4 5 6 7 8 9 man",
+    "template": "mustache hbs ejs erb haml pug slim liquid twig", "po": "po pot", "graphviz": "dot gv",
+    "mermaid": "mmd", "makefile": "makefile", "dockerfile": "dockerfile containerfile",
 }  # fmt: skip
 
 FORMATS: dict[str, Format] = {
@@ -66,14 +72,24 @@ NAMES: dict[str, str] = {
 }  # fmt: skip
 
 # Files a format's name does not promise text for. Old Office formats may turn out to be RTF or HTML, so they are opened.
-OLD_OFFICE = frozenset(".doc .dot .ppt .pps .pot .msg .wps .pub .vsd".split())
+OLD_OFFICE = frozenset(
+    {
+        ".doc", ".dot", ".ppt", ".pps", ".pot", ".msg", ".wps", ".pub", ".vsd"
+    }
+)  # fmt: skip
 WITHOUT_TEXT = frozenset(
-    (
-        ".png .jpg .jpeg .jpe .gif .bmp .tif .tiff .webp .heic .heif .avif .ico .icns .psd .ai .eps .raw .cr2 .nef .dng .xcf .jp2 "
-        ".mp3 .wav .flac .ogg .oga .opus .m4a .aac .wma .aiff .mid .midi .mp4 .m4v .mov .avi .mkv .webm .wmv .flv .mpg .mpeg .3gp "
-        ".zip .tar .gz .tgz .bz2 .tbz .xz .txz .zst .lz4 .7z .rar .jar .war .ear .apk .ipa .whl .egg .deb .rpm .dmg .iso .img .cab "
-        ".exe .dll .so .dylib .a .o .obj .lib .pyc .pyo .pyd .class .wasm .bin .dat .db .sqlite .sqlite3 .mdb .accdb .parquet .arrow "
-        ".feather .orc .avro .npy .npz .h5 .hdf5 .pkl .pickle .pt .pth .onnx .safetensors .gguf .faiss .lance .ttf .otf .woff .woff2 "
-        ".eot .blend .fbx .glb .stl .dwg .shp .key .pages .numbers .mobi .azw .azw3 .djvu .chm .one .pst .ost .p12 .pfx .der .swf"
-    ).split()
-)
+    {
+        ".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif",
+        ".ico", ".icns", ".psd", ".ai", ".eps", ".raw", ".cr2", ".nef", ".dng", ".xcf", ".jp2", ".mp3", ".wav",
+        ".flac", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".wma", ".aiff", ".mid", ".midi", ".mp4", ".m4v",
+        ".mov", ".avi", ".mkv", ".webm", ".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".zip", ".tar", ".gz", ".tgz",
+        ".bz2", ".tbz", ".xz", ".txz", ".zst", ".lz4", ".7z", ".rar", ".jar", ".war", ".ear", ".apk", ".ipa",
+        ".whl", ".egg", ".deb", ".rpm", ".dmg", ".iso", ".img", ".cab", ".exe", ".dll", ".so", ".dylib", ".a",
+        ".o", ".obj", ".lib", ".pyc", ".pyo", ".pyd", ".class", ".wasm", ".bin", ".dat", ".db", ".sqlite",
+        ".sqlite3", ".mdb", ".accdb", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".npy", ".npz", ".h5",
+        ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".onnx", ".safetensors", ".gguf", ".faiss", ".lance", ".ttf",
+        ".otf", ".woff", ".woff2", ".eot", ".blend", ".fbx", ".glb", ".stl", ".dwg", ".shp", ".key", ".pages",
+        ".numbers", ".mobi", ".azw", ".azw3", ".djvu", ".chm", ".one", ".pst", ".ost", ".p12", ".pfx", ".der",
+        ".swf"
+    }
+)  # fmt: skip

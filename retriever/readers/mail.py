@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import email
-import email.policy
+import email.errors
+import email.header
 from typing import TYPE_CHECKING
 
 from ...indexes.errors import UnreadableError
@@ -14,25 +15,26 @@ from .web import HtmlText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from email.message import EmailMessage
+    from email.message import Message
 
     from ..document import Document
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
 _DEEPEST = 20
 _MOST_PARTS = 2_000
+_LONGEST_HEADER = 4_000
 
 
-def read_mail(data: bytes, format: str) -> Document:
+def read_mail(data: bytes, form: str) -> Document:
     try:
-        message = email.message_from_bytes(data, policy=email.policy.default)
+        message = email.message_from_bytes(data)
     except RecursionError:
         raise UnreadableError("its parts are nested too deeply") from None
     reader = _Mail()
     reader.message(message, 0)
     if reader.attachments:
         reader.builder.metadata["attachments"] = reader.attachments
-    return reader.builder.document(format)
+    return reader.builder.document(form)
 
 
 class _Mail:
@@ -41,12 +43,14 @@ class _Mail:
         self.attachments: list[str] = []
         self._parts = 0
 
-    def message(self, message: EmailMessage, depth: int) -> None:
+    def message(self, message: Message, depth: int) -> None:
         headers = {name: _header(message, name) for name in _HEADERS}
         subject = headers["Subject"]
         if not depth:
             self.builder.title = subject
-            self.builder.metadata |= {name.lower(): value for name, value in headers.items() if value and name != "Subject"}
+            self.builder.metadata |= {
+                name.lower(): value for name, value in headers.items() if value and name != "Subject"
+            }
         self.builder.add("\n".join(f"{name}: {value}" for name, value in headers.items() if value))
         known = len(self.attachments)
         self._part(message, depth)
@@ -54,7 +58,7 @@ class _Mail:
         if names and not depth:
             self.builder.add("Attachments: " + ", ".join(names))
 
-    def _part(self, part: EmailMessage, depth: int) -> None:
+    def _part(self, part: Message, depth: int) -> None:
         self._parts += 1
         if depth > _DEEPEST or self._parts > _MOST_PARTS:
             raise UnreadableError("it has more parts, or deeper nested ones, than any mail program makes")
@@ -74,18 +78,18 @@ class _Mail:
             self.builder.add(_content(part))
 
 
-def _children(part: EmailMessage) -> Iterator[EmailMessage]:
+def _children(part: Message) -> Iterator[Message]:
     payload = part.get_payload()
-    yield from payload if isinstance(payload, list) else ()  # type: ignore[misc]
+    yield from (child for child in payload if not isinstance(child, str)) if isinstance(payload, list) else ()
 
 
-def _best(versions: list[EmailMessage]) -> list[EmailMessage]:
+def _best(versions: list[Message]) -> list[Message]:
     """Of the same thing said several ways the plain text, unless it is empty."""
     plain = [part for part in versions if part.get_content_type() == "text/plain" and _content(part).strip()]
     return plain[:1] or versions[-1:]
 
 
-def _content(part: EmailMessage) -> str:
+def _content(part: Message) -> str:
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     charset = part.get_content_charset()
@@ -99,17 +103,34 @@ def _content(part: EmailMessage) -> str:
         return ""
 
 
-def _header(message: EmailMessage, name: str) -> str:
-    """A header decoded; the standard library's parser stumbles over some that are malformed."""
-    try:
-        return " ".join(str(message.get(name, "")).split())
-    except Exception:
-        raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
-        return " ".join(str(raw).split())
+def _header(message: Message, name: str) -> str:
+    return _readable(message.get(name, ""))
 
 
-def _file_name(part: EmailMessage) -> str:
+def _file_name(part: Message) -> str:
     try:
-        return " ".join((part.get_filename() or "").split())
-    except Exception:  # see _header
+        return _readable(part.get_filename() or "")
+    except (ValueError, LookupError):  # the standard library stumbles over some malformed ones
         return "unnamed"
+
+
+def _readable(value: object) -> str:
+    """A header's text, its encoded words decoded where they can be."""
+    raw = str(value)[:_LONGEST_HEADER]
+    if raw.isascii():
+        try:
+            pieces = email.header.decode_header(raw)
+        except (email.errors.HeaderParseError, ValueError):
+            pieces = [(raw, None)]
+    else:  # bytes that the parser has smuggled through as surrogates
+        pieces = [(raw.encode("utf-8", "surrogateescape"), None)]
+    return " ".join("".join(_decoded(piece, charset) for piece, charset in pieces).split())
+
+
+def _decoded(piece: bytes | str, charset: str | None) -> str:
+    if isinstance(piece, str):
+        return piece
+    try:
+        return str(piece, charset) if charset else decode(piece)
+    except (LookupError, ValueError):
+        return piece.decode("latin-1")

@@ -18,7 +18,9 @@ _FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)?(`{3,}|~{3,})(.*)$")
 _RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 _NOT_PARAGRAPH = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]|    |\t|[ \t]*<|[ \t]*(?:[-*_][ \t]*){3,}$")
 _TITLE = re.compile(r"""^title\s*[:=]\s*["']?(.*?)["']?\s*$""", re.MULTILINE | re.IGNORECASE)
-_MARKS = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+[^()]*)?\)|\[[^\[\]]*\])|<[^<>]*>|[*`]+|\\(?=[!-/:-@\[-`{-~])")
+_MARKS = re.compile(
+    r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+[^()]*)?\)|\[[^\[\]]*\])|<[^<>]*>|[*`]+|\\(?=[!-/:-@\[-`{-~])"
+)
 
 
 class _Scan:
@@ -65,8 +67,8 @@ class _Scan:
         return min(self.while_(index, lambda line: not closes(line)) + 1, len(self.lines))
 
 
-def _document(text: str, scan: _Scan, format: str) -> Document:
-    return Document(text, cut(text, _settle(scan.cuts)), scan.title, format)
+def _document(text: str, scan: _Scan, form: str) -> Document:
+    return Document(text, cut(text, _settle(scan.cuts)), scan.title, form)
 
 
 def _settle(cuts: list[Cut]) -> Iterator[Cut]:
@@ -81,13 +83,13 @@ def plain_title(markdown: str) -> str:
     return _MARKS.sub(lambda found: found[1] or "", markdown)
 
 
-def read_markdown(data: bytes, format: str) -> Document:
+def read_markdown(data: bytes, form: str) -> Document:
     text = decode(data)
     scan = _Scan(text)
     index = _front_matter(scan)
     while index < len(scan.lines):
         index = _markdown_block(scan, index)
-    return _document(text, scan, format)
+    return _document(text, scan, form)
 
 
 def _front_matter(scan: _Scan) -> int:
@@ -144,18 +146,18 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. (?:code(?:-block)?|sourcecode|highlight|lit
 _GRID = re.compile(r"[ \t]*(?:\+[-=+]{2,}\+[ \t]*$|\|.*\|[ \t]*$)")
 
 
-def read_rst(data: bytes, format: str) -> Document:
+def read_rst(data: bytes, form: str) -> Document:
     text = decode(data)
     scan = _Scan(text)
     styles: list[tuple[str, bool]] = []  # adornments in the order of their first use: that is their level
     index = 0
     while index < len(scan.lines):
         index = _rst_section(scan, index, styles) or _rst_block(scan, index)
-    return _document(text, scan, format)
+    return _document(text, scan, form)
 
 
 def _rst_section(scan: _Scan, index: int, styles: list[tuple[str, bool]]) -> int:
-    lines = scan.lines[index : index + 3] + ["", "", ""]
+    lines = [*scan.lines[index : index + 3], "", "", ""]
     over = bool(_ADORNMENT.match(lines[0]))
     title, under = (lines[1], lines[2]) if over else (lines[0], lines[1])
     if over and under.rstrip() != lines[0].rstrip():
@@ -181,12 +183,14 @@ def _rst_block(scan: _Scan, index: int) -> int:
     return index + 1
 
 
-_STARS = re.compile(r"(\*+)[ \t]+(?:(?:TODO|DONE|NEXT|WAITING|CANCELLED)[ \t]+)?(?:\[#\w\][ \t]+)?(.*?)(?:[ \t]+:[\w@#%:]+:)?[ \t]*$")
+_STARS = re.compile(
+    r"(\*+)[ \t]+(?:(?:TODO|DONE|NEXT|WAITING|CANCELLED)[ \t]+)?(?:\[#\w\][ \t]+)?(.*?)(?:[ \t]+:[\w@#%:]+:)?[ \t]*$"
+)
 _ORG_TITLE = re.compile(r"#\+title:[ \t]*(.*)", re.IGNORECASE)
 _ORG_BEGIN = re.compile(r"[ \t]*#\+begin_(src|example|export)\b", re.IGNORECASE)
 
 
-def read_org(data: bytes, format: str) -> Document:
+def read_org(data: bytes, form: str) -> Document:
     text = decode(data)
     scan = _Scan(text)
     index = 0
@@ -204,18 +208,27 @@ def read_org(data: bytes, format: str) -> Document:
             index = scan.block(index, scan.while_(index, lambda row: row.lstrip().startswith("|")), "table")
             continue
         index += 1
-    return _document(text, scan, format)
+    return _document(text, scan, form)
 
 
 _COMMAND = re.compile(
-    r"[ \t]*\\(title|part|chapter|section|subsection|subsubsection|paragraph|subparagraph)\*?[ \t]*(?:\[[^\]]*\])?\{(.*)"
+    r"[ \t]*\\(title|part|chapter|section|subsection|subsubsection|paragraph|subparagraph)"
+    r"\*?[ \t]*(?:\[[^\]]*\])?\{(.*)"
 )
 _VERBATIM = re.compile(r"[ \t]*\\begin\{(verbatim\*?|lstlisting|minted|Verbatim)\}")
-_LEVELS = {"part": 0, "chapter": 1, "section": 2, "subsection": 3, "subsubsection": 4, "paragraph": 5, "subparagraph": 6}
+_LEVELS = {
+    "part": 0,
+    "chapter": 1,
+    "section": 2,
+    "subsection": 3,
+    "subsubsection": 4,
+    "paragraph": 5,
+    "subparagraph": 6,
+}
 _TEX = re.compile(r"\\[a-zA-Z]+\*?[ \t]*|[{}~$]|\\(?=[&%$#_{}])")
 
 
-def read_latex(data: bytes, format: str) -> Document:
+def read_latex(data: bytes, form: str) -> Document:
     text = decode(data)
     scan = _Scan(text)
     index = 0
@@ -234,7 +247,7 @@ def read_latex(data: bytes, format: str) -> Document:
             index = scan.block(index, scan.after(index + 1, lambda row, closing=closing: closing in row), "code")
             continue
         index += 1
-    return _document(text, scan, format)
+    return _document(text, scan, form)
 
 
 def _braced(rest: str, following: list[str]) -> str:
@@ -252,7 +265,7 @@ _ADOC_HEAD = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _ADOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|`{3,}|\|===)[a-z ]*$")
 
 
-def read_asciidoc(data: bytes, format: str) -> Document:
+def read_asciidoc(data: bytes, form: str) -> Document:
     text = decode(data)
     scan = _Scan(text)
     index = 0
@@ -266,4 +279,4 @@ def read_asciidoc(data: bytes, format: str) -> Document:
             index = scan.block(index, end, "table" if fence == "|===" else "code")
             continue
         index += 1
-    return _document(text, scan, format)
+    return _document(text, scan, form)

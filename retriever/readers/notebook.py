@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..document import Document
 
 
-def read_notebook(data: bytes, format: str) -> Document:
+def read_notebook(data: bytes, form: str) -> Document:
     try:
         notebook = json.loads(decode(data))
     except (ValueError, RecursionError) as error:
@@ -28,12 +28,14 @@ def read_notebook(data: bytes, format: str) -> Document:
         source = _joined(cell.get("source", cell.get("input")))
         if cell.get("cell_type") in {"markdown", "heading"}:
             level = cell.get("level")
-            _add_markdown(builder, outline, "#" * level + " " + source if type(level) is int and 0 < level < 7 else source)
+            _add_markdown(
+                builder, outline, "#" * level + " " + source if type(level) is int and 0 < level < 7 else source
+            )
         else:
             builder.add(source, heading=outline.path, kind="code")
             for output in _dicts(cell.get("outputs")):
                 builder.add(_output(output), heading=outline.path, kind="code")
-    return builder.document(format)
+    return builder.document(form)
 
 
 def _cells(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:

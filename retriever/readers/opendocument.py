@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from ..document import Document
 
 _NOT_SAID = frozenset(
-    "tracked-changes deletion sequence-decls variable-decls forms scripts font-face-decls automatic-styles styles "
-    "desc bibliography-configuration settings annotation-end note-citation page-number shapes creator date "
-    "date-string sender-initials creator-initials database-ranges named-expressions content-validations".split()
-)
+    {
+        "tracked-changes", "deletion", "sequence-decls", "variable-decls", "forms", "scripts",
+        "font-face-decls", "automatic-styles", "styles", "desc", "bibliography-configuration", "settings",
+        "annotation-end", "note-citation", "page-number", "shapes", "creator", "date", "date-string",
+        "sender-initials", "creator-initials", "database-ranges", "named-expressions", "content-validations"
+    }
+)  # fmt: skip
 _BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})
 _LETTERS = {"tab": "\t", "line-break": "\n"}
 _MOST_SPACES = 100
 
 
-def read_odf(data: bytes, format: str) -> Document:
+def read_odf(data: bytes, form: str) -> Document:
     if data[:4] == b"PK\x03\x04":
         package = Package(data)
         if b"encryption-data" in package.read("META-INF/manifest.xml"):
@@ -40,7 +43,7 @@ def read_odf(data: bytes, format: str) -> Document:
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
     reader.builder.title = _title(meta) or reader.builder.title
-    return reader.builder.document(format)
+    return reader.builder.document(form)
 
 
 def _title(meta: Any | None) -> str:
@@ -107,8 +110,8 @@ class _OpenDocument:
         if not self.builder.title and attribute(element, "style-name") in self._title_styles:
             self.builder.title = text
         self.builder.add(text, page=self._page, heading=self._outline.path, gap=self._gap)
-        for element in inner:
-            self.blocks(element)
+        for block in inner:
+            self.blocks(block)
 
     def _table(self, table: Any) -> None:
         if self._spreadsheet:
@@ -118,7 +121,9 @@ class _OpenDocument:
         inner: list[Any] = []
         lines = []
         for row in _rows(table):
-            cells = [" ".join(_cell(cell, inner)) for cell in row if local(cell) in {"table-cell", "covered-table-cell"}]
+            cells = [
+                " ".join(_cell(cell, inner)) for cell in row if local(cell) in {"table-cell", "covered-table-cell"}
+            ]
             lines.append(("\t" if self._spreadsheet else " | ").join(cell for cell in cells if cell))
         text = "\n".join(line for line in lines if line)
         self.builder.add(text, page=self._page, heading=self._outline.path, kind="table")

@@ -6,7 +6,7 @@ import posixpath
 import zipfile
 import zlib
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lxml import etree
@@ -41,8 +41,11 @@ def attribute(element: Any, name: str) -> str | None:
 
 
 def parse_xml(data: bytes, *, recover: bool = False) -> Any:
-    """The root element. Entities are expanded only if declared in the file itself, and never beyond libxml2's limit of
-    amplification; nothing is loaded from outside."""
+    """The root element.
+
+    Entities are expanded only if declared in the file itself, and never beyond libxml2's limit of amplification;
+    nothing is loaded from outside.
+    """
     if len(data) > MAX_TREE:
         raise UnreadableError(f"it holds an XML file of more than {MAX_TREE >> 20} MB")
     parser = etree.XMLParser(
@@ -91,18 +94,21 @@ class Package:
             return b""
         try:
             with self._zip.open(entry) as file:
-                chunks = []
-                while chunk := file.read(_CHUNK):
-                    self._left -= len(chunk)
-                    if self._left < 0:
-                        raise UnreadableError(f"it unpacks to more than {MAX_INFLATED >> 20} MB")
-                    chunks.append(chunk)
+                data = self._inflate(file)
         except RuntimeError:
             raise UnreadableError("password-protected") from None
-        except UnreadableError:
-            raise
         except _DAMAGED as error:
             raise UnreadableError(f"damaged: {entry.filename!r} inside does not unpack ({error})") from None
+        if self._left < 0:
+            raise UnreadableError(f"it unpacks to more than {MAX_INFLATED >> 20} MB")
+        return data
+
+    def _inflate(self, file: IO[bytes]) -> bytes:
+        """What a file unpacks to, but no more than the package still may."""
+        chunks = []
+        while self._left >= 0 and (chunk := file.read(_CHUNK)):
+            self._left -= len(chunk)
+            chunks.append(chunk)
         return b"".join(chunks)
 
     def xml(self, name: str) -> Any | None:
@@ -118,7 +124,10 @@ class Package:
             if local(relation) == "Relationship" and relation.get("TargetMode") != "External":
                 target = unquote(relation.get("Target", "")).replace("\\", "/")
                 kind = relation.get("Type", "").rpartition("/")[2]
-                found[relation.get("Id", "")] = (kind, posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/"))
+                found[relation.get("Id", "")] = (
+                    kind,
+                    posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/"),
+                )
         return found
 
     def related(self, part: str, kind: str) -> Iterator[str]:

@@ -9,13 +9,16 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ...indexes.errors import UnreadableError
-from ..document import Document
 from .builder import Builder, Heading, Outline, squeeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UNTITLED = re.compile(r"(?:untitled|\(?anonymous\)?|powerpoint presentation|microsoft word - .*|.*\.\w{2,4})$", re.IGNORECASE)
+    from ..document import Document
+
+_UNTITLED = re.compile(
+    r"(?:untitled|\(?anonymous\)?|powerpoint presentation|microsoft word - .*|.*\.\w{2,4})$", re.IGNORECASE
+)
 _LAM_ALEF = re.compile("[اأإآ]ل")
 _ERRORS = {
     pdfium_c.FPDF_ERR_PASSWORD: "password-protected",
@@ -26,12 +29,14 @@ _ERRORS = {
 Entry = tuple[int, str]  # level and title in the outline
 
 
-def read_pdf(data: bytes, format: str) -> Document:
+def read_pdf(data: bytes, form: str) -> Document:
     builder = Builder()
     try:
         file = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
-        raise UnreadableError(_ERRORS.get(getattr(error, "err_code", 0) or 0, "damaged: PDFium cannot open it")) from None
+        raise UnreadableError(
+            _ERRORS.get(getattr(error, "err_code", 0) or 0, "damaged: PDFium cannot open it")
+        ) from None
     try:
         builder.title = _title(file)
         builder.metadata["pages"] = len(file)
@@ -41,7 +46,7 @@ def read_pdf(data: bytes, format: str) -> Document:
             _add_page(builder, _page_text(file, index), index, entries.get(index, []), outline)
     finally:
         file.close()
-    return builder.document(format)
+    return builder.document(form)
 
 
 def _title(file: Any) -> str:
@@ -93,17 +98,15 @@ def _mend_ligatures(text_page: Any, text: str) -> str:
 
 
 def _add_page(builder: Builder, text: str, index: int, entries: list[Entry], outline: Outline) -> None:
-    position = 0
-    for start, heading in _sections(text, entries, outline):
-        if start > position:
-            builder.add(text[position:start], page=index + 1, heading=before)
-        position, before = start, heading
-    builder.add(text[position:], page=index + 1, heading=before)
+    position, heading = 0, outline.path
+    for start, following in _sections(text, entries, outline):
+        builder.add(text[position:start], page=index + 1, heading=heading)
+        position, heading = start, following
+    builder.add(text[position:], page=index + 1, heading=heading)
 
 
 def _sections(text: str, entries: list[Entry], outline: Outline) -> Iterator[tuple[int, Heading]]:
     """Where on a page its headings stand; those that cannot be found count from where the one before them stands."""
-    yield 0, outline.path
     position = 0
     for level, title in entries:
         words = [re.escape(word) for word in title.split()[:20]]

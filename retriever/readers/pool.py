@@ -8,6 +8,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from .process import Process
@@ -110,13 +111,12 @@ class ReaderPool:
                 self._workers.remove(worker)
 
     def _feed(self, run: _Run) -> None:
-        for worker in self._workers:
-            while worker.batches < _QUEUED and (batch := run.take()):
+        """Keep every worker supplied, those first that have nothing, and start one more where all are busy."""
+        for worker in sorted(self._workers, key=lambda worker: worker.batches):
+            if worker.batches < _QUEUED and (batch := run.take(idle=not worker.jobs)):
                 worker.send(batch)
-                if not all(worker.jobs for worker in self._workers):
-                    break  # share what there is among those that have nothing
         while len(self._workers) < self._most and all(worker.jobs for worker in self._workers):
-            batch = run.take()
+            batch = run.take(idle=True)
             if not batch:
                 return
             self._workers.append(Process(self._settings))
@@ -158,7 +158,7 @@ class _Run:
 
     def __init__(self, root: str, paths: Iterable[Name]) -> None:
         self._root = root
-        self._source = enumerate(paths)
+        self._source = iter(paths)
         self._exhausted = False
         self._done: dict[int, Reading] = {}
         self._held = 0
@@ -178,11 +178,18 @@ class _Run:
     def is_full(self) -> bool:
         return self._held > _AHEAD_BYTES
 
-    def take(self) -> list[Job]:
-        """The next files for one worker, none while enough is read ahead."""
+    def take(self, *, idle: bool) -> list[Job]:
+        """The next files for one worker, none while enough is read ahead.
+
+        What another worker left behind goes to an idle one: so each worker has its files in order, and the one the
+        caller waits for is never queued behind an answer that is held back.
+        """
+        if self.again and not idle:
+            return []
         batch: list[Job] = []
         size = 0
-        while len(batch) < _BATCH and (job := self._draw()):
+        most = min(_BATCH, 1 + self._taken // 8)  # a few files are shared among all workers
+        while len(batch) < most and (job := self._draw()):
             if batch and size + job.size > _BATCH_BYTES:
                 self.again.appendleft(job)
                 break
@@ -195,10 +202,10 @@ class _Run:
             return self.again.popleft()
         if self._exhausted or self._taken - self.next >= _AHEAD or self.is_full:
             return None
-        for index, path in islice(self._source, 1):
+        for path in islice(self._source, 1):
+            index, given = self._taken, os.fspath(path)
             self._taken += 1
-            given = os.fspath(path)
-            file = os.path.abspath(os.path.join(self._root, given))
+            file = str(Path(self._root, given).absolute())
             return Job(index, given, file, _size(file))
         self._exhausted = True
         return None

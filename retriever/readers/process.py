@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import BinocleError
@@ -40,7 +41,7 @@ class Process:
 
     def __init__(self, settings: Json) -> None:
         self._settings = settings
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             _command(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
         assert self._process.stdin
@@ -109,6 +110,7 @@ class Process:
         try:
             while chunk := os.read(self._out.fileno(), _CHUNK):
                 self._received += chunk
+                self.deadline = max(self.deadline, time.monotonic() + _GRACE)  # it is talking
                 yield from self._answers()
                 if self.held_back and self._is_large():
                     return
@@ -162,7 +164,9 @@ class Process:
         state, reason = message["state"], str(message["reason"])
         if state not in {"skipped", "failed"}:
             raise ValueError("an unknown state")
-        return Reading(job.path, **seen, state=state, reason=self._memory() if reason == "memory" else " ".join(reason.split()))
+        return Reading(
+            job.path, **seen, state=state, reason=self._memory() if reason == "memory" else " ".join(reason.split())
+        )
 
     def _memory(self) -> str:
         return f"it needed more than {self._settings['memory'] / 1e9:.3g} GB of memory"
@@ -191,8 +195,8 @@ class Process:
     def _cause(self, code: int) -> str:
         if code == -signal.SIGALRM:
             return f"it took longer than {self._settings['seconds']:g} s"
-        if code == -signal.SIGKILL:
-            return "its reader was killed, perhaps because memory ran out"
+        if -code in {signal.SIGKILL, signal.SIGABRT, signal.SIGTRAP}:
+            return f"its reader was ended (signal {-code}), perhaps because it needed too much memory"
         if code < 0:
             return f"its reader crashed (signal {-code})"
         return f"its reader ended with status {code}"
@@ -207,10 +211,11 @@ def _seen(message: Json) -> dict[str, Any]:
 
 def _command(settings: Json) -> list[str]:
     package = __name__.rpartition(".")[0]
-    path = [entry for entry in sys.path if os.path.isabs(entry)]
+    path = [entry for entry in sys.path if Path(entry).is_absolute()]
     top = package.partition(".")[0]
-    for folder in map(os.path.abspath, getattr(sys.modules[top], "__path__", ())):
-        if os.path.basename(folder) == top and os.path.dirname(folder) not in path:  # imported from the working directory
-            path.append(os.path.dirname(folder))
+    for folder in (Path(entry).absolute() for entry in getattr(sys.modules[top], "__path__", ())):
+        if folder.name == top and str(folder.parent) not in path:  # it was imported from the working directory
+            path.append(str(folder.parent))
     start = json.dumps({**settings, "path": path, "module": f"{package}.worker"})
-    return [sys.executable, "-P", "-W", "ignore", "-c", _START, start]  # -P: nothing is imported from the working directory
+    # -P: nothing is imported from the working directory, which may be the very folder that is read
+    return [sys.executable, "-P", "-W", "ignore", "-c", _START, start]

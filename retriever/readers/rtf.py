@@ -11,13 +11,14 @@ from .builder import Builder
 if TYPE_CHECKING:
     from ..document import Document
 
+_IMAGE = re.compile(r"[0-9a-fA-F\r\n]{512,}")  # pictures in hexadecimal, the bulk of many files
 _TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
 
 
-def read_rtf(data: bytes, format: str) -> Document:
+def read_rtf(data: bytes, form: str) -> Document:
     from striprtf.striprtf import rtf_to_text
 
-    source = data.decode("latin-1")
+    source = _IMAGE.sub("", data.decode("latin-1"))
     try:
         text = rtf_to_text(source, errors="replace")
     except (ValueError, LookupError, AttributeError, TypeError) as error:
@@ -25,4 +26,4 @@ def read_rtf(data: bytes, format: str) -> Document:
     title = _TITLE.search(source[:20_000])
     builder = Builder(title=title[1] if title else "")
     builder.add(re.sub(r"\n{3,}", "\n\n", text))
-    return builder.document(format)
+    return builder.document(form)

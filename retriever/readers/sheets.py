@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import re
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
     from ..document import Document
 
-_DATES = frozenset([*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)])  # number formats Excel has built in
+_DATES = frozenset(
+    [*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)]
+)  # number formats Excel has built in
 _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
 _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]|_.|\*.|General', re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
 _ROWS_AT_ONCE = 200
 
 
-def read_xlsx(data: bytes, format: str) -> Document:
+def read_xlsx(data: bytes, form: str) -> Document:
     package = Package(data)
     main = package.main_part("xl/workbook.xml")
     root = package.xml(main)
@@ -40,7 +42,7 @@ def read_xlsx(data: bytes, format: str) -> Document:
         _add_rows(builder, book.rows(part), number, name)
         for line in book.beside(part):
             builder.add(line, page=number, heading=(name,))
-    return builder.document(format)
+    return builder.document(form)
 
 
 def _add_rows(builder: Builder, rows: Iterator[str], page: int, sheet: str) -> None:
@@ -64,7 +66,7 @@ class _Book:
         self._date_styles = self._find_date_styles()
         properties = next(root.iter("{*}workbookPr"), None)
         since_1904 = properties is not None and attribute(properties, "date1904") in {"1", "true"}
-        self._epoch = datetime.datetime(1904, 1, 1) if since_1904 else datetime.datetime(1899, 12, 30)
+        self._epoch = dt.datetime(1904, 1, 1) if since_1904 else dt.datetime(1899, 12, 30)  # noqa: DTZ001 - Excel has no zones
 
     def sheets(self) -> Iterator[tuple[str, str]]:
         for sheet in self._root.iter("{*}sheet"):
@@ -76,34 +78,33 @@ class _Book:
     def rows(self, part: str) -> Iterator[str]:
         """A sheet's rows that hold something; read as a stream, for sheets can be large."""
         for row in _stream(self._package.read(part), "row"):
-            cells = [self._cell(cell) for cell in row if local(cell) == "c"]
-            line = "\t".join(" ".join(cell.split()) for cell in cells if cell.strip())
-            if line:
-                yield line
+            cells = [value for cell in row if (value := self._cell(cell))]
+            line = "\t".join(cells)
+            if line and not line.isspace():
+                yield " ".join(line.split("\n")) if "\n" in line else line
 
     def _cell(self, cell: Any) -> str:
-        kind = cell.get("t", "n")
+        kind = cell.get("t")
         value = ""
         for child in cell:
-            name = local(child)
-            if name == "v":
+            if child.tag.endswith("}v"):
                 value = child.text or ""
-            elif name == "is":
+            elif child.tag.endswith("}is"):
                 value = _rich(child)
+        if kind is None or kind == "n":
+            return self._date(value) if cell.get("s") in self._date_styles else _number(value)
         if kind == "s":
             return self._strings[int(value)] if value.isdigit() and int(value) < len(self._strings) else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
-        if kind == "n" and cell.get("s") in self._date_styles:
-            return self._date(value)
-        return _number(value) if kind == "n" else value
+        return value.replace("\t", " ")
 
     def _date(self, value: str) -> str:
         try:
-            moment = self._epoch + datetime.timedelta(days=float(value))
+            moment = self._epoch + dt.timedelta(days=float(value))
         except (ValueError, OverflowError):
             return value
-        moment = (moment + datetime.timedelta(milliseconds=500)).replace(microsecond=0)
+        moment = (moment + dt.timedelta(milliseconds=500)).replace(microsecond=0)
         if float(value) < 1:
             return moment.strftime("%H:%M:%S")
         return moment.isoformat(" ").removesuffix(" 00:00:00")
@@ -111,7 +112,7 @@ class _Book:
     def _shared_strings(self) -> Iterator[str]:
         for part in self._targets("sharedStrings"):
             for string in _stream(self._package.read(part), "si"):
-                yield _rich(string)
+                yield _rich(string).replace("\t", " ")
 
     def _find_date_styles(self) -> frozenset[str]:
         """The numbers of those cell styles that show a number as a date."""
@@ -119,14 +120,16 @@ class _Book:
         root = self._package.xml(part)
         if root is None:
             return frozenset()
-        own = {
-            attribute(format, "numFmtId"): bool(_DATE_FORMAT.search(_NOT_FORMAT.sub("", attribute(format, "formatCode") or "")))
-            for format in root.iter("{*}numFmt")
+        dates = {
+            attribute(form, "numFmtId"): _shows_date(attribute(form, "formatCode") or "")
+            for form in root.iter("{*}numFmt")
         }
         styles = next(root.iter("{*}cellXfs"), ())
         numbers = [style.get("numFmtId", "0") for style in styles]
         return frozenset(
-            str(index) for index, number in enumerate(numbers) if own.get(number, number.isdigit() and int(number) in _DATES)
+            str(index)
+            for index, number in enumerate(numbers)
+            if dates.get(number, number.isdigit() and int(number) in _DATES)
         )
 
     def _targets(self, kind: str) -> list[str]:
@@ -143,7 +146,11 @@ class _Book:
                 root = self._package.xml(target)
                 yield "\n".join(paragraphs(root))
                 for this, chart in self._package.relations(target).values():
-                    if this.lower().startswith("chart") and chart in self._package and not this.endswith(("Style", "Colors")):
+                    if (
+                        this.lower().startswith("chart")
+                        and chart in self._package
+                        and not this.endswith(("Style", "Colors"))
+                    ):
                         yield "\n".join(chart_text(self._package, chart))
 
     def _comments(self, part: str) -> Iterator[str]:
@@ -152,6 +159,10 @@ class _Book:
             text = _rich(comment).strip()
             if text and not text.startswith("[Threaded comment]"):
                 yield text
+
+
+def _shows_date(code: str) -> bool:
+    return bool(_DATE_FORMAT.search(_NOT_FORMAT.sub("", code)))
 
 
 def _rich(element: Any) -> str:
@@ -167,7 +178,12 @@ def _stream(data: bytes, name: str) -> Iterator[Any]:
     """The elements of a name one by one, each dropped before the next is read."""
     try:
         events = etree.iterparse(
-            BytesIO(data), tag="{*}" + name, resolve_entities="internal", no_network=True, load_dtd=False, huge_tree=False
+            BytesIO(data),
+            tag="{*}" + name,
+            resolve_entities="internal",
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
         )
         for _, element in events:
             yield element
@@ -180,6 +196,8 @@ def _stream(data: bytes, name: str) -> Iterator[Any]:
 
 def _number(value: str) -> str:
     """A number as it is displayed, not with the digits that binary floating point leaves behind."""
+    if len(value) < 14 and "E" not in value:
+        return value
     if not _NUMBER.match(value):
         return value
     try:
@@ -188,7 +206,7 @@ def _number(value: str) -> str:
         return value
 
 
-def read_xls(data: bytes, format: str) -> Document:
+def read_xls(data: bytes, form: str) -> Document:
     """The old binary formats, by calamine."""
     import python_calamine
 
@@ -196,7 +214,9 @@ def read_xls(data: bytes, format: str) -> Document:
         book = python_calamine.CalamineWorkbook.from_filelike(BytesIO(data))
     except (python_calamine.CalamineError, OSError, ValueError) as error:
         message = str(error)
-        raise UnreadableError("password-protected" if "assword" in message else f"damaged workbook: {message[:200]}") from None
+        raise UnreadableError(
+            "password-protected" if "assword" in message else f"damaged workbook: {message[:200]}"
+        ) from None
     builder = Builder()
     for number, name in enumerate(book.sheet_names, 1):
         try:
@@ -204,7 +224,7 @@ def read_xls(data: bytes, format: str) -> Document:
         except (python_calamine.CalamineError, ValueError):  # a chart sheet
             continue
         _add_rows(builder, _calamine_rows(sheet), number, name)
-    return builder.document(format)
+    return builder.document(form)
 
 
 def _calamine_rows(sheet: Any) -> Iterator[str]:
@@ -219,6 +239,6 @@ def _shown(value: Any) -> str:
         return str(value).upper()
     if isinstance(value, float):
         return f"{value:.12g}"
-    if isinstance(value, datetime.datetime):
+    if isinstance(value, dt.datetime):
         return value.isoformat(" ").removesuffix(" 00:00:00")
     return str(value)

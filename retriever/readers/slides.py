@@ -18,7 +18,7 @@ _TITLES = frozenset({"title", "ctrTitle"})
 _NOT_SAID = frozenset({"sldNum", "sldImg", "dt"})  # placeholders that PowerPoint fills in itself
 
 
-def read_pptx(data: bytes, format: str) -> Document:
+def read_pptx(data: bytes, form: str) -> Document:
     package = Package(data)
     main = package.main_part("ppt/presentation.xml")
     root = package.xml(main)
@@ -28,7 +28,7 @@ def read_pptx(data: bytes, format: str) -> Document:
     for number, part in enumerate(_slides(package, main, root), 1):
         _Slide(package, part, number, builder).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
-    return builder.document(format)
+    return builder.document(form)
 
 
 def _slides(package: Package, main: str, root: Any) -> Iterator[str]:
@@ -59,7 +59,11 @@ class _Slide:
                 self._add(title)
                 break
         for shape in shapes:
-            if _placeholder(shape) not in _TITLES or not self._heading or squeeze(" ".join(paragraphs(shape))) != self._heading[0]:
+            if (
+                _placeholder(shape) not in _TITLES
+                or not self._heading
+                or squeeze(" ".join(paragraphs(shape))) != self._heading[0]
+            ):
                 self._shape(shape)
         self._notes()
         self._comments()

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from .formats import Format
 
-_HTML = re.compile(
-    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*){0,5}(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE | re.DOTALL
-)
+_BEFORE_ROOT = re.compile(r"\s+|<\?xml[^>]*>|<!--.*?-->", re.DOTALL)
+_HTML = re.compile(r"<!doctype\s+html|<html[\s>]", re.IGNORECASE)
 _PACKAGES = (("word/", ".docx"), ("ppt/", ".pptx"), ("xl/", ".xlsx"))
 _MIMETYPES = (
     ("epub", ".epub"), ("opendocument.text", ".odt"), ("opendocument.presentation", ".odp"),
@@ -75,7 +74,9 @@ def _choose_old_office(data: bytes, ending: str, formats: Mapping[str, Format]) 
     if "Workbook".encode("utf-16-le") in data and ending not in OLD_OFFICE:
         return formats[".xls"]
     if ending in formats:
-        raise UnreadableError("an Office file from before 2007, for which there is no reader; save it in a newer format")
+        raise UnreadableError(
+            "an Office file from before 2007, for which there is no reader; save it in a newer format"
+        )
     raise UnsupportedError(f"no reader for {ending or 'such Office'} files")
 
 
@@ -87,7 +88,7 @@ def _is_json(data: bytes) -> bool:
 
 
 def sniff(data: bytes) -> str:
-    """The ending of the format the content plainly is; ".zip" or ".ole" for a container of another kind, "" for others."""
+    """The ending of the format the content plainly is; ".zip" or ".ole" for other containers, "" where it is not plain."""
     if data.startswith(b"PK\x03\x04"):
         return _in_zip(data)
     if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
@@ -97,7 +98,10 @@ def sniff(data: bytes) -> str:
     if b"%PDF-" in data[:1024] and (data.startswith(b"%PDF-") or b"\0" in data[:4096] or b"endobj" in data):
         return ".pdf"
     head = _as_text(data[:4096])
-    if _HTML.match(head):
+    start = 0
+    while before := _BEFORE_ROOT.match(head, start):
+        start = before.end()
+    if _HTML.match(head, start):
         return ".html"
     return ".xml" if head.lstrip().startswith(("<?xml", "<!DOCTYPE ")) else ""
 

@@ -15,25 +15,25 @@ _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _DELIMITERS = ",;\t|"
 
 
-def read_text(data: bytes, format: str) -> Document:
-    return _whole(decode(data), format, "prose")
+def read_text(data: bytes, form: str) -> Document:
+    return _whole(decode(data), form, "prose")
 
 
-def read_code(data: bytes, format: str) -> Document:
-    return _whole(decode(data), format, "code")
+def read_code(data: bytes, form: str) -> Document:
+    return _whole(decode(data), form, "code")
 
 
-def _whole(text: str, format: str, kind: str, heading: tuple[str, ...] = ()) -> Document:
-    return Document(text, cut(text, [Cut(0, heading, kind)]), format=format)
+def _whole(text: str, form: str, kind: str, heading: tuple[str, ...] = ()) -> Document:
+    return Document(text, cut(text, [Cut(0, heading, kind)]), format=form)
 
 
-def read_json(data: bytes, format: str) -> Document:
-    return _whole(unescape(decode(data)), format, "code")
+def read_json(data: bytes, form: str) -> Document:
+    return _whole(unescape(decode(data)), form, "code")
 
 
-def read_json_lines(data: bytes, format: str) -> Document:
+def read_json_lines(data: bytes, form: str) -> Document:
     """A record a line, so rows are what may be cut at."""
-    return _whole(unescape(decode(data)), format, "table")
+    return _whole(unescape(decode(data)), form, "table")
 
 
 def unescape(text: str) -> str:
@@ -66,11 +66,11 @@ def looks_like_json(text: str) -> bool:
     return True
 
 
-def read_delimited(data: bytes, format: str) -> Document:
+def read_delimited(data: bytes, form: str) -> Document:
     """CSV and its kin; the header row is the heading, so that a row far below still says what its columns are."""
     text = decode(data)
-    header = _header(text, "\t" if format == "tsv" else None)
-    return _whole(text, format, "table", (header,) if header else ())
+    header = _header(text, "\t" if form == "tsv" else None)
+    return _whole(text, form, "table", (header,) if header else ())
 
 
 def _header(text: str, delimiter: str | None) -> str:

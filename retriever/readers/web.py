@@ -5,20 +5,36 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..document import Document
 from .builder import Builder, Heading, Outline, squeeze
 from .encoding import decode
 from .htmltokens import Run, Tag, tokens
 
+if TYPE_CHECKING:
+    from ..document import Document
+
 _BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
-    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol optgroup option p pre search section "
-    "select summary table tbody td tfoot th thead tr ul listing plaintext xmp".split()
-)
-_DROPPED = frozenset("script style template noscript iframe object audio video canvas datalist noembed noframes head "
-                     "annotation annotation-xml rp textpath defs".split())  # fmt: skip
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+    {
+        "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
+        "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3",
+        "h4", "h5", "h6", "header", "hgroup", "hr", "html", "legend", "li", "main", "menu", "nav", "ol",
+        "optgroup", "option", "p", "pre", "search", "section", "select", "summary", "table", "tbody", "td",
+        "tfoot", "th", "thead", "tr", "ul", "listing", "plaintext", "xmp"
+    }
+)  # fmt: skip
+_DROPPED = frozenset(
+    {
+        "script", "style", "template", "noscript", "iframe", "object", "audio", "video", "canvas",
+        "datalist", "noembed", "noframes", "head", "annotation", "annotation-xml", "rp", "textpath", "defs"
+    }
+)  # fmt: skip
+_VOID = frozenset(
+    {
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+        "track", "wbr"
+    }
+)  # fmt: skip
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _CLOSED_BY: dict[str, frozenset[str]] = {
     "li": frozenset({"li", "p"}),
@@ -30,9 +46,17 @@ _CLOSED_BY: dict[str, frozenset[str]] = {
     "option": frozenset({"option"}),
     **dict.fromkeys(_HEADINGS, _HEADINGS | {"p"}),
 }
-_TIGHT = frozenset("li dt dd tr td th option ul ol dl summary thead tbody tfoot".split())  # no blank line around
+_TIGHT = frozenset(
+    {
+        "br", "li", "dt", "dd", "tr", "td", "th", "option", "summary", "thead", "tbody", "tfoot"
+    }
+)  # fmt: skip  # no blank line around
 _NO_BLOCKS_INSIDE = frozenset({"p"})
-_ALLOWED_IN_HEAD = frozenset("title meta link base style script noscript template head".split())
+_ALLOWED_IN_HEAD = frozenset(
+    {
+        "title", "meta", "link", "base", "style", "script", "noscript", "template", "head"
+    }
+)  # fmt: skip
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _DEEPEST_TABLE = 24
@@ -52,15 +76,15 @@ class _Block:
 class _Row:
     """A table row being read: what stands in each cell, and whether it is a row of data at all."""
 
-    line: int
+    gap: str
     cells: list[list[_Block]] = field(default_factory=list)
     layout: bool = False
 
 
-def read_html(data: bytes, format: str) -> Document:
+def read_html(data: bytes, form: str) -> Document:
     builder = Builder()
     HtmlText(decode(data), builder).read()
-    return builder.document(format)
+    return builder.document(form)
 
 
 class HtmlText:
@@ -80,7 +104,7 @@ class HtmlText:
         self._start: int | None = None
         self._preformatted = 0
         self._level = 0  # of the heading being read
-        self._gap = "\n\n"
+        self._gap = ""  # what the blocks since the last text leave between it and the next
         self.page_title = ""
 
     def read(self) -> None:
@@ -136,7 +160,7 @@ class HtmlText:
         if name in {"pre", "listing", "xmp", "textarea"}:
             self._preformatted += 1
         elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
-            self._rows.append(_Row(self._line(tag.position)))
+            self._rows.append(_Row(self._gap))
         elif name in {"td", "th"} and self._rows:
             self._rows[-1].cells.append([])
         elif name == "table" and self._rows:
@@ -151,13 +175,17 @@ class HtmlText:
             if self._preformatted:
                 self._text.append("\n")
             else:
-                self._flush()
-                self._gap = "\n"
+                self._break("br")
         elif tag.name in _BLOCKS:
             self._break(tag.name)
         elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
             self._say(" " + tag.attributes["alt"] + " ", tag.position)
-        elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {"hidden", "password", "radio", "checkbox"}:
+        elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {
+            "hidden",
+            "password",
+            "radio",
+            "checkbox",
+        }:
             self._say(" " + (tag.attributes.get("value") or tag.attributes.get("placeholder", "")) + " ", tag.position)
 
     def _end(self, name: str) -> None:
@@ -183,18 +211,16 @@ class HtmlText:
             self._preformatted = max(0, self._preformatted - 1)
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
             self._end_row()
-        elif name == "table":
-            self._gap = "\n\n"
         elif name in _HEADINGS:
             self._level = 0
 
     def _break(self, name: str) -> None:
         """A block begins or ends here."""
         self._flush()
-        if name not in _TIGHT:
+        nested = name in {"ul", "ol", "dl"} and self._inside_list()
+        if not nested and name not in _TIGHT:
             self._gap = "\n\n"
-        elif name in {"ul", "ol", "dl"} and not self._inside_list():
-            self._gap = "\n\n"
+        self._gap = self._gap or "\n"
 
     def _inside_list(self) -> bool:
         return any(self._count.get(name, 0) > 0 for name in ("li", "dd"))
@@ -209,8 +235,8 @@ class HtmlText:
         if self._level:
             self._outline.enter(self._level, text)
         kind = "code" if self._preformatted else "prose"
-        self._place(_Block(text, self._line(start), self._outline.path, kind, self._gap))
-        self._gap = "\n" if self._inside_list() or self._count.get("option") else "\n\n"
+        self._place(_Block(text, self._line(start), self._outline.path, kind, self._gap or "\n\n"))
+        self._gap = ""
 
     def _place(self, block: _Block) -> None:
         if self._rows and self._rows[-1].cells:
@@ -235,14 +261,10 @@ class HtmlText:
         elif cells:
             text = " | ".join(" ".join(block.text for block in cell) for cell in cells)
             first = cells[0][0]
-            self._place(_Block(text, first.line, first.heading, "table", self._gap))
+            self._place(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
             self._gap = "\n"
 
 
 def _hides(tag: Tag) -> bool:
     style = tag.attributes.get("style", "")
-    return (
-        tag.name in _DROPPED
-        or "hidden" in tag.attributes
-        or (bool(style) and bool(_HIDDEN.search(style)))
-    )
+    return tag.name in _DROPPED or "hidden" in tag.attributes or (bool(style) and bool(_HIDDEN.search(style)))

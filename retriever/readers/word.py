@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from ..document import Document
 
 _SKIPPED = frozenset(
-    "del moveFrom delText instrText delInstrText rPr pPr sdtPr tblPr trPr tcPr sectPr rt fldChar Fallback docPr posOffset "
-    "annotationRef numPr proofErr tblGrid ctrlPr".split()
-)
+    {
+        "del", "moveFrom", "delText", "instrText", "delInstrText", "rPr", "pPr", "sdtPr", "tblPr", "trPr",
+        "tcPr", "sectPr", "rt", "fldChar", "Fallback", "docPr", "posOffset", "annotationRef", "numPr",
+        "proofErr", "tblGrid", "ctrlPr"
+    }
+)  # fmt: skip
 _BOXES = frozenset({"drawing", "pict", "object"})
-_CONTAINERS = frozenset("sdt sdtContent customXml ins moveTo smartTag AlternateContent Choice body hdr ftr altChunk".split())
+_CONTAINERS = frozenset(
+    {
+        "sdt", "sdtContent", "customXml", "ins", "moveTo", "smartTag", "AlternateContent", "Choice", "body",
+        "hdr", "ftr", "altChunk"
+    }
+)  # fmt: skip
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
 _HEADING_NAME = re.compile(r"heading (\d)$", re.IGNORECASE)
 _LETTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
@@ -37,7 +45,7 @@ class _Paragraph:
     graphics: list[str] = field(default_factory=list)
 
 
-def read_docx(data: bytes, format: str) -> Document:
+def read_docx(data: bytes, form: str) -> Document:
     package = Package(data)
     main = package.main_part("word/document.xml")
     root = package.xml(main)
@@ -48,7 +56,7 @@ def read_docx(data: bytes, format: str) -> Document:
         reader.read(root)
     except RecursionError:
         raise UnreadableError("its tables or text boxes are nested too deeply") from None
-    return reader.builder.document(format)
+    return reader.builder.document(form)
 
 
 class _Word:
@@ -88,10 +96,17 @@ class _Word:
         for kind in ("header", "footer"):
             for part in self._package.related(self._main, kind):
                 root = self._package.xml(part)
-                for paragraph in _lines(self, root) if root is not None else ():
+                for paragraph in self._lines(root) if root is not None else ():
                     if paragraph not in seen:
                         seen.add(paragraph)
                         self.builder.add(paragraph, gap="\n\n")
+
+    def _lines(self, root: Any) -> Iterator[str]:
+        for element in _descend(root, "p"):
+            paragraph = self._inline(element)
+            boxes = (self._inline(inner).text for box in paragraph.inner for inner in _descend(box, "p"))
+            texts = (text.strip() for text in (paragraph.text, *paragraph.graphics, *boxes))
+            yield from filter(None, texts)
 
     def _blocks(self, container: Any) -> None:
         for child in container:
@@ -199,23 +214,13 @@ class _Word:
                 yield text
 
 
-def _lines(reader: _Word, root: Any) -> Iterator[str]:
-    for element in _descend(root, "p"):
-        paragraph = reader._inline(element)
-        texts = [paragraph.text, *paragraph.graphics]
-        texts += [reader._inline(inner).text for box in paragraph.inner for inner in _descend(box, "p")]
-        yield from (text.strip() for text in texts if text.strip())
-
-
 def _descend(element: Any, name: str) -> Iterator[Any]:
     """The nearest descendants of a name, looking into content controls and tracked insertions."""
     for child in element:
         this = local(child)
         if this == name:
             yield child
-        elif name == "p" and this in {"tbl", "tr", "tc"}:
-            yield from _descend(child, name)
-        elif this in _CONTAINERS and not _is_spare(child):
+        elif (this in _CONTAINERS and not _is_spare(child)) or (name == "p" and this in {"tbl", "tr", "tc"}):
             yield from _descend(child, name)
 
 
@@ -228,13 +233,13 @@ def _is_spare(element: Any) -> bool:
 
 
 def _boxes(element: Any) -> Iterator[Any]:
+    """The text boxes of a drawing, without those inside them."""
     for box in element.iter("{*}txbxContent"):
-        parents = (local(parent) for parent in box.iterancestors())
-        inside = next((name for name in parents if name in {"txbxContent", "Fallback", local(element)}), "")
-        if inside == local(element):
-            yield box
-        elif inside == "Fallback" and not any(True for _ in element.iter("{*}wsp", "{*}wps")):
-            yield box
+        for parent in box.iterancestors():
+            if parent is element:
+                yield box
+            if parent is element or local(parent) == "txbxContent" or _is_spare(parent):
+                break
 
 
 def _word_art(element: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""A reader process: takes paths from its standard input, gives back what the files say, and dies rather than overrun."""
+"""A reader process: takes paths from standard input, gives back what the files say, dies rather than overrun."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
     text, result, swollen = "", {}, False
     try:
         data, seen = _load(path, settings["max_bytes"])
+        signal.setitimer(signal.ITIMER_REAL, 0)  # while it waits for the pool to take an answer, no time passes
         _send(answers, {"index": index, **seen})
+        signal.setitimer(signal.ITIMER_REAL, seconds)
         document = read(data, path, formats)
         text, result = document.text, {"state": "ok", "document": document_json(document)}
     except _CannotOpenError as error:
@@ -77,7 +79,7 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
         result = {"state": "failed", "reason": f"its reader failed: {type(error).__name__}: {error}"[:300]}
     data = b""
     message = frame({"index": index, **result}, text)
-    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on it may wait for the pool to take the answer
+    signal.setitimer(signal.ITIMER_REAL, 0)
     answers.write(message)
     answers.flush()
     if swollen:
@@ -92,10 +94,11 @@ def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
         raise _CannotOpenError(*_OPEN_ERRORS.get(error.errno or 0, ("failed", os.strerror(error.errno or 0)))) from None
     except ValueError:
         raise _CannotOpenError("failed", "its name holds a zero byte") from None
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _CannotOpenError("skipped", "not a regular file")
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise _CannotOpenError("skipped", "not a regular file")
+    with os.fdopen(descriptor, "rb") as file:
         try:
             data = file.read(max_bytes + 1) if status.st_size <= max_bytes else b""
         except OSError as error:
@@ -138,8 +141,8 @@ def _limit(memory: int) -> None:
         try:
             kind = getattr(resource, name)
             _, hard = resource.getrlimit(kind)
-            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            resource.setrlimit(kind, (limit, limit))
+            allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(kind, (allowed, allowed))
         except (AttributeError, OSError, ValueError):
             continue
 

@@ -15,13 +15,22 @@ if TYPE_CHECKING:
 
 # Elements that open a section in JATS, DocBook, TEI, DITA, RSS, Atom and FictionBook, and their titles.
 _SECTIONS = frozenset(
-    "article front body back sec section chapter part appendix app book topic concept task reference channel item entry "
-    "feed div div1 div2 div3 abstract ack ref-list boxed-text fig table-wrap bibliography glossary sect1 sect2 sect3".split()
-)
+    {
+        "article", "front", "body", "back", "sec", "section", "chapter", "part", "appendix", "app", "book",
+        "topic", "concept", "task", "reference", "channel", "item", "entry", "feed", "div", "div1", "div2",
+        "div3", "abstract", "ack", "ref-list", "boxed-text", "fig", "table-wrap", "bibliography",
+        "glossary", "sect1", "sect2", "sect3"
+    }
+)  # fmt: skip
 _TITLES = frozenset({"title", "article-title", "head", "book-title"})
 _DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source"})
 _ROWS = frozenset({"tr", "row"})
-_PASSING = frozenset("italic bold sub sup xref ext-link i b em strong emphasis a span tspan monospace underline sc".split())
+_PASSING = frozenset(
+    {
+        "italic", "bold", "sub", "sup", "xref", "ext-link", "i", "b", "em", "strong", "emphasis", "a",
+        "span", "tspan", "monospace", "underline", "sc"
+    }
+)  # fmt: skip
 
 _TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
 _NOT_IN_RECORD = _ROWS | {"p", "para"}
@@ -29,7 +38,7 @@ _LONGEST_RECORD = 600  # characters
 _LARGEST_RECORD = 120  # elements
 
 
-def read_xml(data: bytes, format: str) -> Document:
+def read_xml(data: bytes, form: str) -> Document:
     root = _parse(data)
     builder = Builder()
     reader = _Xml(builder)
@@ -37,9 +46,9 @@ def read_xml(data: bytes, format: str) -> Document:
         reader.walk(root, 0)
     except RecursionError:
         raise UnreadableError("its elements are nested too deeply") from None
-    document = builder.document(format)
+    document = builder.document(form)
     if not document.parts and local(root) != "svg":  # all it says is in its attributes: then the source is the text
-        return read_code(data, format)
+        return read_code(data, form)
     return document
 
 
@@ -87,7 +96,9 @@ class _Xml:
     def _block(self, element: Any) -> None:
         text = _text(element)
         if "<" in text and ("</" in text or "/>" in text) and not any(True for _ in element.iterchildren()):
-            HtmlText(text, self._builder, outline=_Under(self._outline), lines=False).read()  # escaped HTML, as in feeds
+            HtmlText(
+                text, self._builder, outline=_Under(self._outline), lines=False
+            ).read()  # escaped HTML, as in feeds
             return
         self._add(element, squeeze(text))
 

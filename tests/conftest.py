@@ -1,0 +1,206 @@
+"""A tiny encoder, a folder to index, and an index of it; no test touches the network or the home directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+WORDS = (
+    "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "
+    "his her its we can will would there their what all if when who more some time no out so up into than them then "
+    "cat dog mat sat ran house tax taxes income due year file task cancel timeout retry queue worker server client "
+    "network request response error search index vector text document folder python function class return import data "
+    "model train test query score water sea ship moon sun light night day king queen city river mountain bread cheese "
+    "recipe oven bake butter salt install linux package version release note table row column price name red blue green"
+).split()
+PIECES = "##ed ##ing ##er ##ly ##ion ##able ##ment ##ness ##est".split()
+# Letters, digits and signs of several alphabets, so that every word of them comes apart into known pieces.
+CHARACTERS = [chr(code) for code in (*range(0x21, 0x7F), *range(0xDF, 0x100), *range(0x3B1, 0x3CA), *range(0x430, 0x450))]
+HAN = list("的一是不了人我在有他天気東京晴")
+MTIME = 1_700_000_000  # of every file in `folder`: long enough ago to be relied on
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
+    """Caches go to a temporary folder, and the hub is never asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        for name in ("HF_HOME", "HF_HUB_CACHE", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+def build_model(folder: Path, *, seed: int = 0, pooling: dict | None = None, normalize: bool = True, max_length: int = 64) -> Path:
+    """A sentence-transformers folder with a random BERT: 2 layers, 4 heads, dimension 32."""
+    dim, heads, layers, inner, positions = 32, 4, 2, 64, max(128, max_length)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *CHARACTERS, *(f"##{c}" for c in CHARACTERS), *HAN, *PIECES]
+    vocabulary += dict.fromkeys(word for word in WORDS if len(word) > 1)
+    assert len(set(vocabulary)) == len(vocabulary)
+    places = {token: place for place, token in enumerate(vocabulary)}
+    random = np.random.default_rng(seed)
+
+    def normal(*shape: int, scale: float) -> np.ndarray:
+        return (random.standard_normal(shape) * scale).astype(np.float32)
+
+    weights = {
+        "embeddings.word_embeddings.weight": normal(len(vocabulary), dim, scale=1),
+        "embeddings.position_embeddings.weight": normal(positions, dim, scale=0.1),
+        "embeddings.token_type_embeddings.weight": normal(2, dim, scale=0.1),
+    }
+    dense = {"pooler.dense": (dim, dim)}
+    norms = ["embeddings.LayerNorm"]
+    for number in range(layers):
+        layer = f"encoder.layer.{number}."
+        dense |= {f"{layer}attention.self.{name}": (dim, dim) for name in ("query", "key", "value")}
+        dense |= {f"{layer}attention.output.dense": (dim, dim)}
+        dense |= {f"{layer}intermediate.dense": (inner, dim), f"{layer}output.dense": (dim, inner)}
+        norms += [f"{layer}attention.output.LayerNorm", f"{layer}output.LayerNorm"]
+    for name, shape in dense.items():
+        weights |= {f"{name}.weight": normal(*shape, scale=0.2), f"{name}.bias": normal(shape[0], scale=0.1)}
+    for name in norms:
+        weights |= {f"{name}.weight": 1 + normal(dim, scale=0.1), f"{name}.bias": normal(dim, scale=0.1)}
+
+    tokenizer = Tokenizer(models.WordPiece(places, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", places["[CLS]"]), ("[SEP]", places["[SEP]"])],
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", "utf-8")
+    names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
+    paths = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for place, (name, path) in enumerate(zip(names, paths, strict=False))
+    ]
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": dim, **(pooling or {"pooling_mode_mean_tokens": True})})
+    (folder / "2_Normalize").mkdir(exist_ok=True)
+    write_json(
+        folder / "config.json",
+        {
+            "architectures": ["BertModel"],
+            "model_type": "bert",
+            "hidden_act": "gelu",
+            "hidden_size": dim,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "intermediate_size": inner,
+            "layer_norm_eps": 1e-12,
+            "max_position_embeddings": positions,
+            "type_vocab_size": 2,
+            "vocab_size": len(vocabulary),
+            "pad_token_id": 0,
+            "position_embedding_type": "absolute",
+        },
+    )
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": True,
+            "model_max_length": max_length,
+            **{f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")},
+        },
+    )
+    return folder
+
+
+def write_json(file: Path, value: object) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(value), "utf-8")
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """`build_model(folder, seed=, pooling=, normalize=, max_length=)`."""
+    return build_model
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of a model that every part of the engine can use. Not to be changed."""
+    return str(build_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_model: str):
+    """That model's encoder."""
+    from binocle.retriever.encoder import load
+
+    return load(tiny_model)
+
+
+FILES = {
+    "notes/cats.txt": "The cat sat on the mat.\n\nThe dog ran to the house at night. It was not due until the morning.\n",
+    "notes/taxes.md": "# Taxes\n\nIncome tax is due every year.\n\n## Filing\n\nFile the return before the moon is full, or pay.\n",
+    "notes/guide/tasks.md": "# Tasks\n\n## Cancel a task\n\nCall `cancel()` on the task. A cancelled task raises an error in the worker.\n\n"
+    "## Timeouts\n\nA request that takes more time than the timeout is retried by the client.\n",
+    "src/queue.py": '"""A queue of work."""\n\n\nclass Queue:\n    def put(self, item):\n        self.items.append(item)\n\n\n'
+    "def retry(function, times):\n    for _ in range(times):\n        try:\n            return function()\n        except OSError:\n            continue\n",
+    "web/bread.html": "<!doctype html><html><head><title>Bread</title></head><body><h1>Bread</h1>\n"
+    "<p>Bake the bread in a hot oven.</p>\n<h2>Cheese</h2><p>Salt the cheese, then wait a year.</p></body></html>\n",
+    "data/prices.csv": "name,price\nbread,3\ncheese,12\nsalt,1\n",
+    "README.md": "# A folder\n\nThe ship sails the sea by the light of the moon.\n",
+    ".gitignore": "*.log\nbuild/\n",
+    "server.log": "error: the network is gone\n",
+    "build/out.txt": "nothing to see\n",
+    "picture.bin": "\x00\x01\x02\x00",
+}
+
+
+def write_files(folder: Path, files: dict[str, str]) -> Path:
+    """Write texts below a folder, as old as `MTIME`."""
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+        os.utime(file, (MTIME, MTIME))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def write():
+    """`write_files(folder, {name: text})`."""
+    return write_files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A few files of different formats, some of them ignored."""
+    return write_files(tmp_path / "folder", FILES)
+
+
+@pytest.fixture(scope="session")
+def _synced(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
+    from binocle import Retriever
+
+    root = write_files(tmp_path_factory.mktemp("synced") / "folder", FILES)
+    Retriever.open(root, model=tiny_model).sync()
+    return root
+
+
+@pytest.fixture
+def retriever(folder: Path, _synced: Path):
+    """A Retriever whose index, `.binocle` in `folder`, is in line with it."""
+    from binocle import Retriever
+
+    shutil.copytree(_synced / ".binocle", folder / ".binocle")
+    return Retriever.open(folder)
