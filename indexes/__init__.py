@@ -1,12 +1,4 @@
-"""Vector indexes: exact for now; the table of kinds grows here.
+"""Vector indexes: caches of the store, each published beside its tables with the state of them that it covers.
 
-An index is a cache of the store: `published` writes one beside the store's tables with the store version it covers.
+Nothing is imported here: the errors of the library live in this folder, and raising one must not cost numpy.
 """
-
-from .flat import FlatIndex, FlatKind
-from .published import Published, publish
-from .vector_index import VectorIndex, VectorIndexKind
-
-KINDS: dict[str, VectorIndexKind] = {"flat": FlatKind()}
-
-__all__ = ["KINDS", "FlatIndex", "FlatKind", "Published", "VectorIndex", "VectorIndexKind", "publish"]

@@ -3,6 +3,7 @@
     BinocleError
     ├── InputError (ValueError)            an argument or a file that cannot be used as given
     ├── UnreadableError (ValueError)       one document that no text could be taken from
+    │   └── readers.errors.UnsupportedError    because nothing here reads its format
     ├── ModelNotFoundError (LookupError)   an encoder that is neither here nor on the hub
     ├── MissingExtraError (ImportError)    an optional dependency, with the pip line
     └── StoreError (RuntimeError)          what is wrong with an index folder

@@ -40,7 +40,7 @@ class VectorIndex(Protocol):
 
 
 class VectorIndexKind(Protocol):
-    """How an index of one kind is written and read: an entry of `indexes.KINDS`."""
+    """How an index of one kind is written and read: an entry of `kinds.KINDS`."""
 
     def write(self, folder: Path, batches: Iterable[tuple[Ids, Floats]], *, dim: int) -> None:
         """Build the index in an empty folder from batches whose ids ascend, in bounded memory where the kind can."""

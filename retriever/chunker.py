@@ -45,22 +45,24 @@ class Chunk:
 
 
 # What may be cut at, best first: (kinds of part, pattern whose match ends just before the new piece).
+# No pattern may look again at what it has passed over: quantifiers are possessive, and none runs over white space from
+# more than one place of it.
 _CUTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
     (
         frozenset({"code"}),  # a definition or a comment above it, at the left margin
         re.compile(
             r"\n(?=(?:@|#\[|///?|/\*\*|def |class |async def |fn |pub |impl |struct |enum |trait |func |type "
             r"|interface |export |function |const |public |private |protected |static |module |namespace |template"
-            r"|sub |CREATE |\(def|[A-Za-z_][\w:<>,*& ]*\([^;\n]*\)\s*\{))"
+            r"|sub |CREATE |\(def|[A-Za-z_][\w:<>,*& ]*+\([^;\n()]*+\)[ \t]*+\{))"
         ),
     ),
-    (frozenset({"prose", "code"}), re.compile(r"\n[ \t]*\n\s*(?=\S)")),
+    (frozenset({"prose", "code"}), re.compile(r"\n[ \t]*+\n\s*+")),
     (frozenset({"table", "code"}), re.compile(r"\n")),
     (
         frozenset({"prose"}),
-        re.compile(r"(?<=[.!?;:])[\"')\]»”]*\s+(?=\S)|(?<=[。！？])|\n(?=\s*(?:[-*+•]|\d+[.)]) )"),
+        re.compile(r"(?<=[.!?;:])[\"')\]»”]*+\s++|(?<=[。！？])|\n(?=[ \t]*+(?:[-*+•]|\d{1,3}[.)]) )"),
     ),
-    (frozenset({"prose", "table", "code"}), re.compile(r"\n|\s+(?=\S)")),
+    (frozenset({"prose", "table", "code"}), re.compile(r"\s++")),
 )
 
 

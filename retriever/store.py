@@ -31,14 +31,18 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from ..indexes import KINDS, FlatIndex, Published, VectorIndex, publish
 from ..indexes.errors import DamagedError, LockedError, NoIndexError, StoreError
+from ..indexes.flat import FlatIndex
+from ..indexes.kinds import KINDS
+from ..indexes.published import Published, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from ..indexes.vector_index import VectorIndex
 
 FORMAT = 1
 # Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched

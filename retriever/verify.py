@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..indexes import KINDS, Published
 from ..indexes.errors import BinocleError, DamagedError
+from ..indexes.kinds import KINDS
+from ..indexes.published import Published
 from .document import Document, LineCounter
 from .sync import key_of
 

@@ -22,7 +22,9 @@ WORDS = (
 ).split()
 PIECES = "##ed ##ing ##er ##ly ##ion ##able ##ment ##ness ##est".split()
 # Letters, digits and signs of several alphabets, so that every word of them comes apart into known pieces.
-CHARACTERS = [chr(code) for code in (*range(0x21, 0x7F), *range(0xDF, 0x100), *range(0x3B1, 0x3CA), *range(0x430, 0x450))]
+CHARACTERS = [
+    chr(code) for code in (*range(0x21, 0x7F), *range(0xDF, 0x100), *range(0x3B1, 0x3CA), *range(0x430, 0x450))
+]
 HAN = list("的一是不了人我在有他天気東京晴")
 MTIME = 1_700_000_000  # of every file in `folder`: long enough ago to be relied on
 
@@ -38,10 +40,22 @@ def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
         yield
 
 
-def build_model(folder: Path, *, seed: int = 0, pooling: dict | None = None, normalize: bool = True, max_length: int = 64) -> Path:
+def build_model(
+    folder: Path, *, seed: int = 0, pooling: dict | None = None, normalize: bool = True, max_length: int = 64
+) -> Path:
     """A sentence-transformers folder with a random BERT: 2 layers, 4 heads, dimension 32."""
     dim, heads, layers, inner, positions = 32, 4, 2, 64, max(128, max_length)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *CHARACTERS, *(f"##{c}" for c in CHARACTERS), *HAN, *PIECES]
+    vocabulary = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *CHARACTERS,
+        *(f"##{c}" for c in CHARACTERS),
+        *HAN,
+        *PIECES,
+    ]
     vocabulary += dict.fromkeys(word for word in WORDS if len(word) > 1)
     assert len(set(vocabulary)) == len(vocabulary)
     places = {token: place for place, token in enumerate(vocabulary)}
@@ -91,7 +105,10 @@ def build_model(folder: Path, *, seed: int = 0, pooling: dict | None = None, nor
     ]
     write_json(folder / "modules.json", modules)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": dim, **(pooling or {"pooling_mode_mean_tokens": True})})
+    write_json(
+        folder / "1_Pooling/config.json",
+        {"word_embedding_dimension": dim, **(pooling or {"pooling_mode_mean_tokens": True})},
+    )
     (folder / "2_Normalize").mkdir(exist_ok=True)
     write_json(
         folder / "config.json",

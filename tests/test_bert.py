@@ -111,12 +111,16 @@ def test_the_order_of_texts_does_not_change_them(bert, batch):
     model = BertNumpy(*bert)
     order = np.array([3, 0, 5, 1, 4, 2])
     np.testing.assert_allclose(
-        real(model.forward(ids[order], mask[order]), mask[order]), real(model.forward(ids, mask)[order], mask[order]), atol=1e-6
+        real(model.forward(ids[order], mask[order]), mask[order]),
+        real(model.forward(ids, mask)[order], mask[order]),
+        atol=1e-6,
     )
 
 
 def test_gelu_is_x_times_the_normal_distribution():
-    x = np.concatenate([np.linspace(-12, 12, 4001), [0.0, -0.0, 1e-30, -1e-30, 40, -40, 3e38, -3e38]]).astype(np.float32)
+    x = np.concatenate([np.linspace(-12, 12, 4001), [0.0, -0.0, 1e-30, -1e-30, 40, -40, 3e38, -3e38]]).astype(
+        np.float32
+    )
     expected = np.array([0.5 * value * math.erfc(-value / math.sqrt(2)) for value in x.astype(float).tolist()])
     with np.errstate(over="ignore", under="ignore"):
         given = _gelu(x)

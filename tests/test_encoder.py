@@ -28,7 +28,9 @@ TEXTS = [
 
 def reference(folder):
     """What sentence-transformers makes of a folder."""
-    return pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    return pytest.importorskip("sentence_transformers").SentenceTransformer(
+        str(folder), device="cpu", local_files_only=True
+    )
 
 
 def bulk(encoder, texts, **options):
@@ -118,12 +120,16 @@ def test_a_prompt_for_passages_is_the_one_for_documents(key, tiny_model, tmp_pat
     """As sentence-transformers documents it, though its 6.2 finds its own empty "document" first."""
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "a ", key: "the "}}))
-    np.testing.assert_allclose(load(str(folder)).encode(TEXTS), load(tiny_model).encode(["the " + text for text in TEXTS]), atol=1e-6)
+    np.testing.assert_allclose(
+        load(str(folder)).encode(TEXTS), load(tiny_model).encode(["the " + text for text in TEXTS]), atol=1e-6
+    )
 
 
 def test_a_prompt_left_out_of_the_mean_is_left_out(make_model, tmp_path):
     folder = make_model(tmp_path / "model", pooling={"pooling_mode_mean_tokens": True, "include_prompt": False})
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "find the ", "document": "row: "}}))
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "find the ", "document": "row: "}})
+    )
     encoder, model = load(str(folder)), reference(folder)
     np.testing.assert_allclose(encoder.encode(TEXTS, kind="query"), model.encode_query(TEXTS), atol=1e-5)
     np.testing.assert_allclose(encoder.encode(TEXTS, kind="document"), model.encode_document(TEXTS), atol=1e-5)
@@ -132,7 +138,9 @@ def test_a_prompt_left_out_of_the_mean_is_left_out(make_model, tmp_path):
 def test_a_text_of_max_tokens_fits_with_its_prompt(tiny_model, tmp_path):
     """`max_tokens` leaves room for the prompt: the last word of a text that long is still seen."""
     folder = shutil.copytree(tiny_model, tmp_path / "model")
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"document": "this is a document to index: "}}))
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"document": "this is a document to index: "}})
+    )
     encoder = load(str(folder))
     words = ["cat"] * encoder.max_tokens
     one, other = encoder.encode([" ".join(words), " ".join([*words[:-1], "dog"])])
@@ -149,7 +157,11 @@ def test_a_model_that_lowers_case_does(tiny_model, tmp_path):
         text = (folder / name).read_text().replace(old.replace(" ", ""), new).replace(old, new)
         assert new in text
         (folder / name).write_text(text)
-    np.testing.assert_allclose(load(str(folder)).encode(["The CAT Sat", "BREAD"]), reference(folder).encode(["The CAT Sat", "BREAD"]), atol=1e-5)
+    np.testing.assert_allclose(
+        load(str(folder)).encode(["The CAT Sat", "BREAD"]),
+        reference(folder).encode(["The CAT Sat", "BREAD"]),
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize("limits", [(None, 20), (None, 10**9), (16, 64), (500, 64), (128, 10**9)])
@@ -186,9 +198,17 @@ def test_weights_in_bfloat16_are_a_plain_bert_too(tiny_model, tmp_path):
 
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
-    save_file({name: array.to(torch.bfloat16) for name, array in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {name: array.to(torch.bfloat16) for name, array in weights.items()},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
     rounded = shutil.copytree(folder, tmp_path / "rounded")
-    save_file({name: array.to(torch.bfloat16).float() for name, array in weights.items()}, rounded / "model.safetensors", {"format": "pt"})
+    save_file(
+        {name: array.to(torch.bfloat16).float() for name, array in weights.items()},
+        rounded / "model.safetensors",
+        {"format": "pt"},
+    )
     np.testing.assert_allclose(load(str(folder)).encode(TEXTS), load(str(rounded)).encode(TEXTS), atol=1e-5)
 
 
@@ -328,7 +348,9 @@ def torch_model(tiny_model, tmp_path_factory):
     torch.manual_seed(0)
     parts = tmp_path_factory.mktemp("distil")
     vocabulary = json.loads((Path(tiny_model) / "config.json").read_text())["vocab_size"]
-    config = transformers.DistilBertConfig(vocab_size=vocabulary, dim=32, n_layers=1, n_heads=4, hidden_dim=64, max_position_embeddings=64)
+    config = transformers.DistilBertConfig(
+        vocab_size=vocabulary, dim=32, n_layers=1, n_heads=4, hidden_dim=64, max_position_embeddings=64
+    )
     transformers.DistilBertModel(config).save_pretrained(parts)
     transformers.AutoTokenizer.from_pretrained(tiny_model).save_pretrained(parts)
     word = st.models.Transformer(str(parts), max_seq_length=48)
@@ -367,7 +389,9 @@ def test_the_torch_encoder_leaves_room_for_its_prompt(torch_model):
 
 def test_the_torch_encoder_counts_tokens_as_the_plain_one(torch_model, tiny):
     encoder = load(str(torch_model[0]))
-    assert [list(map(tuple, spans)) for spans in encoder.offsets(TEXTS)] == [list(map(tuple, spans)) for spans in tiny.offsets(TEXTS)]
+    assert [list(map(tuple, spans)) for spans in encoder.offsets(TEXTS)] == [
+        list(map(tuple, spans)) for spans in tiny.offsets(TEXTS)
+    ]
     assert encoder.offsets([]) == []
 
 

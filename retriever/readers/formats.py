@@ -15,7 +15,7 @@ _READERS: dict[str, tuple[str, str]] = {
     "html": (".web:read_html", "html htm xhtml xht"),
     "xml": (
         ".xmltext:read_xml",
-        "xml nxml rss atom rdf opml svg xsd xsl xslt dita tei docbook dbk kml gpx wsdl plist fb2 resx xlf xliff tmx ttml",
+        "xml nxml rss atom rdf opml svg xsd xsl xslt dita tei docbook dbk kml gpx wsdl plist fb2 resx xlf xliff tmx",
     ),
     "pdf": (".pdf:read_pdf", "pdf"),
     "docx": (".word:read_docx", "docx docm dotx dotm"),
@@ -66,12 +66,13 @@ FORMATS: dict[str, Format] = {
 NAMES: dict[str, str] = {
     "makefile": ".mk", "gnumakefile": ".mk", "dockerfile": ".dockerfile", "containerfile": ".dockerfile",
     "cmakelists.txt": ".cmake", "gemfile": ".rb", "rakefile": ".rb", "vagrantfile": ".rb", "podfile": ".rb",
-    "jenkinsfile": ".groovy", "build": ".bzl", "workspace": ".bzl", ".bashrc": ".sh", ".profile": ".sh", ".zshrc": ".sh",
+    "jenkinsfile": ".groovy", "build": ".bzl", "workspace": ".bzl", ".bashrc": ".sh", ".profile": ".sh",
+    ".zshrc": ".sh",
     ".bash_profile": ".sh", ".vimrc": ".vim", ".emacs": ".el", ".editorconfig": ".ini", ".gitconfig": ".ini",
     "pipfile": ".toml", "requirements.txt": ".ini", "justfile": ".mk",
 }  # fmt: skip
 
-# Files a format's name does not promise text for. Old Office formats may turn out to be RTF or HTML, so they are opened.
+# Names that do not promise text. Old Office formats are opened, for they may turn out to be RTF or HTML.
 OLD_OFFICE = frozenset(
     {
         ".doc", ".dot", ".ppt", ".pps", ".pot", ".msg", ".wps", ".pub", ".vsd"
@@ -85,10 +86,10 @@ WITHOUT_TEXT = frozenset(
         ".mov", ".avi", ".mkv", ".webm", ".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".zip", ".tar", ".gz", ".tgz",
         ".bz2", ".tbz", ".xz", ".txz", ".zst", ".lz4", ".7z", ".rar", ".jar", ".war", ".ear", ".apk", ".ipa",
         ".whl", ".egg", ".deb", ".rpm", ".dmg", ".iso", ".img", ".cab", ".exe", ".dll", ".so", ".dylib", ".a",
-        ".o", ".obj", ".lib", ".pyc", ".pyo", ".pyd", ".class", ".wasm", ".bin", ".dat", ".db", ".sqlite",
+        ".o", ".obj", ".lib", ".pyc", ".pyo", ".pyd", ".class", ".wasm", ".bin", ".db", ".sqlite",
         ".sqlite3", ".mdb", ".accdb", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".npy", ".npz", ".h5",
         ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".onnx", ".safetensors", ".gguf", ".faiss", ".lance", ".ttf",
-        ".otf", ".woff", ".woff2", ".eot", ".blend", ".fbx", ".glb", ".stl", ".dwg", ".shp", ".key", ".pages",
+        ".otf", ".woff", ".woff2", ".eot", ".blend", ".fbx", ".glb", ".stl", ".dwg", ".shp", ".pages",
         ".numbers", ".mobi", ".azw", ".azw3", ".djvu", ".chm", ".one", ".pst", ".ost", ".p12", ".pfx", ".der",
         ".swf"
     }

@@ -112,8 +112,8 @@ def _markdown_block(scan: _Scan, index: int) -> int:
         return index + 1
     if found := _ATX.match(line):
         title = line[found.end() : 2000].rstrip()
-        closing = title.rstrip("#")
-        scan.head(index, len(found[1]), plain_title(closing if not closing or closing[-1].isspace() else title))
+        bare = title.rstrip("#")  # a closing run of # is not part of the title
+        scan.head(index, len(found[1]), plain_title(bare if not bare or bare[-1].isspace() else title))
         return index + 1
     if ("```" in line or "~~~" in line) and (found := _FENCE.match(line)) and "`" not in found[2]:
         fence = found[1]
@@ -243,8 +243,8 @@ def read_latex(data: bytes, form: str) -> Document:
                 scan.head(index, _LEVELS[found[1]], title)
                 scan.title = known
         elif "\\" in line and (found := _VERBATIM.match(line)):
-            closing = f"\\end{{{found[1]}}}"
-            index = scan.block(index, scan.after(index + 1, lambda row, closing=closing: closing in row), "code")
+            closing = re.compile(r".*\\end\{" + re.escape(found[1]) + r"\}")
+            index = scan.block(index, scan.after(index + 1, closing.match), "code")
             continue
         index += 1
     return _document(text, scan, form)
@@ -274,9 +274,9 @@ def read_asciidoc(data: bytes, form: str) -> Document:
         if found := _ADOC_HEAD.match(line):
             scan.head(index, len(found[1]), plain_title(found[2][:2000]))
         elif found := _ADOC_BLOCK.match(line):
-            fence = found[1]
-            end = scan.after(index + 1, lambda row, fence=fence: row.rstrip() == fence)
-            index = scan.block(index, end, "table" if fence == "|===" else "code")
+            closing = re.compile(re.escape(found[1]) + r"[ \t]*$")
+            end = scan.after(index + 1, closing.match)
+            index = scan.block(index, end, "table" if found[1] == "|===" else "code")
             continue
         index += 1
     return _document(text, scan, form)

@@ -20,6 +20,7 @@ MAX_ENTRIES = 20_000
 MAX_INFLATED = 256 << 20  # bytes in all, counted while inflating
 MAX_TREE = 96 << 20  # bytes of one XML file that is held as a tree
 _CHUNK = 1 << 16
+_NO_MEMORY = 2  # libxml2's XML_ERR_NO_MEMORY
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError, NotImplementedError, KeyError)
 
 
@@ -49,12 +50,19 @@ def parse_xml(data: bytes, *, recover: bool = False) -> Any:
     if len(data) > MAX_TREE:
         raise UnreadableError(f"it holds an XML file of more than {MAX_TREE >> 20} MB")
     parser = etree.XMLParser(
-        resolve_entities="internal", no_network=True, load_dtd=False, huge_tree=False, recover=recover,
-        remove_comments=True, remove_pis=True,
-    )  # fmt: skip
+        resolve_entities="internal",  # type: ignore[arg-type]  # the stubs know only the older booleans
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        recover=recover,
+        remove_comments=True,
+        remove_pis=True,
+    )
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
+        if getattr(error, "code", 0) == _NO_MEMORY:  # an attribute the stubs lack
+            raise MemoryError from None
         raise UnreadableError(f"damaged XML: {_first_line(error)}") from None
     if root is None:
         raise UnreadableError("damaged XML: no element in it")
@@ -114,6 +122,10 @@ class Package:
     def xml(self, name: str) -> Any | None:
         """The root of one XML file; None if there is no such file."""
         return parse_xml(self.read(name)) if name in self else None
+
+    def tree(self, name: str) -> Any:
+        """The root of an XML file that a relation promises."""
+        return parse_xml(self.read(name))
 
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
         """Of an Office Open XML part: relation id -> (last word of its type, name of the part it leads to)."""

@@ -20,7 +20,7 @@ def read_rtf(data: bytes, form: str) -> Document:
 
     source = _IMAGE.sub("", data.decode("latin-1"))
     try:
-        text = rtf_to_text(source, errors="replace")
+        text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
     title = _TITLE.search(source[:20_000])

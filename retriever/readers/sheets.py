@@ -143,7 +143,7 @@ class _Book:
             if kind in {"comments", "threadedComment"}:
                 yield from self._comments(target)
             elif kind == "drawing":
-                root = self._package.xml(target)
+                root = self._package.tree(target)
                 yield "\n".join(paragraphs(root))
                 for this, chart in self._package.relations(target).values():
                     if (
@@ -154,7 +154,7 @@ class _Book:
                         yield "\n".join(chart_text(self._package, chart))
 
     def _comments(self, part: str) -> Iterator[str]:
-        root = self._package.xml(part)
+        root = self._package.tree(part)
         for comment in root.iter("{*}comment", "{*}threadedComment"):
             text = _rich(comment).strip()
             if text and not text.startswith("[Threaded comment]"):

@@ -50,7 +50,7 @@ class _Slide:
         self._heading: Heading = ()
 
     def read(self) -> None:
-        root = self._package.xml(self._part)
+        root = self._package.tree(self._part)
         tree = next(root.iter("{*}spTree"), None)
         shapes = [] if tree is None else list(_shapes(tree))
         for shape in shapes:
@@ -82,14 +82,14 @@ class _Slide:
 
     def _notes(self) -> None:
         for part in _targets(self._package, self._relations, "notesSlide"):
-            tree = next(self._package.xml(part).iter("{*}spTree"), None)
+            tree = next(self._package.tree(part).iter("{*}spTree"), None)
             for shape in _shapes(tree) if tree is not None else ():
                 if _placeholder(shape) not in {*_NOT_SAID, "hdr", "ftr"}:
                     self._add("\n".join(paragraphs(shape)))
 
     def _comments(self) -> None:
         for part in _targets(self._package, self._relations, "comments"):
-            for comment in self._package.xml(part).iter("{*}cm", "{*}reply"):
+            for comment in self._package.tree(part).iter("{*}cm", "{*}reply"):
                 old = [node.text or "" for node in comment if local(node) == "text"]
                 bodies = [text for node in comment if local(node) == "txBody" for text in paragraphs(node)]
                 self._add("\n".join(old + bodies))

@@ -88,7 +88,7 @@ def _is_json(data: bytes) -> bool:
 
 
 def sniff(data: bytes) -> str:
-    """The ending of the format the content plainly is; ".zip" or ".ole" for other containers, "" where it is not plain."""
+    """The ending of the format a file plainly is; ".zip" or ".ole" for other containers, "" where it is not plain."""
     if data.startswith(b"PK\x03\x04"):
         return _in_zip(data)
     if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from ...indexes.errors import UnreadableError
 from .builder import Builder, Outline, squeeze
 from .drawing import graphics_text
 from .package import Package, attribute, local
+from .wordstyles import Styles, paragraph_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,6 @@ _CONTAINERS = frozenset(
     }
 )  # fmt: skip
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
-_HEADING_NAME = re.compile(r"heading (\d)$", re.IGNORECASE)
 _LETTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
 
 
@@ -67,7 +66,8 @@ class _Word:
         self._relations = package.relations(main)
         self._outline = Outline()
         self._first_heading = ""
-        self._levels, self._titles = _styles(package, main)
+        styles = Styles.read(package, main)
+        self._levels, self._titles = styles.levels, styles.titles
         self._notes: dict[tuple[str, str], Any] = {}
         self._in_note = False
 
@@ -120,7 +120,7 @@ class _Word:
 
     def _paragraph(self, element: Any) -> None:
         paragraph = self._inline(element)
-        style = _property(element, "pStyle") or ""
+        style = paragraph_property(element, "pStyle") or ""
         level = self._level(element, style)
         text = paragraph.text.strip()
         if text and level is not None and not self._in_note:
@@ -128,7 +128,7 @@ class _Word:
             self._first_heading = self._first_heading or squeeze(text)
         elif text and style in self._titles and not self.builder.title:
             self.builder.title = text
-        tight = "\n" if _property(element, "numPr") is not None and level is None else "\n\n"
+        tight = "\n" if paragraph_property(element, "numPr") is not None and level is None else "\n\n"
         self.builder.add(text, heading=self._outline.path, gap=tight)
         self._attached(paragraph)
 
@@ -149,7 +149,7 @@ class _Word:
 
     def _level(self, element: Any, style: str) -> int | None:
         """A paragraph's outline level from 1, None for body text."""
-        own = _property(element, "outlineLvl")
+        own = paragraph_property(element, "outlineLvl")
         if own is not None and own.isdigit():
             return int(own) + 1 if int(own) < 9 else None
         return self._levels.get(style)
@@ -246,16 +246,6 @@ def _word_art(element: Any) -> list[str]:
     return [path.get("string", "") for path in element.iter("{urn:schemas-microsoft-com:vml}textpath")]
 
 
-def _property(element: Any, name: str) -> str | None:
-    """The value of a paragraph property; "" if it is there without one."""
-    for properties in element:
-        if local(properties) == "pPr":
-            for found in properties:
-                if local(found) == name:
-                    return attribute(found, "val") or ""
-    return None
-
-
 def _is_hidden(run: Any) -> bool:
     properties = next((child for child in run if local(child) == "rPr"), None)
     for found in properties if properties is not None else ():
@@ -297,34 +287,3 @@ def _script(element: Any, name: str) -> str:
     if name not in {"sup", "sub"} or local(element.getparent()) not in {"sSup", "sSub", "sSubSup", "nary"}:
         return ""
     return "^" if name == "sup" else "_"
-
-
-def _styles(package: Package, main: str) -> tuple[dict[str, int], set[str]]:
-    """Style id -> outline level, through the styles they are based on; and the ids of title styles."""
-    part = next(package.related(main, "styles"), "")
-    root = package.xml(part)
-    own: dict[str, int] = {}
-    base: dict[str, str] = {}
-    titles: set[str] = set()
-    for style in root if root is not None else ():
-        if local(style) != "style":
-            continue
-        identity = attribute(style, "styleId") or ""
-        named = {local(child): attribute(child, "val") or "" for child in style}
-        base[identity] = named.get("basedOn", "")
-        if named.get("name", "").lower() == "title":
-            titles.add(identity)
-        level = _property(style, "outlineLvl")
-        if level is not None and level.isdigit():
-            own[identity] = int(level) + 1 if int(level) < 9 else 0
-        elif found := _HEADING_NAME.match(named.get("name", "")):
-            own[identity] = int(found[1])
-    return {style: level for style in base if (level := _inherited(style, own, base))}, titles
-
-
-def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
-    for _ in range(20):
-        if style in own or not style:
-            break
-        style = base.get(style, "")
-    return own.get(style, 0)

@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from ...indexes.errors import UnreadableError
 from . import read
@@ -153,7 +153,7 @@ def _is_swollen(memory: int) -> bool:
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])
     except (OSError, ValueError):
         return False
-    return pages * _PAGE > memory // 2
+    return pages * _PAGE_BYTES > memory // 2
 
 
-_PAGE: Any = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
+_PAGE_BYTES: int = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096

@@ -1,0 +1,66 @@
+"""What Word's styles say of a paragraph: whether it is a heading, and of which level, in any language's template."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from .package import attribute, local
+
+if TYPE_CHECKING:
+    from .package import Package
+
+_HEADING_NAME = re.compile(r"heading (\d)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Styles:
+    levels: dict[str, int]  # style id -> outline level from 1, its own or that of the style it is based on
+    titles: frozenset[str]  # ids of the styles of a document's title
+
+    @classmethod
+    def read(cls, package: Package, main: str) -> Self:
+        root = package.xml(next(package.related(main, "styles"), ""))
+        styles = [style for style in (root if root is not None else ()) if local(style) == "style"]
+        own: dict[str, int] = {}
+        base: dict[str, str] = {}
+        titles: set[str] = set()
+        for style in styles:
+            identity = attribute(style, "styleId") or ""
+            named = {local(child): attribute(child, "val") or "" for child in style}
+            base[identity] = named.get("basedOn", "")
+            if named.get("name", "").lower() == "title":
+                titles.add(identity)
+            level = _own_level(style, named.get("name", ""))
+            if level is not None:
+                own[identity] = level
+        levels = {style: level for style in base if (level := _inherited(style, own, base))}
+        return cls(levels, frozenset(titles))
+
+
+def _own_level(style: Any, name: str) -> int | None:
+    """0 for a style that says it is body text, None for one that says nothing."""
+    level = paragraph_property(style, "outlineLvl")
+    if level is not None and level.isdigit():
+        return int(level) + 1 if int(level) < 9 else 0
+    found = _HEADING_NAME.match(name)
+    return int(found[1]) if found else None
+
+
+def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
+    for _ in range(20):
+        if style in own or not style:
+            break
+        style = base.get(style, "")
+    return own.get(style, 0)
+
+
+def paragraph_property(element: Any, name: str) -> str | None:
+    """The value of a paragraph property; "" if it is there without one."""
+    for properties in element:
+        if local(properties) == "pPr":
+            for found in properties:
+                if local(found) == name:
+                    return attribute(found, "val") or ""
+    return None
