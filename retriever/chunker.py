@@ -176,7 +176,7 @@ def _pieces(text: str, section: _Section, offsets: Offsets, room: int) -> Iterat
         if not tokens:
             continue
         ranks = _cut_ranks(window, start, section.parts) if len(tokens) > room else {}
-        for piece_start, piece_end in _divide(tokens, len(window), ranks, room):
+        for piece_start, piece_end in _fitting(_divide(tokens, len(window), ranks, room), window, ranks, offsets, room):
             piece = window[piece_start:piece_end]
             left = start + piece_start + len(piece) - len(piece.lstrip())
             right = start + piece_start + len(piece.rstrip())
@@ -212,6 +212,20 @@ def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, in
                 for match in pattern.finditer(window, low, high):
                     ranks.setdefault(match.end(), rank)
     return ranks
+
+
+def _fitting(
+    pieces: Iterable[tuple[int, int]], window: str, ranks: dict[int, int], offsets: Offsets, room: int
+) -> Iterator[tuple[int, int]]:
+    """Halve the pieces that were cut inside a word and, for that, have become longer than they were."""
+    for start, end in pieces:
+        inside = (start and start not in ranks) or (end < len(window) and end not in ranks)
+        tokens = [begin for begin, stop in offsets([window[start:end]])[0] if stop > begin] if inside else []
+        if len(tokens) > room + _MARGIN and tokens[len(tokens) // 2]:
+            middle = start + tokens[len(tokens) // 2]
+            yield from _fitting([(start, middle), (middle, end)], window, ranks, offsets, room)
+        else:
+            yield start, end
 
 
 def _divide(tokens: list[int], length: int, ranks: dict[int, int], room: int) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -124,16 +125,23 @@ def find(name: str) -> Path:
 
     :raises ModelNotFoundError: naming the two ways to provide the weights.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = Path(name).expanduser() if name.isprintable() and 0 < len(name) < 4_096 else Path()
+    if name and _is_folder(folder):
         if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
         return folder.resolve()
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise ModelNotFoundError(f"no model folder at {name}")
+    if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
+        raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
     if "/" not in name:
         name = f"sentence-transformers/{name}"
     return _bundled(name) or _cached(name) or _download(name)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # too long to be one
+        return False
 
 
 def _bundled(name: str) -> Path | None:
@@ -185,14 +193,8 @@ def _download(name: str) -> Path:
 def fingerprint(folder: Path, settings: ModelSettings) -> str:
     """32 hex digits that change when anything that decides a vector does: weights, tokenizer, settings."""
     digest = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
-    kinds = (
-        ".safetensors",
-        "config.json",
-        "tokenizer.json",
-        "vocab.txt",
-        "sentencepiece.bpe.model",
-        "spiece.model",
-    )
+    kinds = (".safetensors", "config.json", "tokenizer.json", "added_tokens.json", "vocab.txt", "vocab.json")
+    kinds += ("merges.txt", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model")
     for file in sorted(folder.rglob("*")):
         if file.name.endswith(kinds) and not file.name.startswith("tokenizer_config"):
             digest.update(f"{file.relative_to(folder).as_posix()} {_sha256(file)}\n".encode())
