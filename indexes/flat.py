@@ -56,6 +56,8 @@ class FlatIndex:
 class FlatKind:
     """Writes and loads `FlatIndex`."""
 
+    files = frozenset({"vectors.f32", "ids.npy"})
+
     def write(self, folder: Path, batches: Iterable[tuple[Ids, Floats]], *, dim: int) -> None:
         held = []
         with (folder / "vectors.f32").open("wb") as stream:
@@ -64,17 +66,20 @@ class FlatKind:
                 stream.write(np.ascontiguousarray(vectors, np.float32).reshape(-1, dim).data)
         np.save(folder / "ids.npy", np.concatenate(held) if held else np.empty(0, np.int64), allow_pickle=False)
 
-    def load(self, folder: Path) -> FlatIndex:
+    def load(self, folder: Path, *, dim: int) -> FlatIndex:
         try:
-            ids = np.load(folder / "ids.npy", allow_pickle=False)
+            with (folder / "ids.npy").open("rb") as stream:  # not np.load, which would also take archives
+                ids = np.lib.format.read_array(stream, allow_pickle=False)
             size = (folder / "vectors.f32").stat().st_size
         except (OSError, ValueError, EOFError) as error:
             raise DamagedError(f"{folder} does not hold a flat index: {error}") from error
-        if ids.dtype != np.int64 or ids.ndim != 1 or size % 4 or (len(ids) and size % (4 * len(ids))):
-            raise DamagedError(f"{folder} does not hold a flat index: {size} bytes of vectors for {ids.shape} ids")
+        if ids.dtype != np.int64 or ids.ndim != 1 or size != 4 * dim * len(ids):
+            raise DamagedError(
+                f"{folder} does not hold a flat index: {size} bytes of vectors of dimension {dim} for {ids.shape} ids"
+            )
         if (np.diff(ids) <= 0).any():
             raise DamagedError(f"{folder} does not hold a flat index: its ids do not ascend")
         if not len(ids):
-            return FlatIndex(ids, np.empty((0, 0), np.float32))
-        vectors = np.memmap(folder / "vectors.f32", np.float32, "r").reshape(len(ids), -1)
+            return FlatIndex(ids, np.empty((0, dim), np.float32))
+        vectors = np.memmap(folder / "vectors.f32", np.float32, "r").reshape(len(ids), dim)
         return FlatIndex(ids, vectors.view(np.ndarray))

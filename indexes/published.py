@@ -33,11 +33,10 @@ class Published:
     def read(cls, folder: Path) -> Published:
         try:
             manifest = cls(**json.loads((folder / _MANIFEST).read_text("utf-8")))
-            ints = all(isinstance(n, int) and n >= 0 for n in (manifest.count, manifest.dim, manifest.covers))
-            names = all("/" not in name and os.sep not in name for name in manifest.files)
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise DamagedError(f"{folder} is not a published vector index: {error}") from error
-        if not ints or not names:
+        numbers = all(type(n) is int and 0 <= n < 2**62 for n in (manifest.count, manifest.dim, manifest.covers))
+        if not numbers or not isinstance(manifest.kind, str) or not isinstance(manifest.files, dict):
             raise DamagedError(f"{folder / _MANIFEST} holds impossible values")
         return manifest
 
@@ -48,6 +47,11 @@ class Published:
         """
         if self.kind not in kinds:
             raise DamagedError(f"{folder} is of kind {self.kind!r}, which this version does not know")
+        kind = kinds[self.kind]
+        if self.files.keys() != kind.files:
+            raise DamagedError(
+                f"{folder} lists the files {sorted(self.files)} where {sorted(kind.files)} were expected"
+            )
         for name, expected in self.files.items() if check else ():
             try:
                 actual = _sha256(folder / name)
@@ -55,7 +59,7 @@ class Published:
                 raise DamagedError(f"{folder / name} cannot be read: {error.strerror}") from error
             if actual != expected:
                 raise DamagedError(f"{folder / name} is not what was written: its checksum differs")
-        index = kinds[self.kind].load(folder)
+        index = kind.load(folder, dim=self.dim)
         if len(index.ids) != self.count:
             raise DamagedError(f"{folder} holds {len(index.ids)} vectors where its manifest says {self.count}")
         return index

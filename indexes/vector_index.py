@@ -42,11 +42,16 @@ class VectorIndex(Protocol):
 class VectorIndexKind(Protocol):
     """How an index of one kind is written and read: an entry of `kinds.KINDS`."""
 
+    @property
+    def files(self) -> frozenset[str]:
+        """The names of the files that `write` makes."""
+        ...
+
     def write(self, folder: Path, batches: Iterable[tuple[Ids, Floats]], *, dim: int) -> None:
         """Build the index in an empty folder from batches whose ids ascend, in bounded memory where the kind can."""
         ...
 
-    def load(self, folder: Path) -> VectorIndex:
+    def load(self, folder: Path, *, dim: int) -> VectorIndex:
         """Open what `write` made.
 
         :raises DamagedError: when the files are not what they say.

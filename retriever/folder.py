@@ -60,7 +60,7 @@ def _scan(root: str, prefix: str, rules: list[tuple[str, str, GitIgnoreSpec]], l
         if folder and not reason:
             yield from _scan(root, path + "/", rules, leave_out)
             continue
-        path = path.encode("utf-8", "replace").decode()  # a bad name is passed over, but it is accounted for
+        path = os.fsencode(path).decode("utf-8", "backslashreplace")  # a bad name is passed over, but accounted for
         yield Entry(path + "/" if folder else path, 0 if folder else status.st_size, status.st_mtime_ns, reason)
 
 

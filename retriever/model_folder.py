@@ -193,8 +193,10 @@ def _download(name: str) -> Path:
 def fingerprint(folder: Path, settings: ModelSettings) -> str:
     """32 hex digits that change when anything that decides a vector does: weights, tokenizer, settings."""
     digest = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
-    kinds = (".safetensors", "config.json", "tokenizer.json", "added_tokens.json", "vocab.txt", "vocab.json")
-    kinds += ("merges.txt", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model")
+    kinds = (
+        *(".safetensors", "config.json", "tokenizer.json", "added_tokens.json", "vocab.txt", "vocab.json"),
+        *("merges.txt", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model"),
+    )
     for file in sorted(folder.rglob("*")):
         if file.name.endswith(kinds) and not file.name.startswith("tokenizer_config"):
             digest.update(f"{file.relative_to(folder).as_posix()} {_sha256(file)}\n".encode())

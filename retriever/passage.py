@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from .query import Hit
 
-_SHOWN = 360  # characters of a passage
+_SHOWN = 5  # lines of a passage
 _WORD = re.compile(r"\w+")
 _COMMON = frozenset(  # words of a query that are not worth showing
     re.findall(
@@ -33,7 +33,7 @@ def blocks(
     words = {word for word in map(str.casefold, _WORD.findall(query)) if word not in _COMMON}
     for hit in hits:
         lines = [_where(hit, below if hit.source == "file" else "", colour=colour)]
-        excerpt = textwrap.wrap(_excerpt(hit.text, words), width - 4) or [""]
+        excerpt = _excerpt(hit.text, words, width - 6)
         lines += [f"    {_marked(line, words) if colour else line}" for line in excerpt]
         if explain:
             lines.append(f"    {_explained(hit)}")
@@ -58,21 +58,24 @@ def _explained(hit: Hit) -> str:
     return f"score {hit.score:.3f} = {hit.explanation['mode']} of {', '.join(stages)}; {times}"
 
 
-def _excerpt(text: str, words: set[str]) -> str:
-    """The stretch of a passage that holds most of the different words, white space collapsed."""
-    text = printable(" ".join(text.split()))
-    if len(text) <= _SHOWN:
-        return text
-    found = [(match.start(), hit) for match in _WORD.finditer(text) if (hit := _matching(match[0], words))]
-    best = max(
-        (start for start, _ in found),
-        key=lambda start: (len({word for at, word in found if start <= at < start + _SHOWN}), -start),
-        default=0,
-    )
-    start = 0 if best < _SHOWN // 3 else text.rfind(" ", 0, best - _SHOWN // 6) + 1
-    end = len(text) if start + _SHOWN >= len(text) else text.rfind(" ", start, start + _SHOWN)
-    end = start + _SHOWN if end <= start else end
-    return ("… " if start else "") + text[start:end] + (" …" if end < len(text) else "")
+def _excerpt(text: str, words: set[str], width: int) -> list[str]:
+    """The few lines of a passage that hold most of the different words, as they stand in it or wrapped to width."""
+    first, _, rest = text.expandtabs(4).partition("\n")
+    lines = [
+        printable(piece)
+        for line in [first, *textwrap.dedent(rest).splitlines()]
+        if line.strip()
+        for piece in textwrap.wrap(line, width, drop_whitespace=False, break_on_hyphens=False)
+    ]
+    found = [{one for word in _WORD.findall(line) if (one := _matching(word, words))} for line in lines]
+    starts = range(max(1, len(lines) - _SHOWN + 1))
+    best = max(starts, key=lambda start: (len(set().union(*found[start : start + _SHOWN])), -start))
+    shown = textwrap.dedent("\n".join(line.rstrip() for line in lines[best : best + _SHOWN])).splitlines() or [""]
+    if best:
+        shown[0] = f"… {shown[0]}"
+    if best + _SHOWN < len(lines):
+        shown[-1] += " …"
+    return shown
 
 
 def _marked(line: str, words: set[str]) -> str:

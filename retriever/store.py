@@ -367,11 +367,17 @@ class Writer:
             )
             self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
 
-    def replace_rows(self, documents: pa.Table) -> None:
-        """Replace documents' own rows, by id; their chunks stay."""
+    def staged(self, columns: list[str], where: str) -> pa.Table:
+        """Columns of the chunks for which a condition holds, those that are only staged included."""
+        path = self._store.path / "chunks.lance"
+        with _reading(path):
+            return lance.dataset(path).to_table(columns=columns, filter=where)
+
+    def replace_rows(self, documents: pa.Table, *, drop: Sequence[int] = ()) -> None:
+        """Replace documents' own rows, by id, and drop rows that have no chunks; all chunks stay."""
         with _writing(self._store.path):
             table = self.snapshot().documents
-            table.delete(_among("id", documents["id"].to_pylist()))
+            table.delete(_among("id", [*documents["id"].to_pylist(), *drop]))
             table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
             self._move(replace(self.head, documents=table.version))
 

@@ -93,6 +93,7 @@ class Plan:
 
     read: list[folders.Entry] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
+    replaced: list[int] = field(default_factory=list)  # rows without chunks that those take the place of
     drop: list[int] = field(default_factory=list)  # documents that are gone
     report: Report = field(default_factory=Report)
 
@@ -125,7 +126,7 @@ def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, re
             _count_unchanged(made.report, row)
         else:
             made.read.append(entry)
-    _find_moves(root, fresh, gone, made)
+    _find_moves(root, fresh, gone, known, made)
     made.read.sort(key=lambda entry: entry.path)
     made.drop = [row["id"] for row in gone.values()]
     made.report.removed = sum(row["state"] == "indexed" for row in gone.values())
@@ -137,7 +138,9 @@ def _count_unchanged(report: Report, row: Row) -> None:
     setattr(report, name, getattr(report, name) + 1)
 
 
-def _find_moves(root: Path, fresh: list[folders.Entry], gone: dict[str, Row], made: Plan) -> None:
+def _find_moves(
+    root: Path, fresh: list[folders.Entry], gone: dict[str, Row], known: dict[str, Row], made: Plan
+) -> None:
     """A new file with the bytes of a gone one is that one, moved."""
     by_size: dict[int, list[Row]] = {}
     for row in gone.values():
@@ -154,6 +157,8 @@ def _find_moves(root: Path, fresh: list[folders.Entry], gone: dict[str, Row], ma
         del gone[before["path"]]
         made.rows.append({**before, "path": entry.path, **_seen(entry.mtime_ns)})
         made.report.moved += 1
+        if entry.path in known:
+            made.replaced.append(known[entry.path]["id"])
 
 
 def _seen(mtime_ns: int) -> Row:
@@ -191,7 +196,6 @@ class Indexer:
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
         self._keys = np.sort(snapshot.read("chunks", ["key"])["key"].to_numpy())
-        self._new_keys: list[int] = []
         self.chunks = 0  # embedded or reused so far
 
     def add(self, row: Row, document: Document | None, *, replaces: int | None = None) -> int:
@@ -222,8 +226,6 @@ class Indexer:
         if batch.rows or batch.drop or drop:
             rows = pa.Table.from_pylist(batch.rows, document_schema())
             self._writer.commit(drop=[*batch.drop, *drop], documents=rows)
-            self._keys = np.sort(np.concatenate([self._keys, np.array(self._new_keys, np.int64)]))
-            self._new_keys = []
 
     def _stage(self) -> None:
         waiting, self._batch.waiting = self._batch.waiting, []
@@ -253,7 +255,7 @@ class Indexer:
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
         self._writer.stage(table.append_column(schema.field("vector"), column))
         self._next_chunk += len(rows)
-        self._new_keys += keys
+        self._keys = np.sort(np.concatenate([self._keys, np.array(keys, np.int64)]))
         self._batch.staged += len(rows)
         self.chunks += len(rows)
 
@@ -273,7 +275,7 @@ class Indexer:
         if not len(hits):
             return {}
         listed = ",".join(map(str, hits.tolist()))
-        table = self._writer.snapshot().read("chunks", ["context", "vector"], f"key IN ({listed})")
+        table = self._writer.staged(["context", "vector"], f"key IN ({listed})")
         vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
         return dict(zip(table["context"].to_pylist(), vectors, strict=True))
 
@@ -325,7 +327,7 @@ def sync(
     report = made.report
     before = writer.snapshot().chunks.count_rows()
     if made.rows:
-        _keep_chunks(writer, made.rows)
+        _keep_chunks(writer, made.rows, made.replaced)
     if made.read or made.drop:
         indexer = Indexer(writer, encoder, report)
         for entry, reading in _tracked(_readings(root, made.read), made.read, indexer, progress):
@@ -342,11 +344,11 @@ def sync(
     return report
 
 
-def _keep_chunks(writer: Writer, rows: list[Row]) -> None:
+def _keep_chunks(writer: Writer, rows: list[Row], replaced: list[int]) -> None:
     """Rewrite document rows whose text and chunks stay as they are."""
     texts = writer.snapshot().documents_by_id([row["id"] for row in rows], ["text"])
     full = [{**row, "text": texts[row["id"]]["text"]} for row in rows]
-    writer.replace_rows(pa.Table.from_pylist(full, document_schema()))
+    writer.replace_rows(pa.Table.from_pylist(full, document_schema()), drop=replaced)
 
 
 def _readings(root: Path, entries: list[folders.Entry]) -> Iterator[tuple[folders.Entry, Reading | None]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     Row = Mapping[str, Any]
 
@@ -43,12 +44,14 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
     :param where: a condition, several of them, or a mapping of field to value (equal) or list of values (any equal).
     :raises InputError: naming the condition that cannot be read.
     """
-    if where is None or (not isinstance(where, str) and not len(where)):
-        return None
     if isinstance(where, str):
         where = [where]
-    if not isinstance(where, dict):
-        return Filter(tuple(_condition(str(text)) for text in where))
+    if where is None or (isinstance(where, Collection) and not where):
+        return None
+    if not isinstance(where, Mapping):
+        if not isinstance(where, Sequence) or not all(isinstance(text, str) for text in where):
+            raise InputError(f"a filter is a text, a list of texts or a mapping, not {where!r}")
+        return Filter(tuple(map(_condition, where)))
     return Filter(tuple(_equal_any(str(name), value) for name, value in where.items()))
 
 

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from datetime import datetime, timedelta, timezone
+from types import MappingProxyType
+
+import pytest
+from binocle.indexes.errors import InputError
+from binocle.retriever.where import parse
+
+
+def row(path="docs/guide.md", *, format="markdown", size=5_000, modified="2024-06-15T12:00", title="The Guide", source="file", **metadata):
+    moment = datetime.fromisoformat(modified).astimezone().timestamp()
+    return {
+        "path": path,
+        "format": format,
+        "size": size,
+        "mtime_ns": round(moment * 1e9) if source == "file" else 0,
+        "title": title,
+        "source": source,
+        "metadata": json.dumps(metadata),
+    }
+
+
+def passes(where, **changes):
+    return parse(where).passes(row(**changes))
+
+
+def test_no_filter_is_none():
+    assert parse(None) is None
+    assert parse([]) is None
+    assert parse({}) is None
+    assert parse(()) is None
+
+
+@pytest.mark.parametrize(
+    ("glob", "paths", "others"),
+    [
+        ("docs/**", ["docs/a.md", "docs/b/c.md"], ["src/docs/a.md", "docs.md"]),
+        ("docs/", ["docs/a.md", "src/docs/a.md"], ["docs", "docs.md"]),
+        ("/docs/", ["docs/a.md"], ["src/docs/a.md"]),
+        ("*.md", ["a.md", "docs/b/c.md"], ["a.md.txt", "md"]),
+        ("/*.md", ["a.md"], ["docs/a.md"]),
+        ("docs/*.md", ["docs/a.md"], ["docs/b/c.md", "x/docs/a.md"]),
+        ("**/notes/*.txt", ["notes/a.txt", "x/y/notes/a.txt"], ["notes/b/a.txt"]),
+        ("docs/a.md", ["docs/a.md"], ["docs/aXmd", "x/docs/a.md"]),
+        ("./docs/a.md", ["docs/a.md"], ["docs/b.md"]),
+        ("a?.md", ["ab.md"], ["a.md", "abc.md"]),
+        ("[ab].md", ["a.md"], ["c.md"]),
+        ("a=b.md", ["a=b.md"], ["a.md"]),
+        ("größe*", ["größe.md"], ["grosse.md"]),
+        ("my notes/", ["my notes/a.md"], ["my/notes/a.md"]),
+    ],
+)
+def test_a_path_is_a_glob_in_the_manner_of_gitignore(glob, paths, others):
+    for path in paths:
+        assert passes(f"path={glob}", path=path)
+        assert not passes(f"path!={glob}", path=path)
+        assert passes({"path": glob}, path=path)
+    for path in others:
+        assert not passes(f"path={glob}", path=path)
+        assert passes(f"path!={glob}", path=path)
+
+
+@pytest.mark.parametrize("path", ["#notes.md", "!important.md", "docs/#1.md", "a b.md", "tab\t.md", "-x.md", "~.md", "天気.md", "a=b>c.md"])
+def test_a_file_is_found_by_its_own_path(path):
+    assert passes({"path": path}, path=path)
+
+
+@pytest.mark.parametrize("path", ["#notes.md", "!important.md", "a b.md", "天気.md", "a=b>c.md"])
+def test_a_file_is_found_by_its_own_path_in_a_condition(path):
+    assert passes(f"path={path}", path=path)
+    assert not passes(f"path={path}", path="else.md")
+
+
+@pytest.mark.parametrize("value", ["markdown", "md", ".md", "MD", "Markdown"])
+def test_type_is_the_format_or_the_ending(value):
+    assert passes(f"type={value}")
+    assert passes(f"format={value}")
+    assert passes(f"type={value}", path="README.MD", format="text") == (value.lower().strip(".") == "md")
+    assert not passes(f"type={value}", path="md/readme", format="text")
+    assert not passes(f"type!={value}")
+
+
+def test_type_takes_several_in_a_mapping():
+    assert passes({"type": ["pdf", "md"]})
+    assert not passes({"type": ["pdf", "html"]})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("modified>=2024-06-15", True),
+        ("modified>2024-06-15", False),
+        ("modified<2024-06-15", False),
+        ("modified<2024-06-16", True),
+        ("modified>=2024-06-16", False),
+        ("modified>=2024-06-15T12:00", True),
+        ("modified>2024-06-15T12:00", False),
+        ("modified<=2024-06-15T12:00:00", True),
+        ("modified<=2024-06-15 12:00", True),
+        ("modified=2024-06-15T12:00", True),
+        ("modified!=2024-06-15T12:00", False),
+        ("modified<2024-06-15T11:59:59.5", False),
+    ],
+)
+def test_modified_is_compared_in_local_time(condition, expected):
+    assert passes(condition) is expected
+
+
+def test_a_day_means_the_whole_of_it():
+    """modified=2024-06-15 is "on that day", and <= includes it."""
+    assert passes("modified=2024-06-15")
+    assert not passes("modified=2024-06-14")
+    assert not passes("modified!=2024-06-15")
+    assert passes("modified<=2024-06-15")
+
+
+def test_modified_may_carry_a_zone():
+    moment = datetime.fromisoformat("2024-06-15T12:00").astimezone()
+    elsewhere = moment.astimezone(timezone(timedelta(hours=-9)))
+    assert passes(f"modified={elsewhere.isoformat()}")
+    assert not passes(f"modified>{elsewhere.isoformat()}")
+
+
+def test_an_added_document_is_as_old_as_its_metadata_says():
+    assert passes("modified>=2020-01-01", source="added", **{"modified": "2024-06-15T12:00"}) is False  # nothing stated
+    stated = {**row(source="added"), "metadata": json.dumps({"modified": "2021-05-05"})}
+    assert parse("modified>=2021-01-01").passes(stated)
+    assert not parse("modified>=2022-01-01").passes(stated)
+    for odd in ("whenever", 3, [1], True, ["2021-05-05"]):
+        assert not parse("modified>=0001-01-02").passes({**stated, "metadata": json.dumps({"modified": odd})})
+
+
+@pytest.mark.parametrize("size", ["5000", "5000B", "5KB", "5 KB", "5kb", "0.005MB", "5.0kB", "0.000005 gb"])
+def test_sizes_have_units(size):
+    assert passes(f"size={size}")
+    assert passes(f"size>={size}")
+    assert passes(f"size<={size}")
+    assert not passes(f"size>{size}")
+    assert not passes(f"size!={size}")
+
+
+def test_binary_units_are_larger():
+    assert passes("size=1KiB", size=1024)
+    assert passes("size<1MiB", size=1_000_000)
+    assert not passes("size<1MB", size=1_000_000)
+    assert passes({"size": 5000})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("title=The Guide", True),
+        ("title=the guide", True),
+        ("title=*guide", True),
+        ("title=guide", False),
+        ("title!=guide", True),
+        ("title!=THE*", False),
+        ("author=Ada", True),
+        ("author = ada ", True),
+        ("author=A*", True),
+        ("author=Bob", False),
+        ("author!=Bob", True),
+        ("author!=ada", False),
+        ("author:Ada", True),
+        ("year=2024", True),
+        ("year=2024.0", True),
+        ("year!=2024", False),
+        ("year>=2024", True),
+        ("year>2024", False),
+        ("year<2024.5", True),
+        ("year>1e3", True),
+        ("score=0.5", True),
+        ("score<.75", True),
+        ("draft=true", True),
+        ("draft=True", True),
+        ("draft=false", False),
+        ("draft=1", False),
+        ("tags=red", True),
+        ("tags=GREEN", True),
+        ("tags=blue", False),
+        ("tags!=blue", True),
+        ("tags!=red", False),
+        ("tags=gr*", True),
+        ("counts>2", True),
+        ("counts>3", False),
+        ("counts=2", True),
+        ("missing=x", False),
+        ("missing=*", False),
+        ("missing!=x", True),
+        ("missing>1", False),
+        ("empty=x", False),
+        ("empty!=x", True),
+        ("dc.creator=Eve", True),
+        ("a-b=1", True),
+        ("version>=1.10", True),
+    ],
+)
+def test_metadata_compares_as_text_numbers_or_any_member_of_a_list(condition, expected):
+    metadata = {"author": "Ada", "year": 2024, "score": 0.5, "draft": True, "tags": ["red", "Green"], "counts": [1, 2, 3], "empty": []}
+    assert passes(condition, **metadata, **{"dc.creator": "Eve", "a-b": 1, "version": 1.10}) is expected
+
+
+def test_several_conditions_must_all_hold():
+    assert passes(["path=docs/**", "size>1KB", "author=Ada"], author="Ada")
+    assert not passes(["path=docs/**", "size>10KB", "author=Ada"], author="Ada")
+    assert passes({"path": "docs/**", "author": ["Bob", "Ada"]}, author="Ada")
+    assert not passes({"path": "src/**", "author": ["Bob", "Ada"]}, author="Ada")
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, MappingProxyType])
+def test_any_mapping_is_a_mapping(kind):
+    assert passes(kind({"author": "Ada"}), author="Ada")
+    assert not passes(kind({"author": "Bob"}), author="Ada")
+
+
+def test_values_in_a_mapping_may_be_numbers_booleans_and_sets():
+    assert passes({"year": 2024, "draft": True, "score": 0.5}, year=2024, draft=True, score=0.5)
+    assert passes({"year": {2023, 2024}}, year=2024)
+    assert not passes({"year": 2023}, year=2024)
+    assert not passes({"draft": False}, draft=True)
+    assert not passes({"year": []}, year=2024)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        " ",
+        "path",
+        "=x",
+        "path=",
+        "path= ",
+        "path ~ x",
+        "two words=x",
+        "modified>=yesterday",
+        "modified>=2024-13-01",
+        "modified>=99999-01-01",
+        "size>big",
+        "size>5 parsecs",
+        "size>1.2.3",
+        "size>",
+        "size>=-",
+        "path>docs",
+        "type<pdf",
+        "path<=x",
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_named(condition):
+    with pytest.raises(InputError) as caught:
+        parse(condition)
+    assert "\n" not in str(caught.value)
+    assert condition.strip() in str(caught.value) or condition.partition(">")[2].strip("= ") in str(caught.value) or "compared" in str(caught.value)
+
+
+@pytest.mark.parametrize("where", [3, True, [3], object(), b"path=x", [None]])
+def test_what_is_no_filter_is_refused(where):
+    with pytest.raises(InputError):
+        parse(where)
+
+
+@pytest.mark.parametrize("value", ["\n", "a\nb", "\0", "[", "[!", "**[", "\\", "a\\", "\ud800", "*" * 200, "((", "$^"])
+def test_odd_values_match_or_do_not_but_never_break(value):
+    for name in ("path", "type", "title", "author"):
+        try:
+            chosen = parse({name: value})
+        except InputError:
+            continue
+        assert chosen.passes(row(author="Ada")) in (True, False)
