@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .ignore import Pattern, verdict
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".binocleignore")
 MAX_BYTES = 256 * 2**20
@@ -35,45 +35,68 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
 
     :param leave_out: a folder that is not even mentioned: the index itself.
     """
-    yield from _scan(str(root), "", [], str(leave_out.resolve()) if leave_out else "")
+    yield from _scan(str(root), str(leave_out.resolve()) if leave_out else "")
 
 
-def _scan(root: str, prefix: str, rules: list[tuple[str, str, GitIgnoreSpec]], leave_out: str) -> Iterator[Entry]:
+def _scan(root: str, leave_out: str) -> Iterator[Entry]:
+    waiting: list[Iterator[Entry | _Folder]] = [iter([_Folder("", [])])]
+    while waiting:  # not recursion: a tree may be deeper than Python's stack
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+        elif isinstance(found, Entry):
+            yield found
+        else:
+            waiting.append(_listing(root, found, leave_out))
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    prefix: str  # "" or a path ending in "/"
+    rules: list[tuple[str, str, list[Pattern]]]  # (folder, file they stand in, rules), outermost first
+
+
+def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Folder]:
+    """What stands in one folder, in order of name."""
     try:
-        with os.scandir(f"{root}/{prefix}") as listing:
+        with os.scandir(f"{root}/{folder.prefix}") as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
-        yield Entry(prefix, 0, 0, f"cannot be listed: {error.strerror}")
+        name = os.fsencode(folder.prefix).decode("utf-8", "backslashreplace")
+        yield Entry(name, 0, 0, f"cannot be listed: {error.strerror}")
         return
-    rules = rules + [rule for entry in entries if entry.name in IGNORE_FILES for rule in _rules(prefix, entry)]
+    by_name = {entry.name: entry for entry in entries}
+    files = [by_name[name] for name in IGNORE_FILES if name in by_name]
+    rules = folder.rules + [rule for entry in files for rule in _rules(folder.prefix, entry)]
     for entry in entries:
-        path = prefix + entry.name
+        path = folder.prefix + entry.name
         try:
-            folder = entry.is_dir(follow_symlinks=False)
+            is_folder = entry.is_dir(follow_symlinks=False)
             status = entry.stat(follow_symlinks=False)
         except OSError as error:
             yield Entry(path, 0, 0, f"cannot be examined: {error.strerror}")
             continue
-        if folder and leave_out and os.path.realpath(entry.path) == leave_out:
+        if is_folder and leave_out and os.path.realpath(entry.path) == leave_out:
             continue
-        reason = _passed_over(entry, path + "/" if folder else path, rules)
-        if folder and not reason:
-            yield from _scan(root, path + "/", rules, leave_out)
+        path = path + "/" if is_folder else path
+        reason = _passed_over(entry, path, rules)
+        if is_folder and not reason:
+            yield _Folder(path, rules)
             continue
         path = os.fsencode(path).decode("utf-8", "backslashreplace")  # a bad name is passed over, but accounted for
-        yield Entry(path + "/" if folder else path, 0 if folder else status.st_size, status.st_mtime_ns, reason)
+        yield Entry(path, 0 if is_folder else status.st_size, status.st_mtime_ns, reason)
 
 
-def _passed_over(entry: os.DirEntry[str], path: str, rules: list[tuple[str, str, GitIgnoreSpec]]) -> str:
+def _passed_over(entry: os.DirEntry[str], path: str, rules: list[tuple[str, str, list[Pattern]]]) -> str:
     if entry.name.startswith("."):
         return "hidden"
     if entry.is_symlink():
         return "symbolic link"
-    for base, source, spec in reversed(rules):
-        verdict = spec.check_file(path[len(base) :]).include
-        if verdict is not None:
-            if verdict:
-                return f"ignored by {source}"
+    for base, source, patterns in reversed(rules):
+        ignored = verdict(patterns, path[len(base) :])
+        if ignored:
+            return f"ignored by {source}"
+        if ignored is not None:
             break
     if not entry.is_dir(follow_symlinks=False):
         if not entry.is_file(follow_symlinks=False):
@@ -87,24 +110,16 @@ def _passed_over(entry: os.DirEntry[str], path: str, rules: list[tuple[str, str,
     return ""
 
 
-def _rules(prefix: str, entry: os.DirEntry[str]) -> list[tuple[str, str, GitIgnoreSpec]]:
-    from pathspec import GitIgnoreSpec
-
+def _rules(prefix: str, entry: os.DirEntry[str]) -> list[tuple[str, str, list[Pattern]]]:
     if entry.is_symlink() or not entry.is_file():
         return []
     try:
-        with open(entry.path, encoding="utf-8", errors="replace") as stream:  # noqa: PTH123 - a DirEntry's path
-            lines = stream.read(2**20).splitlines()
+        with open(entry.path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:  # noqa: PTH123
+            lines = [line.removesuffix("\n").removesuffix("\r") for line in stream.read(2**20).split("\n")]
     except OSError:
         return []
-    specs = []
-    for line in lines:  # one bad pattern is passed over, as git does
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue
-        specs.append(line)
-    return [(prefix, prefix + entry.name, GitIgnoreSpec.from_lines(specs))] if specs else []
+    patterns = [pattern for line in lines if (pattern := Pattern.parse(line))]
+    return [(prefix, prefix + entry.name, patterns)] if patterns else []
 
 
 def find_index(start: Path) -> Path | None:

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
+from .ignore import Pattern, holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,14 +87,11 @@ def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
 
 
 def _path(operator: str, value: str) -> Callable[[Row], bool]:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        value = value.removeprefix("./")
-        spec = GitIgnoreSpec.from_lines(["\\" + value if value.startswith(("#", "!")) else value])
-    except ValueError as error:
-        raise InputError(f"cannot read the path filter {value!r}: {error}") from None
-    return _negated(operator, "path", lambda row: spec.match_file(row["path"]))
+    value = value.removeprefix("./")
+    pattern = Pattern.parse("\\" + value if value.startswith(("#", "!")) else value)
+    if pattern is None:
+        raise InputError(f"cannot read the path filter {value!r}: expected a glob such as docs/** or *.md")
+    return _negated(operator, "path", lambda row: holds(pattern, row["path"]))
 
 
 def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[[Row], bool]:
