@@ -24,6 +24,7 @@ class Entry:
     size: int
     mtime_ns: int
     reason: str = ""
+    unknown: bool = False  # whether it could not be looked at, so that nothing below it is known to be gone
 
 
 def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
@@ -63,7 +64,7 @@ def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Fo
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
         name = os.fsencode(folder.prefix).decode("utf-8", "backslashreplace")
-        yield Entry(name, 0, 0, f"cannot be listed: {error.strerror}")
+        yield Entry(name, 0, 0, f"cannot be listed: {error.strerror}", unknown=True)
         return
     by_name = {entry.name: entry for entry in entries}
     files = [by_name[name] for name in IGNORE_FILES if name in by_name]
@@ -74,7 +75,7 @@ def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Fo
             is_folder = entry.is_dir(follow_symlinks=False)
             status = entry.stat(follow_symlinks=False)
         except OSError as error:
-            yield Entry(path, 0, 0, f"cannot be examined: {error.strerror}")
+            yield Entry(path, 0, 0, f"cannot be examined: {error.strerror}", unknown=True)
             continue
         if is_folder and leave_out and os.path.realpath(entry.path) == leave_out:
             continue

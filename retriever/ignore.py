@@ -66,7 +66,7 @@ class Pattern:
 
 def _bytewise(text: str) -> str:
     """One character a byte of UTF-8: to git, "?" is a byte."""
-    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def verdict(patterns: Iterable[Pattern], path: str) -> bool | None:

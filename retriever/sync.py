@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ..indexes.errors import InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
 from .store import chunk_schema, document_schema
@@ -108,6 +109,8 @@ def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, re
     gone = dict(known)
     fresh: list[folders.Entry] = []
     for entry in folders.scan(root, leave_out=leave_out):
+        if entry.unknown:
+            _keep_below(root, entry, gone, made.report)
         row = gone.pop(entry.path, None)
         if entry.reason:
             made.report.skipped += 1
@@ -131,6 +134,15 @@ def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, re
     made.drop = [row["id"] for row in gone.values()]
     made.report.removed = sum(row["state"] == "indexed" for row in gone.values())
     return made
+
+
+def _keep_below(root: Path, entry: folders.Entry, gone: dict[str, Row], report: Report) -> None:
+    """Where nothing could be seen, nothing is known to be gone."""
+    if not entry.path:
+        raise InputError(f"{root} {entry.reason}")
+    below = entry.path if entry.path.endswith("/") else entry.path + "/"
+    for path in [path for path in gone if path == entry.path or path.startswith(below)]:
+        _count_unchanged(report, gone.pop(path))
 
 
 def _count_unchanged(report: Report, row: Row) -> None:

@@ -1,0 +1,605 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from binocle import Retriever
+from binocle.indexes.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
+from binocle.retriever import store as storing
+from binocle.retriever.store import FORMAT, Settings, Store, chunk_schema, document_schema
+
+DIM = 32
+SETTINGS = Settings(FORMAT, None, "some/model", "f" * 32, DIM)
+
+
+def vector(seed):
+    values = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
+    return values / np.linalg.norm(values)
+
+
+def document_row(number, **changes):
+    row = {"id": number, "path": f"{number}.txt", "source": "added", "state": "indexed", "reason": "", "size": 1, "mtime_ns": 0}
+    row |= {"settled": False, "sha256": "", "format": "text", "title": "", "metadata": "{}", "chunks": 1, "text": f"text {number}"}
+    return row | changes
+
+
+def chunk_row(number, document, text="the cat sat"):
+    row = {"id": number, "document": document, "key": number, "char_start": 0, "char_end": len(text), "line_start": 1, "line_end": 1}
+    return row | {"page": None, "heading": [], "text": text, "context": text, "vector": vector(number).tolist()}
+
+
+def chunks(*rows):
+    return pa.Table.from_pylist(list(rows), chunk_schema(DIM))
+
+
+def documents(*rows):
+    return pa.Table.from_pylist(list(rows), document_schema())
+
+
+def put(writer, *numbers, drop=()):
+    """Commit documents of one chunk each, under the same number."""
+    if numbers:
+        writer.stage(chunks(*(chunk_row(number, number) for number in numbers)))
+    writer.commit(drop=drop, documents=documents(*(document_row(number) for number in numbers)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "index", SETTINGS)
+
+
+def ids(store):
+    snapshot = store.snapshot()
+    return snapshot.document_rows["id"].to_pylist(), snapshot.chunk_ids["id"].to_pylist()
+
+
+def assert_whole(store):
+    """Every document has the chunks that it says it has, and nothing else has any."""
+    snapshot = store.snapshot()
+    rows = snapshot.document_rows.to_pylist()
+    assert len({(row["source"], row["path"]) for row in rows}) == len(rows)
+    owners = snapshot.chunk_ids["document"].to_pylist()
+    assert {row["id"]: row["chunks"] for row in rows if row["chunks"]} == {owner: owners.count(owner) for owner in set(owners)}
+    numbers = snapshot.chunk_ids["id"].to_pylist()
+    assert len(set(numbers)) == len(numbers)
+    index = snapshot.index
+    stored = snapshot.vectors_of(numbers)
+    np.testing.assert_array_equal(index.reconstruct(np.array(numbers, np.int64)), stored)
+
+
+# Making and opening
+
+
+def test_a_new_store_is_empty_and_hides_itself_from_git(store):
+    assert ids(store) == ([], [])
+    assert (store.path / ".gitignore").read_text() == "*\n"
+    assert store.settings == SETTINGS
+    assert Store.open(store.path).settings == SETTINGS
+
+
+def test_creating_again_keeps_what_is_there(store):
+    with store.write() as writer:
+        put(writer, 0)
+    assert ids(Store.create(store.path, Settings(FORMAT, None, "other", "0" * 32, 4))) == ([0], [0])
+
+
+def test_a_folder_with_other_things_is_not_made_an_index(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(StoreError, match="not empty"):
+        Store.create(tmp_path, SETTINGS)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+def test_a_creation_cut_short_is_finished(tmp_path, monkeypatch):
+    path = tmp_path / "index"
+
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    for name in ("document_schema", "chunk_schema", "asdict"):
+        with monkeypatch.context() as patch:
+            patch.setattr(storing, name, stop)
+            with pytest.raises(KeyboardInterrupt):
+                Store.create(path, SETTINGS)
+        with pytest.raises(NoIndexError):
+            Store.open(path)
+    assert ids(Store.create(path, SETTINGS)) == ([], [])
+
+
+def test_no_index_says_how_to_make_one(tmp_path):
+    with pytest.raises(NoIndexError, match="binocle index FOLDER"):
+        Store.open(tmp_path)
+
+
+def test_another_format_is_refused(store):
+    change(store.path / "settings.json", format=FORMAT + 1)
+    with pytest.raises(StoreError, match="index again"):
+        Store.open(store.path)
+
+
+def change(file, **changes):
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+DAMAGE = {
+    "empty": b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "not json": b"{'a': 1}",
+    "not text": b"\xff\xfe\x00",
+    "a list": b"[]",
+    "null": b"null",
+    "a number": b"3",
+    "no field": b"{}",
+    "an unknown field": lambda data: data[:-1] + b', "more": 1}',
+    "nested beyond reason": b"[" * 100_000,
+    "every value a text": lambda data: json.dumps(dict.fromkeys(json.loads(data), "x")).encode(),
+    "every value a list": lambda data: json.dumps(dict.fromkeys(json.loads(data), [1])).encode(),
+    "every value null": lambda data: json.dumps(dict.fromkeys(json.loads(data))).encode(),
+    "every value negative": lambda data: json.dumps(dict.fromkeys(json.loads(data), -1)).encode(),
+    "every value huge": lambda data: json.dumps(dict.fromkeys(json.loads(data), 10**30)).encode(),
+    "every value half": lambda data: json.dumps(dict.fromkeys(json.loads(data), 0.5)).encode(),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+@pytest.mark.parametrize("name", ["HEAD.json", "settings.json"])
+def test_a_damaged_file_is_named_in_one_line(name, case, retriever):
+    file = retriever.path / name
+    how = DAMAGE[case]
+    file.write_bytes(how(file.read_bytes()) if callable(how) else how)
+    with pytest.raises(StoreError) as caught:
+        Retriever.open(retriever.path).search("cat")
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value) or isinstance(caught.value, DamagedError)
+
+
+@pytest.mark.parametrize("field", ["documents", "chunks"])
+@pytest.mark.parametrize("value", [0, 999, 10**12])
+def test_a_version_that_is_not_there_is_damage(field, value, retriever):
+    change(retriever.path / "HEAD.json", **{field: value})
+    with pytest.raises(DamagedError, match="index again"):
+        Retriever.open(retriever.path).search("cat")
+
+
+def test_a_head_cannot_point_out_of_the_index(retriever, tmp_path):
+    shutil.copytree(next((retriever.path / "vectors").iterdir()), tmp_path / "elsewhere")
+    change(retriever.path / "HEAD.json", vectors="../../elsewhere")
+    expected = [hit.chunk for hit in retriever.search("cat", mode="semantic")]
+    fresh = Retriever.open(retriever.path)
+    try:
+        assert [hit.chunk for hit in fresh.search("cat", mode="semantic")] == expected
+    except DamagedError:
+        return
+    assert fresh.snapshot().index.published.ids.size == 0 or "elsewhere" not in str(fresh.snapshot().head.vectors)
+
+
+# Damage below
+
+
+def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
+    queries = ("cat", "income tax", "timeout of a request")
+    expected = {query: [(hit.chunk, round(hit.score, 4)) for hit in retriever.search(query, mode="semantic")] for query in queries}
+    (folder,) = (retriever.path / "vectors").iterdir()
+    whole = {file: file.read_bytes() for file in folder.iterdir()}
+
+    def flip(file):
+        data = bytearray(whole[file])
+        data[len(data) // 2] ^= 4
+        file.write_bytes(data)
+
+    for spoil in (flip, Path.unlink, lambda file: file.write_bytes(whole[file][:-4]), lambda file: file.write_bytes(b"")):
+        for file in whole:
+            spoil(file)
+            fresh = Retriever.open(retriever.path)
+            for query in queries:
+                assert [(hit.chunk, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[query]
+            assert {fault.kind for fault in fresh.verify()} == {"vector index"}
+            file.write_bytes(whole[file])
+    shutil.rmtree(folder)
+    assert [(hit.chunk, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")] == expected["cat"]
+    Retriever.open(retriever.path).repair()
+    assert Retriever.open(retriever.path).verify() == []
+
+
+def test_a_damaged_table_is_damage_and_not_a_crash(retriever):
+    """Every file of both tables: gone, emptied, cut. An answer or one line, nothing else."""
+    for file in sorted(path for name in ("documents", "chunks") for path in (retriever.path / f"{name}.lance").rglob("*") if path.is_file()):
+        whole = file.read_bytes()
+        for content in (None, b"", whole[: len(whole) // 2]):
+            if content is None:
+                file.unlink()
+            else:
+                file.write_bytes(content)
+            for mode in ("lexical", "semantic"):
+                try:
+                    Retriever.open(retriever.path).search("cat", mode=mode)
+                except BinocleError as error:
+                    assert "\n" not in str(error)
+        file.write_bytes(whole)
+    assert Retriever.open(retriever.path).verify() == []
+
+
+def test_an_index_may_be_moved(retriever, tmp_path):
+    expected = [(hit.path, hit.score) for hit in retriever.search("cancel a task")]
+    (tmp_path / "elsewhere").mkdir()
+    moved = Path(shutil.move(retriever.path.parent, tmp_path / "elsewhere"))
+    there = Retriever.open(moved)
+    assert [(hit.path, hit.score) for hit in there.search("cancel a task")] == expected
+    assert there.folder == moved
+    assert there.verify() == []
+    assert there.sync().unchanged == 7
+
+
+# Commits
+
+
+def test_what_is_staged_is_not_seen_before_its_commit(store):
+    with store.write() as writer:
+        writer.stage(chunks(chunk_row(0, 0)))
+        assert ids(store) == ([], [])
+        writer.commit(drop=[], documents=documents(document_row(0)))
+        assert ids(store) == ([0], [0])
+
+
+def test_a_commit_removes_and_adds_at_once(store):
+    with store.write() as writer:
+        put(writer, 0, 1, 2)
+        put(writer, 3, drop=[0, 2])
+    assert ids(store) == ([1, 3], [1, 3])
+
+
+def test_a_snapshot_stays_as_it_is(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        before = store.snapshot()
+        put(writer, 2, drop=[0])
+        assert before.chunk_ids["id"].to_pylist() == [0, 1]
+        assert sorted(before.document_rows["id"].to_pylist()) == [0, 1]
+        assert before.chunks_by_id([0], ["text"]) == {0: {"id": 0, "text": "the cat sat"}}
+        np.testing.assert_array_equal(before.vectors_of([1, 0]), [vector(1), vector(0)])
+
+
+def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
+    with store.write() as writer:
+        put(writer, 0)
+    with store.write() as writer:
+        writer.stage(chunks(chunk_row(1, 1), chunk_row(2, 2)))
+    assert ids(store) == ([0], [0])
+    with store.write() as writer:
+        assert writer.head.next_chunk == 1
+        put(writer, 1)
+    assert ids(store) == ([0, 1], [0, 1])
+    assert_whole(store)
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
+    """The steps are the writes to the tables; the last is HEAD's rename."""
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.finish()
+    before = ids(store)
+    steps = 0
+
+    def counted(function):
+        def step(*args, **options):
+            nonlocal steps
+            if steps == at:
+                raise KeyboardInterrupt
+            steps += 1
+            return function(*args, **options)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storing.lance, "write_dataset", counted(storing.lance.write_dataset))
+        patch.setattr(storing.lance.LanceDataset, "delete", counted(storing.lance.LanceDataset.delete))
+        patch.setattr(Path, "replace", counted(Path.replace))
+        patch.setattr(os, "replace", counted(os.replace))
+        patch.setattr(Path, "rename", counted(Path.rename))
+        try:
+            with store.write() as writer:
+                put(writer, 2, drop=[0])
+            assert steps <= at
+        except KeyboardInterrupt:
+            pass
+    assert ids(store) in (before, ([1, 2], [1, 2]))
+    assert_whole(store)
+    with store.write() as writer:
+        if 2 not in ids(store)[0]:
+            put(writer, 2, drop=[0])
+        writer.finish()
+    assert ids(store) == ([1, 2], [1, 2])
+    assert_whole(store)
+    assert store.snapshot().full_text("cat", 10)["id"].to_pylist() != []
+
+
+def test_ids_are_never_used_twice(store):
+    with store.write() as writer:
+        put(writer, 0, 1, 2)
+        put(writer, drop=[1, 2])
+    with store.write() as writer:
+        assert (writer.head.next_document, writer.head.next_chunk) == (3, 3)
+
+
+# One writer, many readers
+
+
+def in_another_process(code, *arguments, **options):
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from binocle.retriever.store import Store
+with Store.open(Path(sys.argv[1])).write():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_writer_is_told_at_once_who_holds_the_lock(store):
+    process = in_another_process(HOLD, store.path, stdin=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == "held\n"
+        began = time.monotonic()
+        with pytest.raises(LockedError, match=rf"process {process.pid} on ") as caught, store.write():
+            pass
+        assert time.monotonic() - began < 1
+        assert "\n" not in str(caught.value)
+        assert ids(store) == ([], [])  # reading needs no lock
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with store.write() as writer:  # the dead hold nothing
+            put(writer, 0)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_two_writers_in_one_process_exclude_each_other(store):
+    with store.write(), pytest.raises(LockedError, match=str(os.getpid())), Store.open(store.path).write():
+        pass
+    with store.write():
+        pass
+
+
+def test_a_lock_without_a_name_still_locks(store):
+    with store.write():
+        (store.path / "lock.json").write_text("{")
+        with pytest.raises(LockedError, match="another process"), Store.open(store.path).write():
+            pass
+
+
+def test_readers_see_whole_commits_while_another_writes(store):
+    faults, seen, done = [], set(), threading.Event()
+
+    def read():
+        try:
+            while not done.is_set():
+                fresh = Store.open(store.path)
+                assert_whole(fresh)
+                seen.add(fresh.snapshot().head.commits)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with store.write() as writer:
+        for number in range(0, 60, 3):
+            put(writer, number, number + 1, number + 2, drop=[number - 3, number - 2] if number else [])
+            if number % 15 == 0:
+                writer.finish(rebuild=number % 30 == 0)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert len(seen) > 3
+    assert len(ids(store)[0]) == 22
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from binocle.retriever import store, sync
+from binocle.retriever.encoder import load
+sync._BATCH_CHUNKS, sync._BATCH_FILES = 2, 2
+store._STALE_ROWS = 3
+folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+encoder = load(model)
+print("go", flush=True)
+opened = store.Store.create(index, store.Settings(store.FORMAT, str(folder), model, encoder.fingerprint, encoder.dim))
+with opened.write() as writer:
+    sync.sync(writer, folder, encoder)
+print("done", flush=True)
+"""
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one_goes_on(tmp_path, tiny_model, tiny):
+    folder, index = tmp_path / "folder", tmp_path / "index"
+    folder.mkdir()
+    draw = random.Random(5)
+    number, committed = 0, 0
+    for _ in range(5):
+        for _ in range(16):
+            name = folder / f"{draw.randint(0, 30):02}.txt"
+            name.write_text(f"The cat number {number} sat on the mat.\n\n" * draw.randint(1, 6))
+            number += 1
+        process = in_another_process(WRITER, folder, index, tiny_model)
+        assert process.stdout.readline() == "go\n", process.stderr.read()
+        time.sleep(draw.uniform(0.02, 0.35))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if (index / "HEAD.json").exists():
+            opened = Store.open(index)
+            assert_whole(opened)
+            commits = opened.snapshot().head.commits
+            assert commits >= committed
+            committed = commits
+    assert committed
+    settings = Settings(FORMAT, str(folder), tiny_model, tiny.fingerprint, DIM)
+    from binocle.retriever.sync import sync
+
+    for place in (index, tmp_path / "afresh"):
+        opened = Store.create(place, settings)
+        with opened.write() as writer:
+            sync(writer, folder, tiny)
+        assert_whole(opened)
+    rows = [
+        sorted((row["context"], np.round(row["vector"], 5).tolist()) for row in Store.open(place).snapshot().chunks.to_table().to_pylist())
+        for place in (index, tmp_path / "afresh")
+    ]
+    assert [context for context, _ in rows[0]] == [context for context, _ in rows[1]]
+    np.testing.assert_allclose([v for _, v in rows[0]], [v for _, v in rows[1]], atol=2e-2)  # bulk and single rounding
+    assert not [path.name for path in index.iterdir() if path.name.startswith(".HEAD")]
+
+
+# An ordinary LanceDB database
+
+
+def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
+    lancedb = pytest.importorskip("lancedb")
+    database = lancedb.connect(retriever.path)
+    assert set(database.list_tables().tables) >= {"documents", "chunks"}
+    documents = database.open_table("documents").to_arrow().to_pylist()
+    assert sorted(row["path"] for row in documents) == [row["path"] for row in retriever.documents()]
+    chunks = database.open_table("chunks")
+    assert chunks.count_rows() == retriever.snapshot().chunks.count_rows()
+    texts = {row["id"]: row["text"] for row in documents}
+    for row in chunks.to_arrow().to_pylist():
+        assert texts[row["document"]][row["char_start"] : row["char_end"]] == row["text"]
+        assert np.linalg.norm(row["vector"]) == pytest.approx(1, abs=1e-5)
+    for words in ("cancel the task", "income tax", "oven"):
+        theirs = chunks.search(words, query_type="fts").limit(20).to_list()
+        ours = retriever.search(words, 20, mode="lexical")
+        assert {row["id"]: pytest.approx(row["_score"], rel=1e-5) for row in theirs} == {hit.chunk: hit.score for hit in ours}
+    (row,) = chunks.search(retriever._query_vector("oven")[0].tolist()).distance_type("dot").limit(1).to_list()
+    assert row["id"] == retriever.search("oven", 1, mode="semantic")[0].chunk
+
+
+# Tidiness and forgetting
+
+
+def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
+    monkeypatch.setattr(storing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(storing, "_STALE_ROWS", 1)
+    for number in range(0, 40, 2):
+        with store.write() as writer:
+            put(writer, number, number + 1)
+            writer.finish()
+    assert len(list((store.path / "vectors").iterdir())) == 1
+    assert len(store.snapshot().chunks.versions()) <= 6
+    assert len(store.snapshot().documents.versions()) <= 6
+    assert len(store.snapshot().chunks.get_fragments()) <= 32
+    assert_whole(store)
+    assert len(store.snapshot().full_text("cat", 100)) == 40
+
+
+def test_a_version_that_a_reader_may_be_at_is_kept(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.finish()
+    before = store.snapshot()
+    for number in range(2, 8):
+        with store.write() as writer:
+            put(writer, number, drop=[number - 2])
+            writer.finish(rebuild=True)
+    assert before.chunk_ids["id"].to_pylist() == [0, 1]
+    assert before.index.search(vector(1)[None], 1)[1].tolist() == [[1]]
+
+
+def bytes_below(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def secret_of(retriever):
+    """What must not be found on the disk any more: words, and the vector that they could be inverted from."""
+    (row,) = [row for row in retriever.snapshot().chunks.to_table().to_pylist() if "zyxwvut" in row["text"].lower()]
+    return [b"zyxwvut", b"Zyxwvut", b"ZYXWVUT", np.array(row["vector"], np.float32)[:8].tobytes()]
+
+
+def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "keep", "text": "The cat sat on the mat."}])
+    retriever.add([{"id": "secret", "title": "Zyxwvut", "metadata": {"by": "ZYXWVUT"}, "text": "The password is zyxwvut, tell nobody."}])
+    retriever.add([{"id": "more", "text": "The dog ran."}])
+    secret = secret_of(retriever)
+    stored = bytes_below(retriever.path).values()
+    assert sum(any(piece in data for data in stored) for piece in secret) >= 2  # else this test proves nothing
+    assert retriever.delete("secret") == 1
+    for file, data in bytes_below(retriever.path).items():
+        for piece in secret:
+            assert piece not in data, file
+        assert b"secret" not in data, file
+    assert [hit.path for hit in retriever.search("zyxwvut password", mode="lexical")] == []
+    assert {hit.path for hit in retriever.search("cat")} == {"keep", "more"}
+    assert retriever.verify() == []
+
+
+def test_a_forgotten_file_leaves_its_name_and_nothing_else(folder, tiny_model, write):
+    write(folder, {"notes/secret.md": "# Zyxwvut\n\nThe password is zyxwvut.\n"})
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    secret = secret_of(retriever)
+    assert retriever.delete("notes/secret.md") == 1
+    for file, data in bytes_below(retriever.path).items():
+        for piece in secret:
+            assert piece not in data, file
+    (row,) = [row for row in retriever.documents() if row["path"] == "notes/secret.md"]
+    assert (row["state"], row["reason"], row["title"], row["chunks"]) == ("skipped", "forgotten on request", "", 0)
+    report = retriever.sync()
+    assert (report.indexed, report.skipped) == (0, 5)
+    assert retriever.search("zyxwvut", mode="lexical") == []
+
+
+def test_a_document_deleted_with_its_file_is_gone_from_the_disk_in_time(tmp_path, tiny_model, monkeypatch):
+    """Without being asked to forget, old versions go once no reader can be at them."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The cat sat.")
+    (folder / "b.txt").write_text("The password is zyxwvut.")
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    (folder / "b.txt").unlink()
+    retriever.sync()
+    assert retriever.search("zyxwvut", mode="lexical") == []
+
+
+def test_replaced_rows_keep_their_chunks(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.replace_rows(documents(document_row(1, path="moved.txt")))
+    assert ids(store) == ([0, 1], [0, 1])
+    assert store.snapshot().documents_by_id([1], ["path"]) == {1: {"id": 1, "path": "moved.txt"}}
+
+
+def test_orphans_are_dropped(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.stage(chunks(chunk_row(2, 77)))
+        writer.commit(drop=[], documents=document_schema().empty_table())
+        writer.drop_orphans([1])
+    assert ids(store) == ([0], [0])
+
+
+def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
+    with store.write() as writer:
+        for start in (0, 10, 20):
+            put(writer, *range(start, start + 10), drop=[start - 1] if start else [])
+    batches = list(store.snapshot().batches(["id"], rows=4))
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == [number for number in range(30) if number not in (9, 19)]
+    assert max(map(len, batches)) <= 10
