@@ -549,6 +549,15 @@ def test_docx_headings_come_from_styles_whatever_they_are_called(namespace: str)
     ]
 
 
+def test_docx_headings_of_publishers_templates_are_known_by_name() -> None:
+    names = ("ChapterTitle", "HeadA", "HeadB", "Header")
+    styles = "".join(f'<w:style w:styleId="{name}"><w:name w:val="{name}"/></w:style>' for name in names)
+    body = "".join(p(name, f'<w:pStyle w:val="{name}"/>') for name in names)
+    document = reading(docx(body, styles=styles), "a.docx")
+    assert document.parts[-1].heading == ("ChapterTitle", "HeadA", "HeadB")
+    assert document.text.endswith("HeadB\n\nHeader")
+
+
 def test_docx_gives_all_that_is_seen_and_nothing_that_was_deleted() -> None:
     body = (
         "<w:p><w:r><w:t>See </w:t></w:r><w:hyperlink><w:r><w:t>the link</w:t></w:r></w:hyperlink>"

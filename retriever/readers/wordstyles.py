@@ -11,7 +11,8 @@ from .package import attribute, local
 if TYPE_CHECKING:
     from .package import Package
 
-_HEADING_NAME = re.compile(r"heading (\d)$", re.IGNORECASE)
+_HEADING_NAME = re.compile(r"head(?:ing)?[ _-]?(?:(\d)|([A-F]))$", re.IGNORECASE)
+_CHAPTER_NAME = re.compile(r"chapter[ _-]?title$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,13 @@ def _own_level(style: Any, name: str) -> int | None:
     level = paragraph_property(style, "outlineLvl")
     if level is not None and level.isdigit():
         return int(level) + 1 if int(level) < 9 else 0
+    if _CHAPTER_NAME.match(name):
+        return 1
     found = _HEADING_NAME.match(name)
-    return int(found[1]) if found else None
+    if not found:
+        return None
+    # Word numbers its headings; publishers' templates letter them, below the chapter's title.
+    return int(found[1]) if found[1] else ord(found[2].upper()) - ord("A") + 2
 
 
 def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
