@@ -19,13 +19,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import lance
 import numpy as np
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from ..indexes.vector_index import VectorIndex
 
+_T = TypeVar("_T")
 FORMAT = 1
 # Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
 # exactly or masked meanwhile, so this trades a little search time for a lot of writing.
@@ -102,6 +104,14 @@ class Settings:
     fingerprint: str
     dim: int
 
+    @classmethod
+    def read(cls, file: Path) -> Settings:
+        found = _from_json(cls, file)
+        texts = (found.model, found.fingerprint, found.folder or "")
+        if not all(isinstance(text, str) for text in texts) or not _is_count(found.dim) or not 0 < found.dim < 2**16:
+            raise DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -114,6 +124,15 @@ class Head:
     rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
     vectors: str | None = None
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
+
+    @classmethod
+    def read(cls, file: Path) -> Head:
+        found = _from_json(cls, file)
+        counts = [value for name, value in asdict(found).items() if name != "vectors"]
+        named = found.vectors is None or (isinstance(found.vectors, str) and re.fullmatch(r"[\w-]+", found.vectors))
+        if not all(map(_is_count, counts)) or not named:
+            raise DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
+        return found
 
 
 class Store:
@@ -149,19 +168,13 @@ class Store:
         """
         if not (path / "HEAD.json").is_file():
             raise NoIndexError(f"no index at {path}: make one with 'binocle index FOLDER'")
-        try:
-            settings = Settings(**_read_json(path / "settings.json"))
-        except TypeError as error:
-            raise DamagedError(f"{path / 'settings.json'} is not an index's settings ({error}): index again") from None
+        settings = Settings.read(path / "settings.json")
         if settings.format != FORMAT:
             raise StoreError(f"{path} has format {settings.format}, this version reads {FORMAT}: index again")
         return cls(path, settings)
 
     def head(self) -> Head:
-        try:
-            return Head(**_read_json(self.path / "HEAD.json"))
-        except TypeError as error:
-            raise DamagedError(f"{self.path / 'HEAD.json'} is not what was written ({error}): index again") from None
+        return Head.read(self.path / "HEAD.json")
 
     def set_folder(self, folder: str) -> None:
         """Say which folder this index is of, for an index made by adding documents."""
@@ -542,11 +555,26 @@ def _next(table: pa.Table) -> int:
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"{file} cannot be read ({error}): index again") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(
+            f"{file} cannot be read ({error}): remove the folder {file.parent} and index again"
+        ) from None
     if not isinstance(value, dict):
-        raise DamagedError(f"{file} is not a JSON object: index again")
+        raise DamagedError(f"{file} is not a JSON object: remove the folder {file.parent} and index again")
     return value
+
+
+def _from_json(kind: type[_T], file: Path) -> _T:
+    try:
+        return kind(**_read_json(file))
+    except TypeError as error:
+        raise DamagedError(
+            f"{file} is not what was written ({error}): remove the folder {file.parent} and index again"
+        ) from None
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**62
 
 
 def _write_json(file: Path, value: dict[str, Any]) -> None:
