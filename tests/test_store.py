@@ -190,13 +190,8 @@ def test_a_version_that_is_not_there_is_damage(field, value, retriever):
 def test_a_head_cannot_point_out_of_the_index(retriever, tmp_path):
     shutil.copytree(next((retriever.path / "vectors").iterdir()), tmp_path / "elsewhere")
     change(retriever.path / "HEAD.json", vectors="../../elsewhere")
-    expected = [hit.chunk for hit in retriever.search("cat", mode="semantic")]
-    fresh = Retriever.open(retriever.path)
-    try:
-        assert [hit.chunk for hit in fresh.search("cat", mode="semantic")] == expected
-    except DamagedError:
-        return
-    assert fresh.snapshot().index.published.ids.size == 0 or "elsewhere" not in str(fresh.snapshot().head.vectors)
+    with pytest.raises(DamagedError):
+        Retriever.open(retriever.path).search("cat", mode="semantic")
 
 
 # Damage below
@@ -455,7 +450,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one
             number += 1
         process = in_another_process(WRITER, folder, index, tiny_model)
         assert process.stdout.readline() == "go\n", process.stderr.read()
-        time.sleep(draw.uniform(0.05, 0.8))
+        time.sleep(draw.uniform(0.03, 0.3))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if (index / "HEAD.json").exists():
