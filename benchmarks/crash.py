@@ -85,7 +85,7 @@ def main() -> None:
         shutil.copytree(arguments.folder, folder, ignore=shutil.ignore_patterns(".binocle"))
         began = time.perf_counter()
         start(folder, whole).communicate()
-        longest = max(2.0, 2.5 * (time.perf_counter() - began) / arguments.kills)
+        longest = max(4.0, 8 * (time.perf_counter() - began) / arguments.kills)
         while kills < arguments.kills or killed.exists():
             before = committed(killed)
             process = start(folder, killed)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -39,7 +40,7 @@ Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
 _DEPTH = 200  # candidates of each side that the fusion's mean and deviation are taken over
-_MAX_WORDS = 256  # of a query that full-text search looks up: more tells it nothing
+_MAX_WORDS = 256  # different words of a query that full-text search looks up: more tells it nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Query:
     def __init__(self, snapshot: Snapshot, text: str, vector: Callable[[], Floats]) -> None:
         self._snapshot = snapshot
         self._text = text
-        self._vector = vector
+        self._vector = cache(vector)
         self._seconds: dict[str, float] = {}
 
     def hits(self, k: int, *, mode: str, where: Filter | None, without: int | None = None) -> list[Hit]:
@@ -202,7 +203,7 @@ def check(query: str, k: int, mode: str) -> str:
     """The query without surrounding white space, if it and the rest can be answered."""
     if not isinstance(query, str):
         raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
         raise InputError(f"k is how many passages to give, a whole number of at least 0, not {k!r}")
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Row = dict[str, Any]
 
-_BATCH_CHUNKS = 512  # embedded and committed at a time: about three seconds' work
+_BATCH_CHUNKS = 256  # embedded and committed at a time: a second or two of work
 _BATCH_FILES = 1_000
 _RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again at the same mtime
 

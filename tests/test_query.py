@@ -43,7 +43,7 @@ QUERIES = ["cat", "moon river", "tax file for the king", "green salt oven butter
 
 
 def bm25(table, query):
-    """Scores by the formula: k1 1.2, b 0.75, idf ln(1 + (N - n + 0.5) / (n + 0.5)); a word said twice counts twice."""
+    """Scores by the formula: k1 1.2, b 0.75, idf ln(1 + (N - n + 0.5) / (n + 0.5)); a word said twice counts once."""
     counts = {number: Counter(row["text"].split()) for number, row in table.items()}
     mean = statistics.mean(sum(count.values()) for count in counts.values())
     scores = {}
@@ -66,7 +66,8 @@ def best(scores, k):
 
 
 def by_lance(library, query):
-    found = lance.dataset(library.path / "chunks.lance").scanner(columns=["id", "_score"], full_text_query=query, limit=COUNT).to_table()
+    words = " ".join(dict.fromkeys(query.split()))
+    found = lance.dataset(library.path / "chunks.lance").scanner(columns=["id", "_score"], full_text_query=words, limit=COUNT).to_table()
     return dict(zip(found["id"].to_pylist(), found["_score"].to_pylist(), strict=True))
 
 

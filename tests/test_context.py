@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from binocle import Context, Retriever
+from binocle.indexes.errors import InputError
+from binocle.retriever.context import pack
+from binocle.retriever.query import Hit
+
+
+def words(text):
+    return len(text.split())
+
+
+def hit(document, start, end, documents, *, page=None, heading=(), path=None):
+    text = documents[document]
+    return Hit(
+        rank=1,
+        score=1.0,
+        scores={},
+        path=path or f"{document}.md",
+        sha256="",
+        char_start=start,
+        char_end=end,
+        line_start=1 + text[:start].count("\n"),
+        line_end=1 + text[: end - 1].count("\n"),
+        page=page,
+        heading=heading,
+        text=text[start:end],
+        title="",
+        format="text",
+        metadata={},
+        **({"source": "file"} if "source" in Hit.__dataclass_fields__ else {}),
+        document=document,
+        chunk=start,
+    )
+
+
+DOCUMENTS = {1: "alpha one\nbeta two\n\ngamma three\ndelta four\n", 2: "epsilon five\nzeta six\n"}
+
+
+def test_a_hit_is_written_under_its_citation():
+    given = hit(1, 10, 18, DOCUMENTS, page=3, heading=("Guide", "Linux"))
+    packed = pack([given], DOCUMENTS, words, 100)
+    assert packed.text == "[1] 1.md:2-2 p. 3 (Guide > Linux)\nbeta two"
+    (passage,) = packed.passages
+    assert passage.citation == "[1] 1.md:2-2 p. 3 (Guide > Linux)"
+    assert (passage.text, passage.hits) == ("beta two", (given,))
+    assert packed.tokens == words(packed.text)
+
+
+def test_neighbours_are_joined_and_written_in_the_order_of_the_document():
+    later, earlier, other = hit(1, 20, 31, DOCUMENTS), hit(1, 10, 18, DOCUMENTS), hit(2, 0, 12, DOCUMENTS)
+    packed = pack([later, other, earlier], DOCUMENTS, words, 100)
+    assert packed.text == "[1] 1.md:2-4\nbeta two\n\ngamma three\n\n[2] 2.md:1-1\nepsilon five"
+    assert packed.passages[0].hits == (earlier, later)
+
+
+def test_passages_with_text_between_them_stay_apart():
+    packed = pack([hit(1, 0, 9, DOCUMENTS), hit(1, 20, 31, DOCUMENTS)], DOCUMENTS, words, 100)
+    assert [passage.text for passage in packed.passages] == ["alpha one", "gamma three"]
+    assert [passage.number for passage in packed.passages] == [1, 2]
+
+
+def test_neighbours_on_different_pages_stay_apart():
+    packed = pack([hit(1, 0, 9, DOCUMENTS, page=1), hit(1, 10, 18, DOCUMENTS, page=2)], DOCUMENTS, words, 100)
+    assert [passage.page for passage in packed.passages] == [1, 2]
+
+
+def test_overlapping_hits_say_nothing_twice():
+    packed = pack([hit(1, 0, 18, DOCUMENTS), hit(1, 10, 31, DOCUMENTS), hit(1, 10, 18, DOCUMENTS)], DOCUMENTS, words, 100)
+    assert [passage.text for passage in packed.passages] == ["alpha one\nbeta two\n\ngamma three"]
+
+
+def test_the_same_words_are_written_once_however_they_are_spaced():
+    documents = {1: "the same  words", 2: "the same\nwords", 3: "other words"}
+    packed = pack([hit(number, 0, len(documents[number]), documents) for number in (1, 2, 3)], documents, words, 100)
+    assert [passage.path for passage in packed.passages] == ["1.md", "3.md"]
+
+
+def test_what_does_not_fit_makes_way_for_what_does():
+    documents = {1: "long " * 50 + "end", 2: "short one", 3: "long " * 40 + "end", 4: "another short"}
+    hits = [hit(number, 0, len(text), documents) for number, text in documents.items()]
+    packed = pack(hits, documents, words, 10)
+    assert [passage.path for passage in packed.passages] == ["2.md", "4.md"]
+    assert packed.tokens <= 10
+
+
+def test_nothing_fits_or_nothing_is_found_gives_an_empty_context():
+    assert pack([], DOCUMENTS, words, 100) == Context("", (), 0)
+    assert pack([hit(1, 0, 9, DOCUMENTS)], DOCUMENTS, words, 3) == Context("", (), 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_the_hits_the_context_fits_cites_and_repeats_nothing(seed):
+    draw = random.Random(seed)
+    documents = {number: " ".join(draw.choice("abcdefgh") * draw.randint(1, 5) + draw.choice(["", "\n", "\n\n"]) for _ in range(80)) for number in range(3)}
+    hits = []
+    for _ in range(draw.randint(1, 25)):
+        number = draw.randrange(3)
+        start = draw.randrange(len(documents[number]) - 30)
+        start += re.match(r"\s*", documents[number][start:]).end()
+        end = start + len(documents[number][start : start + draw.randint(5, 60)].rstrip())
+        hits.append(hit(number, start, end, documents, page=draw.choice([None, 1])))
+    limit = draw.choice([5, 20, 60, 1000])
+    packed = pack(hits, documents, words, limit)
+    assert packed.tokens == words(packed.text) <= limit
+    assert packed.text == "\n\n".join(f"{passage.citation}\n{passage.text}" for passage in packed.passages)
+    assert [passage.number for passage in packed.passages] == list(range(1, len(packed.passages) + 1))
+    for passage in packed.passages:
+        document = passage.hits[0].document
+        assert passage.text == documents[document][passage.char_start : passage.char_end]
+        assert passage.line_end == 1 + documents[document][: passage.char_end - 1].count("\n")
+        for one in passage.hits:
+            assert passage.char_start <= one.char_start < one.char_end <= passage.char_end
+    if limit == 1000:
+        for one in hits:
+            assert " ".join(one.text.split()) in " ".join(packed.text.split())
+
+
+def test_the_longer_of_two_overlapping_hits_decides_where_a_passage_ends():
+    packed = pack([hit(1, 0, 31, DOCUMENTS), hit(1, 10, 18, DOCUMENTS)], DOCUMENTS, words, 100)
+    (passage,) = packed.passages
+    assert (passage.char_start, passage.char_end) == (0, 31)
+    assert passage.text == DOCUMENTS[1][:31]
+    assert passage.line_end == 4
+
+
+# Through the retriever
+
+
+def test_a_context_is_counted_in_the_encoders_tokens(retriever, tiny):
+    for limit in (1, 20, 60, 200, 2_000):
+        packed = retriever.context("cancel a task", max_tokens=limit)
+        assert packed.tokens == len(tiny.offsets([packed.text])[0]) <= limit
+    assert "notes/guide/tasks.md" in packed.text
+    for passage in packed.passages:
+        assert retriever.document(passage.path)["text"][passage.char_start : passage.char_end] == passage.text
+        assert len(passage.sha256) == 64
+
+
+def test_a_context_can_be_filtered(retriever):
+    packed = retriever.context("cancel a task", where="path=notes/*.txt")
+    assert {passage.path for passage in packed.passages} == {"notes/cats.txt"}
+
+
+def test_a_context_of_no_tokens_is_refused(retriever):
+    for limit in (0, -5):
+        with pytest.raises(InputError, match="max_tokens"):
+            retriever.context("cat", max_tokens=limit)
+
+
+def test_an_empty_index_gives_an_empty_context(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([])
+    assert retriever.context("cat") == Context("", (), 0)

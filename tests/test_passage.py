@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+from binocle.retriever.passage import blocks
+from binocle.retriever.query import Hit
+
+FIELDS = {
+    "rank": 1,
+    "score": 1.25,
+    "scores": {"lexical": 3.5, "semantic": None},
+    "path": "docs/guide.md",
+    "sha256": "",
+    "char_start": 0,
+    "char_end": 5,
+    "line_start": 7,
+    "line_end": 9,
+    "page": None,
+    "heading": (),
+    "text": "Cancel the task.",
+    "title": "",
+    "format": "text",
+    "metadata": {},
+    "document": 1,
+    "chunk": 1,
+    "explanation": {"mode": "hybrid", "ranks": {"lexical": 2, "semantic": None}, "milliseconds": {"lexical": 1.234}},
+} | ({"source": "file"} if "source" in Hit.__dataclass_fields__ else {})
+
+
+def shown(query="cancel", *, colour=False, width=80, explain=False, **changes):
+    (block,) = blocks([Hit(**{**FIELDS, **changes})], query, colour=colour, width=width, explain=explain)
+    return block
+
+
+def test_a_hit_is_a_place_and_a_passage():
+    assert shown() == " 1  docs/guide.md:7\n    Cancel the task.\n"
+    assert shown(page=3, heading=("Guide", "Tasks")) == " 1  docs/guide.md:7  p. 3  Guide > Tasks\n    Cancel the task.\n"
+
+
+def test_ranks_stand_in_a_column():
+    hits = [Hit(**{**FIELDS, "rank": rank}) for rank in (9, 10)]
+    assert [block[:4] for block in blocks(hits, "x", colour=False, width=80)] == [" 9  ", "10  "]
+
+
+def test_an_explanation_names_each_stage():
+    last = shown(explain=True).splitlines()[-1].strip()
+    assert last == "score 1.250 = hybrid of lexical 3.500 (rank 2), semantic –; lexical 1.2 ms"
+
+
+def test_white_space_is_collapsed_and_lines_are_wrapped():
+    block = shown(text="a  b\n\n\tc " + "word " * 50, width=40)
+    assert "    a b c word" in block
+    assert max(map(len, block.splitlines())) <= 40
+
+
+@pytest.mark.parametrize("width", [0, 1, 4, 5, 10])
+def test_a_narrow_terminal_still_gets_an_answer(width):
+    assert "docs/guide.md:7" in shown(width=width)
+
+
+def test_no_hits_give_no_blocks():
+    assert list(blocks([], "cancel", colour=True, width=80)) == []
+
+
+def marked(text, query):
+    block = shown(query, text=text, colour=True, width=400).splitlines()[1]
+    return [piece.split("\x1b")[0] for piece in block.split("\x1b[1;33m")[1:]]
+
+
+def test_words_of_the_query_are_marked_in_all_their_forms():
+    text = "Cancelling, cancelled, CANCELS: a cancel of cancer and can."
+    assert marked(text, "how do I cancel it?") == ["Cancelling", "cancelled", "CANCELS", "cancel"]
+
+
+def test_common_words_are_not_marked():
+    assert marked("the task is in the queue", "is the task in it") == ["task"]
+
+
+def test_other_alphabets_are_marked_without_regard_to_case():
+    assert marked("ΔΟΚΙΜΉ и ЁЛКА und STRASSE", "δοκιμή ёлка straße") == ["ΔΟΚΙΜΉ", "ЁЛКА", "STRASSE"]
+
+
+def test_without_colour_there_is_no_escape():
+    assert "\x1b" not in shown(heading=("A",), page=2, explain=True)
+
+
+@pytest.mark.parametrize("field", ["text", "path", "heading"])
+@pytest.mark.parametrize("hostile", ["\x1b[31mred", "\x07bell", "\x9b2J", "a\rb", "\u202eevil", "\x1b]0;title\x07", "\x00", "\u2066x"], ids=ascii)
+def test_a_document_cannot_command_the_terminal(field, hostile):
+    value = (hostile,) if field == "heading" else hostile
+    block = shown(**{field: value})
+    body = block.replace("\n", "")
+    assert all(char.isprintable() for char in body), ascii(block)
+    assert len(block.splitlines()) <= 3
+
+
+@pytest.mark.parametrize("text", ["👩‍🚀 and 👨‍👩‍👧", "می‌خواهم", "क्‍ष", "soft\u00adhyphen", "flag 🏴󠁧󠁢󠁥󠁮󠁧󠁿"], ids=ascii)
+def test_joiners_that_writing_needs_stay(text):
+    assert "\N{REPLACEMENT CHARACTER}" not in shown(text=text)
+
+
+def excerpt(text, query="cancel"):
+    return " ".join(line.strip() for line in shown(query, text=text, width=100).splitlines()[1:])
+
+
+def test_a_long_passage_is_shown_where_most_words_match():
+    text = "start " + "filler words here " * 60 + "cancel a task in the queue " + "more filler there " * 60 + "the end"
+    given = excerpt(text, "cancel task queue")
+    assert "cancel a task in the queue" in given
+    assert given.startswith("… ")
+    assert given.endswith(" …")
+    assert len(given) <= 370
+
+
+def test_a_long_passage_without_a_match_is_shown_from_its_start():
+    given = excerpt("first words " + "filler " * 200, "xyzzy")
+    assert given.startswith("first words filler")
+    assert given.endswith(" …")
+
+
+def test_a_match_at_the_end_is_shown():
+    given = excerpt("filler " * 200 + "cancel")
+    assert given.endswith("cancel")
+
+
+@pytest.mark.parametrize("text", ["x" * 5_000, "天" * 5_000, "x" * 400 + " cancel " + "y" * 400])
+def test_words_longer_than_an_excerpt_are_cut(text):
+    assert 0 < len(excerpt(text)) <= 460
+
+
+def test_the_excerpt_of_a_large_passage_is_fast():
+    import time
+
+    began = time.monotonic()
+    excerpt("cancel task " * 10_000, "cancel task queue")
+    assert time.monotonic() - began < 2
+
+
+def test_an_empty_passage_is_an_empty_line():
+    assert shown(text=" ") == " 1  docs/guide.md:7\n    \n"
