@@ -49,11 +49,17 @@ class Document:
 
     def line_at(self, position: int) -> int:
         """The line (see `Part.line`) on which `text[position]` stands."""
+        part = self._part_at(position)
+        return part.line + self.text.count("\n", part.start, min(position, part.end)) if part else 1
+
+    def page_at(self, position: int) -> int | None:
+        """The page on which `text[position]` stands."""
+        part = self._part_at(position)
+        return part.page if part else None
+
+    def _part_at(self, position: int) -> Part | None:
         index = bisect_right(self.parts, position, key=lambda part: part.start) - 1
-        if index < 0:
-            return 1
-        part = self.parts[index]
-        return part.line + self.text.count("\n", part.start, min(position, part.end))
+        return self.parts[index] if index >= 0 else None
 
 
 class LineCounter:

@@ -33,7 +33,7 @@ def blocks(
     words = {word for word in map(str.casefold, _WORD.findall(query)) if word not in _COMMON}
     for hit in hits:
         lines = [_where(hit, below if hit.source == "file" else "", colour=colour)]
-        excerpt = _excerpt(hit.text, words, width - 6)
+        excerpt = _excerpt(hit.text, words, max(16, width - 6))
         lines += [f"    {_marked(line, words) if colour else line}" for line in excerpt]
         if explain:
             lines.append(f"    {_explained(hit)}")
@@ -60,18 +60,18 @@ def _explained(hit: Hit) -> str:
 
 def _excerpt(text: str, words: set[str], width: int) -> list[str]:
     """The few lines of a passage that hold most of the different words, as they stand in it or wrapped to width."""
-    first, _, rest = text.expandtabs(4).partition("\n")
     lines = [
         printable(piece)
-        for line in [first, *textwrap.dedent(rest).splitlines()]
+        for line in text.expandtabs(4).splitlines()
         if line.strip()
         for piece in textwrap.wrap(line, width, drop_whitespace=False, break_on_hyphens=False)
     ]
     found = [{one for word in _WORD.findall(line) if (one := _matching(word, words))} for line in lines]
     starts = range(max(1, len(lines) - _SHOWN + 1))
     best = max(starts, key=lambda start: (len(set().union(*found[start : start + _SHOWN])), -start))
-    shown = textwrap.dedent("\n".join(line.rstrip() for line in lines[best : best + _SHOWN])).splitlines() or [""]
-    if best:
+    shown = [line.rstrip() for line in lines[best : best + _SHOWN]] or [""]
+    if best:  # the first line of a passage has lost its indent already, those after it keep theirs
+        shown = textwrap.dedent("\n".join(shown)).splitlines()
         shown[0] = f"… {shown[0]}"
     if best + _SHOWN < len(lines):
         shown[-1] += " …"
@@ -94,8 +94,16 @@ def _matching(word: str, words: set[str]) -> str | None:
 
 
 def printable(text: str) -> str:
-    """Without control characters: a document must not be able to command the terminal."""
-    return "".join(
-        char if char.isprintable() or char == "\t" else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
+    """Without control characters, also those that turn the direction: a document must not command the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in _JOINERS else _substitute(char) for char in text)
+
+
+_JOINERS = {"\t", "\u200c", "\u200d", "\ufe0f", *map(chr, range(0xE0020, 0xE0080))}  # that scripts and emoji need
+
+
+def _substitute(char: str) -> str:
+    if char == "\N{SOFT HYPHEN}":
+        return ""
+    return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"

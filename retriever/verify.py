@@ -49,9 +49,8 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     if root is not None:
         yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
     added = [row for row in rows if row["source"] == "added"]
-    for row, chunks in _with_chunks(snapshot, added):
-        text = snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"]
-        yield from _chunk_faults(row, chunks, text)
+    for row, chunks, text in _with_chunks(snapshot, added):
+        yield from _chunk_faults(row, chunks, Document.from_text(text))
 
 
 def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fault]:
@@ -104,12 +103,14 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
     indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
     with ReaderPool() as pool:
         readings = pool.read_all(root / row["path"] for row in indexed)
-        for row, chunks in _with_chunks(snapshot, indexed):
+        for row, chunks, text in _with_chunks(snapshot, indexed):
             reading = next(readings)
             problem = _changed(row, reading)
             if problem:
                 yield Fault("document", row["path"], problem)
             elif reading.document is not None:
+                if text != reading.document.text:
+                    yield Fault("document", row["path"], "is stored with another text than it has")
                 yield from _chunk_faults(row, chunks, reading.document)
 
 
@@ -133,8 +134,8 @@ def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
 
 def _with_chunks(
     snapshot: Snapshot, rows: list[dict[str, Any]]
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Each document row with its chunks in order, read from the store many documents at a time."""
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], str]]:
+    """Each document row with its chunks in order and its stored text, many documents read at a time."""
     columns = [
         "id",
         "document",
@@ -143,6 +144,7 @@ def _with_chunks(
         "char_end",
         "line_start",
         "line_end",
+        "page",
         "heading",
         "text",
         "context",
@@ -153,8 +155,10 @@ def _with_chunks(
         chunks: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in some}
         for chunk in snapshot.read("chunks", columns, f"document IN ({numbers})").to_pylist():
             chunks[chunk["document"]].append(chunk)
+        texts = snapshot.documents_by_id([row["id"] for row in some], ["text"])
         for row in some:
-            yield row, sorted(chunks[row["id"]], key=lambda chunk: chunk["char_start"])
+            ordered = sorted(chunks[row["id"]], key=lambda chunk: chunk["char_start"])
+            yield row, ordered, texts[row["id"]]["text"]
 
 
 def _changed(row: dict[str, Any], reading: Reading) -> str:
@@ -165,10 +169,9 @@ def _changed(row: dict[str, Any], reading: Reading) -> str:
     return ""
 
 
-def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: Document | str) -> Iterator[Fault]:
+def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: Document) -> Iterator[Fault]:
     """Each chunk against the text it claims to be a slice of."""
-    text = document if isinstance(document, str) else document.text
-    lines = LineCounter(document) if isinstance(document, Document) else None
+    text, lines = document.text, LineCounter(document)
     for chunk in chunks:
         where = f"chunk {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
         context = "\n".join([" > ".join(chunk["heading"])] * bool(chunk["heading"]) + [chunk["text"]])
@@ -176,8 +179,9 @@ def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: D
             yield Fault("chunk", row["path"], f"{where} is not what the document says there")
         elif context != chunk["context"] or key_of(context) != chunk["key"]:
             yield Fault("chunk", row["path"], f"{where} is not what was embedded")
-        elif lines and (lines.at(chunk["char_start"]), lines.at(chunk["char_end"] - 1)) != (
-            chunk["line_start"],
-            chunk["line_end"],
+        elif (chunk["line_start"], chunk["line_end"], chunk["page"]) != (
+            lines.at(chunk["char_start"]),
+            lines.at(chunk["char_end"] - 1),
+            document.page_at(chunk["char_start"]),
         ):
-            yield Fault("chunk", row["path"], f"{where} does not stand on the lines it cites")
+            yield Fault("chunk", row["path"], f"{where} does not stand on the lines or the page it cites")

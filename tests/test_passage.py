@@ -46,10 +46,17 @@ def test_an_explanation_names_each_stage():
     assert last == "score 1.250 = hybrid of lexical 3.500 (rank 2), semantic –; lexical 1.2 ms"
 
 
-def test_white_space_is_collapsed_and_lines_are_wrapped():
-    block = shown(text="a  b\n\n\tc " + "word " * 50, width=40)
-    assert "    a b c word" in block
-    assert max(map(len, block.splitlines())) <= 40
+def test_lines_stand_as_they_do_in_the_document():
+    code = "def f(x):\n    if x:\n\n        return 1\n"
+    assert shown(text=code) == " 1  docs/guide.md:7\n    def f(x):\n        if x:\n            return 1\n"
+    assert shown(text="first\n\tsecond\n\tthird") == " 1  docs/guide.md:7\n    first\n        second\n        third\n"
+
+
+def test_long_lines_are_wrapped_to_the_terminal():
+    for width in (20, 40, 80):
+        lines = shown(text="words of a passage " * 20, width=width).splitlines()
+        assert max(map(len, lines)) <= max(width, len(lines[0]))
+        assert len(lines) == 6
 
 
 @pytest.mark.parametrize("width", [0, 1, 4, 5, 10])
@@ -67,7 +74,7 @@ def marked(text, query):
 
 
 def test_words_of_the_query_are_marked_in_all_their_forms():
-    text = "Cancelling, cancelled, CANCELS: a cancel of cancer and can."
+    text = "Cancelling, cancelled, CANCELS: a cancel of canals and can."
     assert marked(text, "how do I cancel it?") == ["Cancelling", "cancelled", "CANCELS", "cancel"]
 
 
@@ -99,32 +106,41 @@ def test_joiners_that_writing_needs_stay(text):
 
 
 def excerpt(text, query="cancel"):
-    return " ".join(line.strip() for line in shown(query, text=text, width=100).splitlines()[1:])
+    return [line.strip() for line in shown(query, text=text, width=100).splitlines()[1:]]
 
 
 def test_a_long_passage_is_shown_where_most_words_match():
-    text = "start " + "filler words here " * 60 + "cancel a task in the queue " + "more filler there " * 60 + "the end"
-    given = excerpt(text, "cancel task queue")
-    assert "cancel a task in the queue" in given
-    assert given.startswith("… ")
-    assert given.endswith(" …")
-    assert len(given) <= 370
+    lines = [f"filler words on line {number}" for number in range(40)]
+    lines[20] = "a task waits here"
+    lines[22] = "cancel it in the queue"
+    lines[35] = "another task"
+    given = excerpt("\n".join(lines), "cancel task queue")
+    assert len(given) == 5
+    assert {"a task waits here", "cancel it in the queue"} <= {line.removeprefix("… ").removesuffix(" …") for line in given}
+    assert given[0].startswith("… ")
+    assert given[-1].endswith(" …")
+
+
+def test_a_passage_of_one_long_line_is_shown_where_most_words_match():
+    given = excerpt("filler words here " * 60 + "cancel a task in the queue " + "more filler there " * 60, "cancel task queue")
+    assert "cancel a task in the queue" in " ".join(given)
+    assert len(given) == 5
 
 
 def test_a_long_passage_without_a_match_is_shown_from_its_start():
-    given = excerpt("first words " + "filler " * 200, "xyzzy")
-    assert given.startswith("first words filler")
-    assert given.endswith(" …")
+    given = excerpt("\n".join(f"line {number}" for number in range(20)), "xyzzy")
+    assert given == ["line 0", "line 1", "line 2", "line 3", "line 4 …"]
 
 
 def test_a_match_at_the_end_is_shown():
-    given = excerpt("filler " * 200 + "cancel")
-    assert given.endswith("cancel")
+    assert excerpt("\n".join([f"line {number}" for number in range(20)] + ["cancel"])) == ["… line 16", "line 17", "line 18", "line 19", "cancel"]
 
 
-@pytest.mark.parametrize("text", ["x" * 5_000, "天" * 5_000, "x" * 400 + " cancel " + "y" * 400])
-def test_words_longer_than_an_excerpt_are_cut(text):
-    assert 0 < len(excerpt(text)) <= 460
+@pytest.mark.parametrize("text", ["x" * 5_000, "天" * 5_000, "x" * 400 + " cancel " + "y" * 400], ids=lambda text: ascii(text[:3]))
+def test_words_longer_than_a_line_are_cut(text):
+    given = excerpt(text)
+    assert 0 < len(given) <= 6
+    assert max(map(len, given)) <= 100
 
 
 def test_the_excerpt_of_a_large_passage_is_fast():
