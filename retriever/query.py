@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .store import Snapshot
+    from .snapshot import Snapshot
     from .where import Filter
 
     Floats = NDArray[np.float32]

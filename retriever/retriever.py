@@ -18,7 +18,9 @@ from . import query as queries
 from . import verify as verification
 from .document import Document
 from .model_folder import DEFAULT_MODEL
-from .store import FORMAT, Settings, Snapshot, Store
+from .settings import FORMAT, Settings
+from .snapshot import Snapshot
+from .store import Store
 from .sync import FORGOTTEN, Indexer, Progress, Report, sync
 from .where import parse
 

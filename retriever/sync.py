@@ -18,7 +18,7 @@ import pyarrow as pa
 from ..indexes.errors import InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
-from .store import chunk_schema, document_schema
+from .tables import chunk_schema, document_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .document import Document
     from .encoder import Encoder
     from .readers.pool import Reading
-    from .store import Writer
+    from .writer import Writer
 
     Floats = NDArray[np.float32]
     Row = dict[str, Any]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .readers.pool import Reading
-    from .store import Snapshot
+    from .snapshot import Snapshot
 
 _SAMPLES = 50  # passages looked up in the full-text index
 _AT_ONCE = 500  # documents whose chunks are read together

@@ -9,7 +9,7 @@ from binocle.indexes.flat import FlatIndex
 from binocle.indexes.kinds import KINDS
 from binocle.indexes.published import Published, publish
 from binocle.indexes.errors import DamagedError, InputError
-from binocle.retriever.store import LiveIndex
+from binocle.retriever.snapshot import LiveIndex
 
 DIM = 16
 

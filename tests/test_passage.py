@@ -47,8 +47,8 @@ def test_an_explanation_names_each_stage():
 
 
 def test_lines_stand_as_they_do_in_the_document():
-    code = "def f(x):\n    if x:\n\n        return 1\n"
-    assert shown(text=code) == " 1  docs/guide.md:7\n    def f(x):\n        if x:\n            return 1\n"
+    code = "def f(x):\n    if x:\n\n        return 1\nf(3)\n"
+    assert shown(text=code) == " 1  docs/guide.md:7\n    def f(x):\n        if x:\n            return 1\n    f(3)\n"
     assert shown(text="first\n\tsecond\n\tthird") == " 1  docs/guide.md:7\n    first\n        second\n        third\n"
 
 

@@ -18,7 +18,10 @@ import pytest
 from binocle import Retriever
 from binocle.indexes.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
 from binocle.retriever import store as storing
-from binocle.retriever.store import FORMAT, Settings, Store, chunk_schema, document_schema
+from binocle.retriever import writer as writing
+from binocle.retriever.settings import FORMAT, Settings
+from binocle.retriever.store import Store
+from binocle.retriever.tables import chunk_schema, document_schema
 
 DIM = 32
 SETTINGS = Settings(FORMAT, None, "some/model", "f" * 32, DIM)
@@ -424,14 +427,14 @@ def test_readers_see_whole_commits_while_another_writes(store):
 WRITER = """
 import sys, time
 from pathlib import Path
-from binocle.retriever import store, sync
+from binocle.retriever import settings, store, sync, writer as writing
 from binocle.retriever.encoder import load
 sync._BATCH_CHUNKS, sync._BATCH_FILES = 2, 2
-store._STALE_ROWS = 3
+writing._STALE_ROWS = 3
 folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 encoder = load(model)
 print("go", flush=True)
-opened = store.Store.create(index, store.Settings(store.FORMAT, str(folder), model, encoder.fingerprint, encoder.dim))
+opened = store.Store.create(index, settings.Settings(settings.FORMAT, str(folder), model, encoder.fingerprint, encoder.dim))
 with opened.write() as writer:
     sync.sync(writer, folder, encoder)
 print("done", flush=True)
@@ -504,8 +507,8 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
 
 
 def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
-    monkeypatch.setattr(storing, "_KEEP_VERSIONS", timedelta(0))
-    monkeypatch.setattr(storing, "_STALE_ROWS", 1)
+    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(writing, "_STALE_ROWS", 1)
     for number in range(0, 40, 2):
         with store.write() as writer:
             put(writer, number, number + 1)

@@ -11,7 +11,8 @@ from binocle import Retriever
 from binocle.indexes.errors import BinocleError, InputError
 from binocle.retriever import sync as syncing
 from binocle.retriever.document import Document, Part
-from binocle.retriever.store import FORMAT, Settings, Store
+from binocle.retriever.settings import FORMAT, Settings
+from binocle.retriever.store import Store
 from binocle.retriever.sync import Indexer, Report, sync
 
 OLD = 1_700_000_000

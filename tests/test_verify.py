@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from binocle import Retriever
-from binocle.retriever.store import chunk_schema, document_schema
+from binocle.retriever.tables import chunk_schema, document_schema
 
 
 def kinds(retriever):
@@ -21,7 +21,7 @@ def rewrite(retriever, table, change, schema):
     rows = change(rows)
     dataset = lance.write_dataset(pa.Table.from_pylist(rows, schema), path, mode="overwrite")
     if table == "chunks":
-        from binocle.retriever.store import FULL_TEXT
+        from binocle.retriever.tables import FULL_TEXT
 
         dataset.create_scalar_index("context", "INVERTED", **FULL_TEXT)
         dataset = lance.dataset(path)

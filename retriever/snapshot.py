@@ -1,0 +1,161 @@
+"""One committed state of an index, for reading: its rows, its full-text index, and its vector index made current."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..indexes.errors import DamagedError
+from ..indexes.flat import FlatIndex
+from ..indexes.kinds import KINDS
+from ..indexes.published import Published
+from .tables import LANCE_ERRORS, among, document_schema, first_line, matrix, open_table, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import lance
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ..indexes.vector_index import VectorIndex
+    from .settings import Head
+    from .store import Store
+
+
+class Snapshot:
+    """One committed state of the store."""
+
+    def __init__(self, store: Store, head: Head) -> None:
+        self.store = store
+        self.head = head
+
+    @cached_property
+    def documents(self) -> lance.LanceDataset:
+        return open_table(self.store.path / "documents.lance", self.head.documents)
+
+    @cached_property
+    def chunks(self) -> lance.LanceDataset:
+        return open_table(self.store.path / "chunks.lance", self.head.chunks)
+
+    def read(self, table: Literal["documents", "chunks"], columns: list[str], where: str | None = None) -> pa.Table:
+        """Columns of the rows for which a condition in Lance's SQL holds.
+
+        :raises DamagedError: when a file of the table is missing or not what was written.
+        """
+        with reading(self.store.path / f"{table}.lance"):
+            return getattr(self, table).to_table(columns=columns, filter=where)
+
+    def full_text(self, words: str, limit: int, where: str | None = None) -> pa.Table:
+        """Columns `id` and `_score` (BM25) of the chunks that hold any of these words, best first."""
+        from lance.query import MatchQuery
+
+        try:
+            return self.chunks.scanner(
+                columns=["id", "_score"],
+                full_text_query=MatchQuery(words, "context"),
+                filter=where,
+                prefilter=where is not None,
+                limit=limit,
+            ).to_table()
+        except LANCE_ERRORS as error:
+            raise DamagedError(
+                f"the full-text index of {self.store.path} is damaged ({first_line(error)}): "
+                "run 'binocle verify --repair'"
+            ) from error
+
+    @cached_property
+    def document_rows(self) -> pa.Table:
+        """Every document, without its text."""
+        return self.read("documents", [name for name in document_schema().names if name != "text"])
+
+    @cached_property
+    def chunk_ids(self) -> pa.Table:
+        """Columns `id` and `document` of every chunk, ids ascending."""
+        return self.read("chunks", ["id", "document"]).sort_by("id")
+
+    def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
+        return self._by_id("documents", ids, [*(columns or self.document_rows.column_names), "id"])
+
+    def chunks_by_id(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
+        return self._by_id("chunks", ids, [*columns, "id"])
+
+    def _by_id(
+        self, table: Literal["documents", "chunks"], ids: Sequence[int], columns: list[str]
+    ) -> dict[int, dict[str, Any]]:
+        if not ids:
+            return {}
+        rows = self.read(table, list(dict.fromkeys(columns)), among("id", ids)).to_pylist()
+        return {row["id"]: row for row in rows}
+
+    @cached_property
+    def index(self) -> LiveIndex:
+        """The vector index of exactly these chunks."""
+        published, manifest = self._published()
+        if manifest is not None and manifest.covers == self.head.rows:
+            return LiveIndex(published, None, None)
+        live = self.chunk_ids["id"].to_numpy()
+        held = np.isin(published.ids, live, assume_unique=True)
+        newest = int(published.ids[-1]) if len(published.ids) else -1
+        newer = self.read("chunks", ["id", "vector"], f"id > {newest}").sort_by("id")
+        tail = FlatIndex(newer["id"].to_numpy(), matrix(newer["vector"], self.store.settings.dim))
+        return LiveIndex(published, None if held.all() else held, tail if len(newer) else None)
+
+    def _published(self) -> tuple[VectorIndex, Published | None]:
+        nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.store.settings.dim), np.float32))
+        if self.head.vectors is None:
+            return nothing, None
+        folder = self.store.path / "vectors" / self.head.vectors
+        try:
+            manifest = Published.read(folder)
+            return manifest.load(folder, KINDS), manifest
+        except DamagedError:
+            return (
+                nothing,
+                None,
+            )  # the index is a cache: what it lacks is searched exactly; `verify` reports it
+
+    def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
+        """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
+        with reading(self.store.path / "chunks.lance"):
+            yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIndex:
+    """A published index made current: newer rows are searched exactly, deleted ones masked."""
+
+    published: VectorIndex
+    held: NDArray[np.bool_] | None  # which of the published rows still exist; None: all
+    tail: FlatIndex | None
+
+    def search(
+        self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """As `VectorIndex.search`, but `allowed` are ids."""
+        mask = self.held
+        if allowed is not None:
+            passing = np.isin(self.published.ids, allowed)
+            mask = passing if mask is None else mask & passing
+        scores, ids = self.published.search(vectors, k, allowed=mask)
+        if self.tail is None:
+            return scores, ids
+        passing_tail = None if allowed is None else np.isin(self.tail.ids, allowed)
+        tail_scores, tail_ids = self.tail.search(vectors, k, allowed=passing_tail)
+        scores, ids = np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids])
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(scores, best, 1), np.take_along_axis(ids, best, 1)
+
+    def reconstruct(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of these ids, in their order."""
+        if self.tail is None:
+            return self.published.reconstruct(ids)
+        newer = ids >= self.tail.ids[0]
+        vectors = np.empty((len(ids), self.tail.vectors.shape[1]), np.float32)
+        vectors[newer] = self.tail.reconstruct(ids[newer])
+        if not newer.all():
+            vectors[~newer] = self.published.reconstruct(ids[~newer])
+        return vectors

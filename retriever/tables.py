@@ -1,0 +1,119 @@
+"""The two tables of an index, and Lance's ways of reading them with its many errors made ours."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+
+from ..indexes.errors import DamagedError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def document_schema() -> pa.Schema:
+    return pa.schema(
+        {
+            "id": pa.int64(),
+            "path": pa.string(),  # relative to the folder, "/" between names; the caller's name for an added document
+            "source": pa.string(),  # "file" or "added"
+            "state": pa.string(),  # "indexed", "skipped" or "failed"
+            "reason": pa.string(),  # why it was skipped or failed, else ""
+            "size": pa.int64(),
+            "mtime_ns": pa.int64(),  # when it was modified; of an added document 0
+            "settled": pa.bool_(),  # whether a later change is sure to show in mtime_ns
+            "sha256": pa.string(),  # of the file's bytes, or of the added text
+            "format": pa.string(),
+            "title": pa.string(),
+            "metadata": pa.string(),  # JSON object
+            "chunks": pa.int32(),
+            "text": pa.large_string(),  # what the reader extracted; chunks are slices of it
+        }
+    )
+
+
+def chunk_schema(dim: int) -> pa.Schema:
+    return pa.schema(
+        {
+            "id": pa.int64(),  # ascending, never used twice
+            "document": pa.int64(),
+            "key": pa.int64(),  # hash of the context: what is embedded once
+            "char_start": pa.int64(),
+            "char_end": pa.int64(),
+            "line_start": pa.int32(),
+            "line_end": pa.int32(),
+            "page": pa.int32(),
+            "heading": pa.list_(pa.string()),
+            "text": pa.string(),
+            "context": pa.string(),  # heading path and text: what the encoder and full-text search see
+            "vector": pa.list_(pa.float32(), dim),
+        }
+    )
+
+
+# Lance's tokenizer for full text: Unicode word boundaries, with a dictionary for Chinese, Japanese and Thai; also
+# split at punctuation, so that the parts of snake_case are found. English is stemmed (Snowball), its stop words left
+# out. Scores are BM25 with k1 1.2 and b 0.75.
+FULL_TEXT: dict[str, Any] = {
+    "base_tokenizer": "icu/split",
+    "language": "English",
+    "stem": True,
+    "remove_stop_words": True,
+    "lower_case": True,
+    "ascii_folding": True,
+    "with_position": False,
+}
+
+
+def open_table(path: Path, version: int | None = None) -> lance.LanceDataset:
+    with reading(path):
+        return lance.dataset(path, version=version)
+
+
+@contextlib.contextmanager
+def reading(table: Path) -> Iterator[None]:
+    """Lance's errors, of many kinds, as ours."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except LANCE_ERRORS as error:
+        raise DamagedError(
+            f"{table} is damaged ({first_line(error)}): remove the folder {table.parent} and index again"
+        ) from error
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except LANCE_ERRORS as error:
+        raise StoreError(f"cannot write to {path} ({first_line(error)}); what was committed before is kept") from error
+
+
+LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
+
+
+def first_line(error: Exception) -> str:
+    """Lance's message without the place in its source."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].split(", /")[0][:160]
+
+
+def among(column: str, ids: Sequence[int]) -> str:
+    return f"{column} IN ({','.join(map(str, map(int, ids)))})" if len(ids) else "false"
+
+
+def matrix(column: Any, dim: int) -> NDArray[np.float32]:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    values: NDArray[np.float32] = array.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(-1, dim)

@@ -1,0 +1,171 @@
+"""The one process that writes: batches staged and committed, indexes brought up to date, old versions tidied away."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+
+from ..indexes.kinds import KINDS
+from ..indexes.published import publish
+from .settings import Head, write_json
+from .snapshot import Snapshot
+from .tables import FULL_TEXT, among, document_schema, matrix, open_table, reading, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .store import Store
+
+# Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
+# exactly or masked meanwhile, so this trades a little search time for a lot of writing.
+_STALE_ROWS = 1_000
+_STALE_SHARE = 0.1
+_KEEP_VERSIONS = timedelta(minutes=10)  # a reader may still be at an older version for this long
+
+
+class Writer:
+    """The one process that writes. Each `commit` is atomic; nothing is visible before it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.head = store.head()
+        self._staged = 0  # the id after the last staged chunk
+        self._recover()
+
+    def _recover(self) -> None:
+        """Take tables that a killed writer left ahead of HEAD back to it."""
+        versions: dict[str, Any] = {}
+        for name in ("documents", "chunks"):
+            committed = getattr(self.head, name)
+            table = open_table(self._store.path / f"{name}.lance", committed)
+            if table.latest_version != committed:
+                table.restore()  # type: ignore[no-untyped-call]
+                versions[name] = table.latest_version
+        if versions:
+            self._move(replace(self.head, **versions))
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self._store, self.head)
+
+    def stage(self, chunks: pa.Table) -> None:
+        """Write chunk rows that the next `commit` makes visible."""
+        with writing(self._store.path):
+            lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
+        self._staged = max(self._staged, _next(chunks))
+
+    def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
+        """As one step: remove the documents with these ids and their chunks, add these rows and what was staged."""
+        with writing(self._store.path):
+            path = self._store.path
+            chunks, rows = open_table(path / "chunks.lance"), self.snapshot().documents
+            if drop:
+                chunks.delete(among("document", drop))
+                rows.delete(among("id", drop))
+            if len(documents):
+                rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
+            head = replace(
+                self.head,
+                documents=rows.version,
+                chunks=chunks.version,
+                next_document=max(self.head.next_document, _next(documents)),
+                next_chunk=max(self.head.next_chunk, self._staged),
+            )
+            self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
+
+    def staged(self, columns: list[str], where: str) -> pa.Table:
+        """Columns of the chunks for which a condition holds, those that are only staged included."""
+        path = self._store.path / "chunks.lance"
+        with reading(path):
+            return lance.dataset(path).to_table(columns=columns, filter=where)
+
+    def replace_rows(self, documents: pa.Table, *, drop: Sequence[int] = ()) -> None:
+        """Replace documents' own rows, by id, and drop rows that have no chunks; all chunks stay."""
+        with writing(self._store.path):
+            table = self.snapshot().documents
+            table.delete(among("id", [*documents["id"].to_pylist(), *drop]))
+            table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
+            self._move(replace(self.head, documents=table.version))
+
+    def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:
+        """Remove documents, leave a row that says why for those that are files, and erase them from the disk."""
+        kept = [
+            {**row, "id": self.head.next_document + place, "state": "skipped", "reason": reason, "chunks": 0}
+            for place, row in enumerate(row for row in rows if row["source"] == "file")
+        ]
+        blank = {"title": "", "metadata": "{}", "text": ""}
+        table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
+        self.commit(drop=[row["id"] for row in rows], documents=table)
+        self.finish(rebuild=True)
+        self._tidy(erase=True)
+
+    def drop_orphans(self, documents: Sequence[int]) -> None:
+        """Remove these documents, and every chunk whose document is not in the table."""
+        snapshot = self.snapshot()
+        owners = set(snapshot.chunk_ids["document"].to_pylist()) - set(snapshot.document_rows["id"].to_pylist())
+        self.commit(drop=[*documents, *owners], documents=document_schema().empty_table())
+
+    def finish(self, *, rebuild: bool = False) -> None:
+        """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions."""
+        with writing(self._store.path):
+            self._index_text(rebuild=rebuild)
+            snapshot = self.snapshot()
+            if rebuild or self._is_stale(snapshot):
+                self._publish(snapshot)
+            self._tidy()
+
+    def _index_text(self, *, rebuild: bool) -> None:
+        table = self.snapshot().chunks
+        if rebuild:
+            table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
+        else:
+            table.optimize.optimize_indices()
+        if table.latest_version != self.head.chunks:
+            self._move(replace(self.head, chunks=table.latest_version))
+
+    def _is_stale(self, snapshot: Snapshot) -> bool:
+        if self.head.vectors is None:
+            return bool(len(snapshot.chunk_ids))
+        index = snapshot.index
+        masked = 0 if index.held is None else int((~index.held).sum())
+        newer = 0 if index.tail is None else len(index.tail.ids)
+        return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        dim = self._store.settings.dim
+        rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
+        parent = self._store.path / "vectors"
+        name = publish(parent, "flat", KINDS["flat"], rows, dim=dim, covers=self.head.rows)
+        self._move(replace(self.head, vectors=name))
+
+    def _tidy(self, *, erase: bool = False) -> None:
+        """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
+
+        :param erase: leave nothing of deleted rows, even if a reader must then open the index again.
+        """
+        snapshot = self.snapshot()
+        keep = timedelta(0) if erase else _KEEP_VERSIONS
+        for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
+            if erase or len(table.get_fragments()) > 32:
+                table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+                moved: dict[str, Any] = {name: table.latest_version}
+                self._move(replace(self.head, **moved))
+            table.cleanup_old_versions(keep)
+        cutoff = time.time() - keep.total_seconds()
+        for folder in (self._store.path / "vectors").glob("*"):
+            if folder.name != self.head.vectors and folder.stat().st_mtime < cutoff:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _move(self, head: Head) -> None:
+        """The commit itself."""
+        self.head = replace(head, commits=self.head.commits + 1)
+        write_json(self._store.path / "HEAD.json", asdict(self.head))
+
+
+def _next(table: pa.Table) -> int:
+    return max(table["id"].to_pylist(), default=-1) + 1

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+from binocle import evaluate
+from binocle.indexes.errors import InputError
+from binocle.training.evaluation import MEASURES
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return pytest.importorskip("ir_measures")
+
+
+def judged(draw):
+    """Random judgements and rankings: grades 0 to 4, queries that found nothing, documents that nobody judged."""
+    documents = [f"d{number}" for number in range(draw.choice([5, 40, 300]))]
+    qrels, run = {}, {}
+    for number in range(draw.randint(1, 12)):
+        query = f"q{number}"
+        some = draw.sample(documents, draw.randint(1, min(len(documents), 30)))
+        qrels[query] = {document: draw.choice([0, 0, 1, 1, 2, 3, 4]) for document in some}
+        qrels[query][some[0]] = draw.randint(1, 4)
+        if draw.random() < 0.15:
+            continue
+        found = draw.sample(documents, draw.randint(0, min(len(documents), 100)))
+        scores = sorted((draw.random() for _ in found), reverse=True)
+        run[query] = list(zip(found, scores, strict=True))
+    return qrels, run
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_measures_equal_those_of_ir_measures(seed, oracle):
+    qrels, run = judged(random.Random(seed))
+    theirs = {"nDCG@10": oracle.nDCG @ 10, "Recall@100": oracle.R @ 100, "MRR@10": oracle.RR @ 10, "MAP": oracle.AP}
+    assert theirs.keys() == MEASURES.keys()
+    scored = [oracle.ScoredDoc(query, document, score) for query, ranking in run.items() for document, score in ranking]
+    given = [oracle.Qrel(query, document, grade) for query, grades in qrels.items() for document, grade in grades.items()]
+    values = oracle.calc_aggregate(list(theirs.values()), given, scored)
+    for name, function in MEASURES.items():
+        assert function(qrels, run) == pytest.approx(values[theirs[name]], abs=1e-9), name
+
+
+def test_measures_of_a_ranking_counted_by_hand():
+    qrels = {"q": {"a": 2, "b": 1, "c": 0}}
+    run = {"q": [("x", 9.0), ("b", 8.0), ("c", 7.0), ("a", 6.0)]}
+    gained, ideal = 1 / math.log2(3) + 2 / math.log2(5), 2 + 1 / math.log2(3)
+    assert MEASURES["nDCG@10"](qrels, run) == pytest.approx(gained / ideal)
+    assert MEASURES["MRR@10"](qrels, run) == 0.5
+    assert MEASURES["Recall@100"](qrels, run) == 1
+    assert MEASURES["MAP"](qrels, run) == pytest.approx((1 / 2 + 2 / 4) / 2)
+
+
+def test_a_query_that_found_nothing_counts_as_zero_and_one_without_answers_does_not_count():
+    qrels = {"found": {"a": 1}, "not found": {"b": 1}, "nothing to find": {"c": 0}}
+    run = {"found": [("a", 1.0)], "nothing to find": [("c", 1.0)]}
+    assert {name: function(qrels, run) for name, function in MEASURES.items()} == dict.fromkeys(MEASURES, 0.5)
+
+
+def test_no_judgements_measure_nothing():
+    assert {name: function({}, {}) for name, function in MEASURES.items()} == dict.fromkeys(MEASURES, 0.0)
+
+
+def test_negative_grades_gain_nothing():
+    assert MEASURES["nDCG@10"]({"q": {"a": -1, "b": 2}}, {"q": [("a", 2.0), ("b", 1.0)]}) == pytest.approx(1 / math.log2(3))
+
+
+# A collection, end to end
+
+CORPUS = {
+    "d1": ("Cats", "The cat sat on the mat."),
+    "d2": ("", "Income tax is due every year."),
+    "d3": ("Bread", "Bake the bread in a hot oven. " * 40),
+    "d4": ("Title only", ""),
+    "d5": ("", "The ship sails the sea by the light of the moon."),
+}
+QUERIES = {"q1": "cat on a mat", "q2": "tax of a year", "q3": "how to bake bread", "q4": "ship at sea"}
+
+
+@pytest.fixture
+def collection(tmp_path):
+    folder = tmp_path / "tiny-collection"
+    (folder / "qrels").mkdir(parents=True)
+    corpus = "".join(json.dumps({"_id": number, "title": title, "text": text}) + "\n" for number, (title, text) in CORPUS.items())
+    (folder / "corpus.jsonl").write_text(corpus)
+    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": number, "text": text}) + "\n" for number, text in QUERIES.items()))
+    rows = ["query-id\tcorpus-id\tscore", "q1\td1\t1", "q2\td2\t2", "q2\td1\t0", "q3\td3\t1", "q4\td1\t0"]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["lexical", "hybrid", "semantic"])
+def test_a_collection_is_indexed_searched_and_measured(mode, collection, tiny_model, tmp_path, oracle):
+    said = []
+    result = evaluate(collection, mode=mode, model=tiny_model, run_file=tmp_path / "run.txt", progress=said.append)
+    assert (result.collection, result.split, result.mode, result.model) == ("tiny-collection", "test", mode, tiny_model)
+    assert (result.queries, result.documents) == (3, 5)
+    assert result.chunks >= 6
+    if mode == "lexical":
+        assert result.measures == dict.fromkeys(MEASURES, 1.0)
+    qrels = [oracle.Qrel("q1", "d1", 1), oracle.Qrel("q2", "d2", 2), oracle.Qrel("q2", "d1", 0), oracle.Qrel("q3", "d3", 1)]
+    run = list(oracle.read_trec_run(str(tmp_path / "run.txt")))
+    assert {row.query_id for row in run} <= {"q1", "q2", "q3"}
+    assert len({(row.query_id, row.doc_id) for row in run}) == len(run)
+    values = oracle.calc_aggregate([oracle.nDCG @ 10, oracle.AP], qrels, run)
+    assert result.measures["nDCG@10"] == pytest.approx(values[oracle.nDCG @ 10], abs=1e-4)
+    assert result.measures["MAP"] == pytest.approx(values[oracle.AP], abs=1e-4)
+    assert json.loads(json.dumps(result.as_dict()))["measures"] == result.measures
+    assert len(said) >= 2
+    assert result.query_milliseconds > 0
+
+
+def test_an_index_that_is_kept_is_not_made_again(collection, tiny_model, tmp_path):
+    first = evaluate(collection, model=tiny_model, index=tmp_path / "index")
+    commits = json.loads((tmp_path / "index" / "HEAD.json").read_text())["commits"]
+    again = evaluate(collection, mode="semantic", index=tmp_path / "index")
+    assert json.loads((tmp_path / "index" / "HEAD.json").read_text())["commits"] == commits
+    assert (first.documents, again.model) == (again.documents, tiny_model)
+
+
+def test_an_index_of_another_collection_is_not_measured_as_this_one(collection, tiny_model, tmp_path):
+    """Documents left in it from before would take the place of the collection's own."""
+    from binocle import Retriever
+
+    Retriever.open(tmp_path / "index", model=tiny_model).add([{"id": "alien", "text": "The cat sat on the mat."}])
+    try:
+        result = evaluate(collection, model=tiny_model, index=tmp_path / "index", run_file=tmp_path / "run.txt")
+    except InputError:
+        return
+    assert "alien" not in (tmp_path / "run.txt").read_text()
+    assert result.documents == 5
+
+
+def test_nothing_is_left_behind(collection, tiny_model, tmp_path, monkeypatch):
+    import tempfile
+
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t"))
+    before = {path: path.stat().st_mtime_ns for path in collection.rglob("*")}
+    evaluate(collection, model=tiny_model)
+    assert list((tmp_path / "t").iterdir()) == []
+    assert {path: path.stat().st_mtime_ns for path in collection.rglob("*")} == before
+
+
+def test_a_document_ranks_where_its_best_passage_does(collection, tiny_model, tmp_path):
+    evaluate(collection, mode="lexical", model=tiny_model, run_file=tmp_path / "run.txt")
+    lines = [line.split() for line in (tmp_path / "run.txt").read_text().splitlines()]
+    assert [line[2] for line in lines if line[0] == "q3"][0] == "d3"
+    assert [line[3] for line in lines if line[0] == "q3"] == [str(rank) for rank in range(1, sum(line[0] == "q3" for line in lines) + 1)]
+    assert all(len(line) == 6 and line[1] == "Q0" for line in lines)
+
+
+def test_numbers_as_ids_and_a_missing_title_are_read(tmp_path, tiny_model):
+    folder = tmp_path / "numbers"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": 1, "text": "The cat sat."}\n\n{"_id": 2, "text": "Bread.", "title": null, "metadata": {}}\n')
+    (folder / "queries.jsonl").write_text('{"_id": 7, "text": "cat"}\n')
+    (folder / "qrels" / "dev.tsv").write_text("7\t1\t1\n")
+    assert evaluate(folder, split="dev", mode="lexical", model=tiny_model).measures["MRR@10"] == 1
+
+
+BROKEN = {
+    "no corpus": ("corpus.jsonl", None, "corpus.jsonl is missing"),
+    "no queries": ("queries.jsonl", None, "queries.jsonl is missing"),
+    "no judgements": ("qrels/test.tsv", None, "the splits that are there: none"),
+    "corpus not json": ("corpus.jsonl", b'{"_id": "1", "text": "a"}\n{"_id": 2, \n', "corpus.jsonl:2 is not JSON"),
+    "corpus not utf-8": ("corpus.jsonl", b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "caf\xe9"}\n', "corpus.jsonl"),
+    "corpus without text": ("corpus.jsonl", b'{"_id": "1"}\n', "corpus.jsonl:1"),
+    "corpus with a number for text": ("corpus.jsonl", b'{"_id": "1", "text": 3}\n', "corpus.jsonl:1"),
+    "corpus of lists": ("corpus.jsonl", b"[1]\n", "corpus.jsonl:1"),
+    "corpus without ids": ("corpus.jsonl", b'{"text": "a"}\n', "corpus.jsonl:1"),
+    "corpus nested beyond reason": ("corpus.jsonl", b"[" * 100_000, "corpus.jsonl:1"),
+    "corpus with an empty id": ("corpus.jsonl", b'{"_id": "", "text": "a"}\n', "id"),
+    "queries not json": ("queries.jsonl", b"q1: cat\n", "queries.jsonl:1 is not JSON"),
+    "queries not utf-8": ("queries.jsonl", b'{"_id": "q1", "text": "\xff"}\n', "queries.jsonl"),
+    "an empty query": ("queries.jsonl", b'{"_id": "q1", "text": " "}\n', "queries.jsonl:1"),
+    "a judgement of an unknown query": ("qrels/test.tsv", b"q9\td1\t1\n", "'q9'"),
+    "judgements with spaces": ("qrels/test.tsv", b"q1 d1 1\n", "test.tsv:1"),
+    "judgements in TREC's four columns": ("qrels/test.tsv", b"q1\t0\td1\t1\n", "test.tsv:1"),
+    "a grade in words": ("qrels/test.tsv", b"q1\td1\t1\nq1\td2\tgood\n", "test.tsv:2"),
+    "an infinite grade": ("qrels/test.tsv", b"q1\td1\tinf\n", "test.tsv:1"),
+    "a grade that is no number": ("qrels/test.tsv", b"q1\td1\tnan\n", "test.tsv:1"),
+    "judgements not utf-8": ("qrels/test.tsv", b"q1\td\xff\t1\n", "test.tsv"),
+    "nothing relevant": ("qrels/test.tsv", b"q1\td1\t0\n", "no document relevant"),
+    "empty judgements": ("qrels/test.tsv", b"", "no document relevant"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_collection_is_refused_with_file_and_line(case, collection, tiny_model):
+    name, content, message = BROKEN[case]
+    if content is None:
+        (collection / name).unlink()
+    else:
+        (collection / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        evaluate(collection, model=tiny_model, mode="lexical")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_split_names_those_that_are_there(collection, tiny_model):
+    (collection / "qrels" / "dev.tsv").write_text("q1\td1\t1\n")
+    with pytest.raises(InputError, match="dev, test"):
+        evaluate(collection, split="train", model=tiny_model)
+
+
+@pytest.mark.parametrize("split", ["../test", "/etc/passwd", "", "a/b"])
+def test_a_split_is_a_name(split, collection, tiny_model):
+    with pytest.raises(InputError):
+        evaluate(collection, split=split, model=tiny_model)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path, tiny_model):
+    with pytest.raises(InputError, match=r"absent.*corpus\.jsonl"):
+        evaluate(tmp_path / "absent", model=tiny_model)
+
+
+def test_a_bad_mode_is_refused_before_anything_is_indexed(collection, tiny_model, tmp_path):
+    with pytest.raises(InputError, match="mode"):
+        evaluate(collection, mode="bm25", model=tiny_model, index=tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_judging_a_document_that_is_not_in_the_corpus_costs_recall(collection, tiny_model):
+    (collection / "qrels" / "test.tsv").write_text("q1\td1\t1\nq1\tnowhere\t1\n")
+    assert evaluate(collection, mode="lexical", model=tiny_model).measures["Recall@100"] == 0.5
+
+
+def test_a_path_may_be_a_string_with_a_slash_at_its_end(collection, tiny_model):
+    assert evaluate(f"{collection}/", mode="lexical", model=tiny_model).collection == "tiny-collection"
+    assert isinstance(collection, Path)

@@ -1,0 +1,464 @@
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from binocle import Document, Hit, Retriever
+from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, NoIndexError
+from binocle.retriever.retriever import status
+
+# Opening
+
+
+def test_a_folder_gets_its_index_inside(folder, tiny_model):
+    retriever = Retriever.open(folder, model=tiny_model)
+    assert retriever.path == folder / ".binocle"
+    assert not retriever.path.exists()
+    retriever.sync()
+    assert Retriever.open(folder).path == Retriever.open(folder / ".binocle").path == folder / ".binocle"
+
+
+def test_a_new_or_empty_folder_becomes_the_index(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert Retriever.open(tmp_path / "new").path == tmp_path / "new"
+    assert Retriever.open(tmp_path / "empty").path == tmp_path / "empty"
+    assert Retriever.open(str(tmp_path / "new")).path == tmp_path / "new"
+    assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
+
+
+def test_a_home_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Retriever.open("~/index").path == tmp_path / "index"
+
+
+def test_a_file_is_not_opened(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        Retriever.open(tmp_path / "file")
+
+
+def test_before_anything_is_put_in_there_is_no_index(tmp_path):
+    retriever = Retriever.open(tmp_path / "index")
+    for ask in (lambda: retriever.search("cat"), retriever.documents, retriever.verify, lambda: retriever.delete("a"), lambda: retriever.folder, lambda: status(retriever)):
+        with pytest.raises(NoIndexError, match="binocle index"):
+            ask()
+
+
+# One encoder
+
+
+def test_an_index_remembers_its_encoder(retriever, tiny_model):
+    assert Retriever.open(retriever.path).search("cat")
+    assert Retriever.open(retriever.path, model=tiny_model).search("cat")
+
+
+def test_another_encoder_is_refused_with_what_to_do(retriever, make_model, tmp_path):
+    other = make_model(tmp_path / "other", seed=9)
+    for use in (lambda one: one.search("cat"), lambda one: one.sync(), lambda one: one.add([{"text": "cat"}]), lambda one: one.context("cat")):
+        with pytest.raises(EncoderMismatchError) as caught:
+            use(Retriever.open(retriever.path, model=str(other)))
+        assert "--index" in str(caught.value)
+        assert str(other) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert Retriever.open(retriever.path, model=str(other)).search("cat", mode="lexical")
+
+
+def test_an_encoder_that_changed_on_the_disk_is_refused(folder, make_model, tmp_path):
+    model = make_model(tmp_path / "model", seed=3)
+    Retriever.open(folder, model=str(model)).sync()
+    make_model(model, seed=4)
+    with pytest.raises(EncoderMismatchError):
+        Retriever.open(folder).search("cat")
+
+
+def test_a_model_that_is_gone_is_a_missing_model_and_words_still_work(folder, make_model, tmp_path):
+    model = make_model(tmp_path / "model", seed=3)
+    Retriever.open(folder, model=str(model)).sync()
+    shutil.rmtree(model)
+    with pytest.raises(BinocleError, match="no model"):
+        Retriever.open(folder).search("cat")
+    assert Retriever.open(folder).search("cat", mode="lexical")[0].path == "notes/cats.txt"
+
+
+# Filling
+
+
+def test_a_folder_and_its_citations(retriever, folder):
+    paths = {row["path"] for row in retriever.documents() if row["state"] == "indexed"}
+    assert paths == {"README.md", "data/prices.csv", "notes/cats.txt", "notes/guide/tasks.md", "notes/taxes.md", "src/queue.py", "web/bread.html"}
+    for hit in retriever.search("cancel a task in the queue", 20):
+        assert isinstance(hit, Hit)
+        row = retriever.document(hit.path)
+        assert row["text"][hit.char_start : hit.char_end] == hit.text
+        import hashlib
+
+        assert hashlib.sha256((folder / hit.path).read_bytes()).hexdigest() == hit.sha256
+        if hit.format in ("text", "markdown", "python", "csv"):
+            lines = (folder / hit.path).read_text().split("\n")
+            assert hit.text.split("\n")[0] in lines[hit.line_start - 1]
+            assert hit.text.split("\n")[-1] in lines[hit.line_end - 1]
+
+
+def test_words_find_their_files(retriever):
+    for query, path in {"cancel": "notes/guide/tasks.md", "income tax": "notes/taxes.md", "oven": "web/bread.html", "put item": "src/queue.py", "ship": "README.md", "cheese": "data/prices.csv"}.items():
+        assert path in {hit.path for hit in retriever.search(query, 2, mode="lexical")}, query
+
+
+def test_an_index_elsewhere_knows_its_folder(folder, tiny_model, tmp_path):
+    retriever = Retriever.open(tmp_path / "elsewhere", model=tiny_model)
+    retriever.sync(folder)
+    assert retriever.folder == folder
+    assert not (folder / ".binocle").exists()
+    (folder / "new.txt").write_text("The queen of the city.")
+    assert Retriever.open(tmp_path / "elsewhere").sync().indexed == 1
+
+
+def test_one_index_is_of_one_folder(retriever, tmp_path):
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match="--index"):
+        retriever.sync(tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["absent", "file"])
+def test_a_folder_must_be_one(name, tmp_path, tiny_model):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=name):
+        Retriever.open(tmp_path / "index", model=tiny_model).sync(tmp_path / name)
+    assert not (tmp_path / "index").exists()
+
+
+def test_without_a_folder_there_is_nothing_to_sync(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"text": "cat"}])
+    with pytest.raises(InputError, match="which folder"):
+        retriever.sync()
+
+
+@pytest.fixture
+def notes(tmp_path, tiny_model):
+    return Retriever.open(tmp_path / "index", model=tiny_model)
+
+
+def test_documents_are_added_replaced_and_left_alone(notes):
+    documents = [{"id": "a", "text": "The cat sat."}, {"id": "b", "text": "The dog ran.", "title": "Dogs", "metadata": {"year": 2024, "tags": ["x"]}}]
+    report = notes.add(documents)
+    assert (report.indexed, report.unchanged, report.chunks_total) == (2, 0, 2)
+    assert notes.add(documents).unchanged == 2
+    report = notes.add([{"id": "a", "text": "The moon is red."}])
+    assert (report.indexed, report.chunks_total, report.chunks_removed) == (1, 2, 1)
+    (hit,) = notes.search("dog", mode="lexical")
+    assert (hit.title, hit.heading, hit.metadata) == ("Dogs", ("Dogs",), {"year": 2024, "tags": ["x"]})
+    assert notes.search("cat", mode="lexical") == []
+    assert notes.verify() == []
+
+
+def test_a_changed_title_or_metadata_is_a_change(notes):
+    base = {"id": "a", "text": "The cat sat.", "title": "T", "metadata": {"year": 1}}
+    notes.add([base])
+    for change in ({"title": "U"}, {"metadata": {"year": 2}}, {"metadata": {"year": "2"}}, {"metadata": {}}, {"text": "The cat sat!"}):
+        base |= change
+        assert notes.add([base]).indexed == 1, change
+        assert notes.add([dict(base)]).indexed == 0
+    assert len(notes.documents()) == 1
+
+
+def test_the_order_of_metadata_is_no_change(notes):
+    notes.add([{"id": "a", "text": "cat", "metadata": {"a": 1, "b": 2}}])
+    assert notes.add([{"id": "a", "text": "cat", "metadata": {"b": 2, "a": 1}}]).unchanged == 1
+
+
+def test_without_an_id_equal_texts_are_one_document(notes):
+    notes.add([{"text": "The cat sat."}, {"text": "The cat sat."}, {"text": "The dog ran."}])
+    assert len(notes.documents()) == 2
+    assert len(notes.search("cat dog", mode="lexical")) == 2
+
+
+@pytest.mark.parametrize("apart", [0, 1_500])
+def test_of_documents_with_one_id_the_last_counts(apart, notes):
+    between = ({"id": f"x{number}", "text": "bread"} for number in range(apart))
+    notes.add([{"id": "a", "text": "first cat"}, *between, {"id": "a", "text": "last cat"}])
+    assert [hit.text for hit in notes.search("cat", mode="lexical")] == ["last cat"]
+    assert notes.verify() == []
+
+
+def test_documents_may_come_from_a_generator_and_stop_halfway(notes):
+    def some():
+        for number in range(2_500):
+            yield {"id": f"{number}", "text": "bread"}
+        raise OSError("the source is gone")
+
+    with pytest.raises(OSError, match="the source is gone"):
+        notes.add(some())
+    assert len(notes.documents()) == 2_000
+    assert notes.verify() == []
+    assert notes.add([{"id": "more", "text": "salt"}]).indexed == 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "text",
+        3,
+        None,
+        {},
+        {"id": "a"},
+        {"text": None},
+        {"text": b"bytes"},
+        {"text": "cat", "title": 3},
+        {"text": "cat", "id": ""},
+        {"text": "cat", "id": 3},
+        {"text": "cat", "unknown": 1},
+        {"text": "cat", "metadata": [1]},
+        {"text": "cat", "metadata": "year"},
+        {"text": "cat", "metadata": {"a": {"b": 1}}},
+        {"text": "cat", "metadata": {"a": [1, [2]]}},
+        {"text": "cat", "metadata": {3: "a"}},
+        {"text": "cat", "metadata": {"a": None}},
+        {"text": "cat", "metadata": {"a": object()}},
+        {"text": "cat", "metadata": {"a": math.nan}},
+        {"text": "cat", "metadata": {"a": [math.inf]}},
+        ["text", "cat"],
+    ],
+    ids=repr,
+)
+def test_a_document_that_is_none_is_refused_by_its_number(document, notes):
+    with pytest.raises(InputError, match="document 1 ") as caught:
+        notes.add([{"text": "good"}, document])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["text", "title", "id", "metadata"])
+def test_half_a_surrogate_pair_is_stored_or_refused_plainly(field, notes):
+    document = {"id": "a", "text": "cat"} | {field: {"k\ud83d": "v\ud83d"} if field == "metadata" else "half \ud83d cat"}
+    try:
+        notes.add([document])
+    except InputError:
+        return
+    assert len(notes.search("cat")) == 1
+    assert notes.add([document]).unchanged == 1
+    assert notes.verify() == []
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\0", "a\0b cat", "\r\n\r\ncat\r\n", "cat\rdog", "\ufeffcat", "cat " * 20_000, "🐈" * 500, "\u200b"], ids=lambda text: ascii(text[:8]))
+def test_any_text_can_be_added(text, notes):
+    assert notes.add([{"id": "a", "text": text}]).indexed == 1
+    assert notes.add([{"id": "a", "text": text}]).unchanged == 1
+    for hit in notes.search("cat", 1000):
+        assert notes.document("a")["text"][hit.char_start : hit.char_end] == hit.text
+    assert notes.verify() == []
+
+
+def test_metadata_comes_back_as_it_went_in(notes):
+    metadata = {"s": "größe 天気", "i": 10**30, "f": 1e-300, "b": True, "l": ["a", 1, 2.5, False], "e": [], "": "empty"}
+    notes.add([{"text": "cat", "metadata": metadata}])
+    (hit,) = notes.search("cat")
+    assert hit.metadata == metadata
+    assert [type(value) for value in hit.metadata.values()] == [type(value) for value in metadata.values()]
+
+
+def test_documents_of_the_readers_are_no_mappings(notes):
+    with pytest.raises(InputError, match="Document"):
+        notes.add([Document.from_text("cat")])
+
+
+# Taking out
+
+
+def test_deleting_by_path_folder_and_id(retriever):
+    retriever.add([{"id": "note", "text": "The queen."}, {"id": "notes", "text": "The king."}])
+    assert retriever.delete("nothing") == 0
+    assert retriever.delete("notes") == 1  # the document of that name, not the folder
+    assert retriever.delete("./README.md", "note") == 2
+    assert retriever.delete("notes/") == 3
+    left = {row["path"] for row in retriever.documents() if row["state"] == "indexed"}
+    assert left == {"data/prices.csv", "src/queue.py", "web/bread.html"}
+    assert retriever.delete("notes/") == 0
+    assert retriever.verify() == []
+
+
+def test_a_deleted_file_stays_out_until_asked_back(retriever, folder):
+    assert retriever.delete("notes/cats.txt") == 1
+    assert retriever.sync().indexed == 0
+    (folder / "notes/cats.txt").write_text("The cat sat on another mat.")
+    assert retriever.sync().indexed == 0
+    assert "notes/cats.txt" not in {hit.path for hit in retriever.search("cat", 20)}
+    assert retriever.sync(retry=True).indexed == 1
+    assert retriever.search("cat", mode="lexical")[0].text == "The cat sat on another mat."
+
+
+def test_a_deleted_file_stays_out_though_it_was_ignored_for_a_while(retriever, folder):
+    retriever.delete("notes/cats.txt")
+    (folder / "notes/.gitignore").write_text("cats.txt\n")
+    retriever.sync()
+    (folder / "notes/.gitignore").unlink()
+    retriever.sync()
+    assert "notes/cats.txt" not in {hit.path for hit in retriever.search("cat", 20)}
+
+
+def test_a_deleted_file_that_is_gone_is_forgotten_altogether(retriever, folder):
+    retriever.delete("notes/cats.txt")
+    (folder / "notes/cats.txt").unlink()
+    retriever.sync()
+    assert "notes/cats.txt" not in {row["path"] for row in retriever.documents()}
+
+
+def test_a_deleted_added_document_can_be_added_again(notes):
+    notes.add([{"id": "a", "text": "cat"}, {"id": "b", "text": "dog"}])
+    notes.delete("a")
+    assert notes.add([{"id": "a", "text": "cat"}]).indexed == 1
+    for mode in ("lexical", "semantic", "hybrid"):
+        assert notes.search("cat", mode=mode)[0].path == "a"
+
+
+def test_emptied_and_filled_again(notes):
+    for _ in range(3):
+        notes.add([{"id": "a", "text": "cat"}])
+        for mode in ("lexical", "semantic", "hybrid"):
+            assert [hit.path for hit in notes.search("cat", mode=mode)] == ["a"]
+        assert notes.delete("a") == 1
+        assert notes.search("cat") == []
+        assert notes.verify() == []
+
+
+# Looking inside
+
+
+def test_lines_of_a_document(retriever, folder):
+    text = (folder / "notes/guide/tasks.md").read_text().split("\n")
+    assert retriever.lines("notes/guide/tasks.md", 3, 5) == "\n".join(text[2:5])
+    assert retriever.lines("notes/guide/tasks.md", 1, 10**6) == "\n".join(text)
+    assert "Bake the bread" in retriever.lines("web/bread.html", 2, 2)
+    with pytest.raises(InputError, match="not in the index"):
+        retriever.lines("absent", 1, 2)
+
+
+def test_similar_passages_leave_out_the_one_asked_about(retriever):
+    hits = retriever.similar("notes/guide/tasks.md", 3, 5)
+    assert len(hits) == 5
+    (own,) = {hit.chunk for hit in retriever.search("cancel the task", 1, mode="lexical")}
+    assert own not in {hit.chunk for hit in hits}
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5]
+    with pytest.raises(InputError, match="not in the index"):
+        retriever.similar("absent", 1)
+    with pytest.raises(InputError, match="no reader for .bin"):
+        retriever.similar("picture.bin", 1)
+
+
+def test_similar_is_the_cosine_with_the_stored_vector(retriever):
+    rows = {row["id"]: np.array(row["vector"]) for row in retriever.snapshot().chunks.to_table().to_pylist()}
+    hits = retriever.similar("notes/cats.txt", 1, 100)
+    (own,) = rows.keys() - {hit.chunk for hit in hits}
+    for hit in hits:
+        assert hit.score == pytest.approx(float(rows[own] @ rows[hit.chunk]), abs=1e-5)
+
+
+def test_similar_passages_can_be_filtered(retriever):
+    assert {hit.path for hit in retriever.similar("notes/cats.txt", 1, where="type=md")} <= {"README.md", "notes/taxes.md", "notes/guide/tasks.md"}
+
+
+def test_filters_on_files(retriever):
+    assert {hit.path for hit in retriever.search("the", 20, mode="semantic", where="path=notes/**")} == {"notes/cats.txt", "notes/taxes.md", "notes/guide/tasks.md"}
+    assert {hit.path for hit in retriever.search("the", 20, mode="semantic", where="type=html")} == {"web/bread.html"}
+    assert retriever.search("cat", where="modified>=2024-01-01") == []
+    assert len(retriever.search("cat", 20, mode="semantic", where=["modified>=2023-01-01", "size<1KB"])) == 9
+
+
+def test_status_adds_up(retriever):
+    measured = status(retriever)
+    assert measured.documents == {"indexed": 7, "skipped": 4, "failed": 0}
+    assert measured.chunks == retriever.snapshot().chunks.count_rows()
+    assert (measured.dim, measured.newer_rows, measured.deleted_rows) == (32, 0, 0)
+    assert measured.bytes == sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file())
+    retriever.add([{"text": "cat"}])
+    assert status(retriever).newer_rows == 1
+
+
+def test_a_snapshot_is_the_same_until_something_is_committed(retriever):
+    first = retriever.snapshot()
+    retriever.search("cat")
+    assert retriever.snapshot() is first
+    Retriever.open(retriever.path).add([{"text": "The queen of the sea."}])
+    assert retriever.snapshot() is not first
+    assert retriever.search("queen", mode="lexical")
+
+
+def test_settings_name_the_folder_relative_to_the_index(retriever):
+    assert json.loads((retriever.path / "settings.json").read_text())["folder"] == ".."
+
+
+# Threads
+
+
+def read_while(retriever, write):
+    """What goes wrong in threads that share a retriever while `write` changes the index through another."""
+    expected = retriever.search("cancel a task", 1)[0].chunk
+    shared, faults, done = Retriever.open(retriever.path), [], threading.Event()
+
+    def read():
+        try:
+            while not done.is_set():
+                assert shared.search("cancel a task", 3, where="path=**")[0].chunk == expected
+                assert shared.context("cancel a task").passages
+                shared.documents()
+                shared.lines("notes/cats.txt", 1, 2)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    writer = Retriever.open(retriever.path)
+    try:
+        for number in range(6):
+            write(writer, number)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    return faults
+
+
+def test_threads_share_a_retriever_while_another_adds(retriever):
+    assert read_while(retriever, lambda writer, number: writer.add([{"id": f"{number % 3}", "text": f"The queen number {number}."}])) == []
+
+
+def test_threads_share_a_retriever_while_another_deletes(retriever):
+    def write(writer, number):
+        writer.add([{"id": f"{number}", "text": f"The queen number {number} of the sea."}])
+        writer.delete(f"{number}")
+
+    assert read_while(retriever, write) == []
+
+
+def test_two_threads_writing_at_once_are_refused_or_both_done(notes):
+    outcomes = []
+
+    def add(number):
+        try:
+            notes.add([{"id": f"{number}", "text": f"cat number {number}"}])
+            outcomes.append(number)
+        except BinocleError as error:
+            assert "being written" in str(error)
+
+    notes.add([])
+    threads = [threading.Thread(target=add, args=[number]) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes
+    assert {row["path"] for row in notes.documents()} == {f"{number}" for number in outcomes}
+    assert notes.verify() == []
+
+
+def test_the_example_in_the_package_works(folder, tiny_model, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    retriever = Retriever.open(folder.name, model=tiny_model)
+    retriever.sync()
+    first = retriever.search("how do I cancel a task?")[0]
+    assert (first.path, first.line_start, Path(first.path).suffix) == ("notes/guide/tasks.md", 1, ".md")
