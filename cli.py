@@ -35,6 +35,7 @@ def main() -> NoReturn:
     """Run the command line: every error one line, never a traceback for a user's mistake."""
     # One query is one small product after another: a second thread for each only waits, up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("LANCE_LOG", "error")  # its warnings are not for the one who searches
     if sys.stdout is None:  # closed by the caller, who then wants the exit code alone
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
@@ -198,9 +199,9 @@ def _summary(report: Report) -> str:
 
     counts = [f"{getattr(report, name):,} {name}" for name in FILE_STATES if getattr(report, name)]
     embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"
-    return (
-        f"{', '.join(counts) or 'no files'}; {report.chunks_total:,} passages, {embedded}, in {report.seconds:.1f} s"
-        + ("; 'binocle files --state failed' says why" if report.failed else "")
+    passages = f"{report.chunks_total:,} passage{'s' * (report.chunks_total != 1)}"
+    return f"{', '.join(counts) or 'no files'}; {passages}, {embedded}, in {report.seconds:.1f} s" + (
+        "; 'binocle files --state failed' says why" if report.failed else ""
     )
 
 
@@ -363,7 +364,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from .retriever.retriever import status as measure
+    from .retriever.status import measure
 
     found = measure(_open(folder, index))
     if as_json:
@@ -435,7 +436,11 @@ def verify(folder: Path | None, index: Path | None, repair: bool, as_json: bool)
         retriever.repair()
     found = retriever.verify()
     for fault in found:
-        line = json.dumps(asdict(fault)) if as_json else printable(f"{fault.kind}: {fault.path}: {fault.problem}")
+        line = (
+            json.dumps(asdict(fault))
+            if as_json
+            else printable(": ".join(filter(None, (fault.kind, fault.path, fault.problem))))
+        )
         click.echo(line)
     if not as_json:
         click.echo(f"{len(found):,} fault{'s' * (len(found) != 1)}" if found else "clean", err=bool(found))

@@ -62,7 +62,7 @@ def main() -> None:
     qrels = evaluation._qrels(arguments.collection, "test")  # noqa: SLF001
     queries = evaluation._queries(arguments.collection)  # noqa: SLF001
     names = list(qrels)
-    our_queries = np.vstack([retriever._query_vector(queries[name]) for name in names])  # noqa: SLF001
+    our_queries = retriever.encoder.encode([queries[name] for name in names], kind="query")
     their_queries = theirs.encode([queries[name] for name in names], show_progress_bar=False)
     results = {
         "passages": len(contexts),

@@ -47,7 +47,7 @@ class BertConfig:
         names = ("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
         for name in names:
             if not isinstance(config.get(name), int) or not 0 < config[name] < 10**6:
-                raise InputError(f"config.json has {name} {config.get(name)!r}: expected a positive number")
+                raise InputError(f"the model's config.json has {name} {config.get(name)!r}: expected a positive number")
         layers, heads, positions = (config[name] for name in names)
         return cls(layers, heads, float(config.get("layer_norm_eps", 1e-12)), positions)
 

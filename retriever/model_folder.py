@@ -53,7 +53,9 @@ class ModelSettings:
         try:
             return cls._read(folder)
         except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{folder} is not a sentence-transformers folder: its JSON files hold {error}") from None
+            raise InputError(
+                f"{folder} is not a sentence-transformers folder: a value in its JSON files is wrong ({error})"
+            ) from None
 
     @classmethod
     def _read(cls, folder: Path) -> ModelSettings:
@@ -110,7 +112,8 @@ def _json(file: Path, kind: type) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON ({error}): copy the model folder again") from None
     if not isinstance(value, kind):
-        raise InputError(f"{file} holds a {type(value).__name__} where a {kind.__name__} was expected")
+        expected = "an object" if kind is dict else "an array"
+        raise InputError(f"{file} does not hold {expected} as it should: copy the model folder again")
     return value
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..indexes.errors import EncoderMismatchError, InputError, NoIndexError
+import numpy as np
+
+from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, NoIndexError
 from . import context as contexts
 from . import encoder as encoders
+from . import lookup
 from . import query as queries
 from . import verify as verification
-from .document import Document
+from .added import checked
 from .model_folder import DEFAULT_MODEL
 from .settings import FORMAT, Settings
 from .snapshot import Snapshot
@@ -27,11 +28,11 @@ from .where import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Where = str | Sequence[str] | Mapping[str, Any] | None
 
+_T = TypeVar("_T")
 INDEX_NAME = ".binocle"
 _ADD_BATCH = 1_000  # documents looked at together, of which the last of each id counts
 
@@ -85,7 +86,7 @@ class Retriever:
         :raises EncoderMismatchError: when the index was made with another encoder.
         """
         root = self._root_to_sync(folder)
-        encoder = self._load_encoder()
+        encoder = self.encoder
         store = self._store_for(encoder, root)
         with store.write() as writer:
             return sync(writer, root, encoder, retry=retry, leave_out=self.path, progress=progress)
@@ -98,7 +99,7 @@ class Retriever:
         """
         began = time.monotonic()
         given = enumerate(documents)
-        encoder = self._load_encoder()
+        encoder = self.encoder
         report = Report()
         with self._store_for(encoder, None).write() as writer:
             snapshot = writer.snapshot()
@@ -109,7 +110,7 @@ class Retriever:
             }
             before = snapshot.chunks.count_rows()
             indexer = Indexer(writer, encoder, report)
-            while some := [_added(number, document) for number, document in islice(given, _ADD_BATCH)]:
+            while some := [checked(number, document) for number, document in islice(given, _ADD_BATCH)]:
                 for name, (sha256, document) in {name: (sha, document) for name, sha, document in some}.items():
                     number, held = known.get(name, (None, ""))
                     if held == sha256:
@@ -156,35 +157,44 @@ class Retriever:
         """
         query = queries.check(query, k, mode)
         chosen = parse(where)
-        return self._answer(queries.Query(self.snapshot(), query, lambda: self._query_vector(query)), k, mode, chosen)
+
+        def vector() -> NDArray[np.float32]:
+            return self.encoder.encode([query], kind="query")
+
+        return self._read(lambda snapshot: queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen))
 
     def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> list[queries.Hit]:
         """The passages most like the one that stands on a line of a document, itself left out."""
         queries.check("-", k, "semantic")
-        snapshot = self.snapshot()
-        document = self.document(path)
-        self.text(path)
-        chunks = self._chunks_of(document, ["id", "char_start", "line_start", "line_end", "vector"])
-        _check_lines(document, chunks, line, line)
-        nearest = min(chunks, key=lambda row: (max(row["line_start"] - line, line - row["line_end"], 0), row["id"]))
-        import numpy as np
+        chosen = parse(where)
 
-        vector = np.array([nearest["vector"]], np.float32)
-        query = queries.Query(snapshot, "", lambda: vector)
-        return self._answer(query, k, "semantic", parse(where), without=nearest["id"])
+        def hits(snapshot: Snapshot) -> list[queries.Hit]:
+            chunk = lookup.chunk_at(snapshot, path, line)
+            vector = np.array([chunk["vector"]], np.float32)
+            query = queries.Query(snapshot, "", lambda: vector)
+            return query.hits(int(k), mode="semantic", where=chosen, without=chunk["id"])
+
+        return self._read(hits)
 
     def context(self, query: str, *, max_tokens: int = 2_000, k: int = 50, where: Where = None) -> contexts.Context:
         """The best passages for a prompt, packed into at most `max_tokens` of the encoder's tokens.
 
         Passages are deduplicated, neighbours are joined, and each is preceded by its numbered citation.
         """
-        if max_tokens < 1:
-            raise InputError(f"max_tokens is how long the context may be, at least 1, not {max_tokens}")
-        hits = self.search(query, k, where=where)
-        encoder = self._load_encoder()
-        texts = self.snapshot().documents_by_id(sorted({hit.document for hit in hits}), ["text"])
-        documents = {number: row["text"] for number, row in texts.items()}
-        return contexts.pack(hits, documents, lambda text: len(encoder.offsets([text])[0]), max_tokens)
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
+        query = queries.check(query, k, "hybrid")
+        chosen = parse(where)
+        encoder = self.encoder
+
+        def packed(snapshot: Snapshot) -> contexts.Context:
+            vector = encoder.encode([query], kind="query")
+            hits = queries.Query(snapshot, query, lambda: vector).hits(int(k), mode="hybrid", where=chosen)
+            rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
+            texts = {number: row["text"] for number, row in rows.items()}
+            return contexts.pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
+
+        return self._read(packed)
 
     # Looking inside
 
@@ -205,45 +215,26 @@ class Retriever:
 
     def documents(self) -> list[dict[str, Any]]:
         """Every document and what became of it, by path: the documents table without the texts."""
-        return sorted(self.snapshot().document_rows.to_pylist(), key=lambda row: (row["path"], row["source"]))
+        return self._read(lookup.rows)
 
     def document(self, path: str) -> dict[str, Any]:
         """The row of one document, its text included."""
-        row = next((row for row in self.documents() if row["path"] == path), None)
-        if row is None:
-            raise InputError(f"{path} is not in the index: 'binocle files' lists what is")
-        columns = [*row, "text"]
-        return self.snapshot().documents_by_id([row["id"]], columns)[row["id"]]
+        return self._read(lambda snapshot: lookup.row(snapshot, path))
 
     def text(self, path: str) -> str:
         """The text that was read from a document.
 
         :raises InputError: when none was, with the reason.
         """
-        row = self.document(path)
-        if not row["chunks"]:
-            raise InputError(f"{path} is in the index without a text ({row['reason'] or 'it is empty'})")
-        text: str = row["text"]
-        return text
+        return self._read(lambda snapshot: lookup.text(snapshot, path))
 
     def lines(self, path: str, first: int, last: int) -> str:
-        """What stands on these lines of a document, counted as its citations count them.
-
-        Where the citations' lines are those of the source (HTML, XML) and not of the text, the passages there.
-        """
-        self.text(path)
-        row = self.document(path)
-        chunks = self._chunks_of(row, ["char_start", "line_start", "line_end", "text"])
-        _check_lines(row, chunks, first, last)
-        if all(1 + row["text"].count("\n", 0, chunk["char_start"]) == chunk["line_start"] for chunk in chunks):
-            return "\n".join(row["text"].split("\n")[max(0, first - 1) : last])
-        return "\n\n".join(
-            chunk["text"] for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first
-        )
+        """What stands on these lines of a document, counted as its citations count them."""
+        return self._read(lambda snapshot: lookup.lines(snapshot, path, first, last))
 
     def verify(self) -> list[verification.Fault]:
         """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well."""
-        return list(verification.faults(self.snapshot(), self.folder))
+        return self._read(lambda snapshot: list(verification.faults(snapshot, self.folder)))
 
     def repair(self) -> Report | None:
         """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder."""
@@ -257,18 +248,15 @@ class Retriever:
 
     # The parts
 
-    def _chunks_of(self, row: dict[str, Any], columns: list[str]) -> list[dict[str, Any]]:
-        """The chunks of a document in order."""
-        table = self.snapshot().read("chunks", columns, f"document = {row['id']}")
-        return sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
-
-    def _answer(
-        self, query: queries.Query, k: int, mode: str, where: Any, without: int | None = None
-    ) -> list[queries.Hit]:
-        return query.hits(k, mode=mode, where=where, without=without)
-
-    def _query_vector(self, query: str) -> NDArray[np.float32]:
-        return self._load_encoder().encode([query], kind="query")
+    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
+        """Answer from the committed state; from the next one, if it was erased by a `delete` meanwhile."""
+        while True:
+            snapshot = self.snapshot()
+            try:
+                return answer(snapshot)
+            except DamagedError:
+                if self.snapshot() is snapshot:
+                    raise
 
     def _open_store(self) -> Store:
         return Store.open(self.path)
@@ -303,7 +291,8 @@ class Retriever:
             raise InputError(f"the index at {self.path} is of {indexed}, not of {root}: give another with --index")
         return root
 
-    def _load_encoder(self) -> encoders.Encoder:
+    @property
+    def encoder(self) -> encoders.Encoder:
         """The encoder of this index, which is the one asked for, or there is an error."""
         with self._lock:
             if self._encoder is None:
@@ -323,83 +312,6 @@ class Retriever:
             return self._encoder
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """What an index holds."""
-
-    path: str
-    folder: str | None
-    model: str
-    fingerprint: str
-    dim: int
-    documents: dict[str, int]  # by state
-    chunks: int
-    bytes: int
-    vector_index: str | None
-    newer_rows: int  # not in the vector index yet: searched exactly
-    deleted_rows: int  # still in the vector index: masked
-
-
-def status(retriever: Retriever) -> Status:
-    """Measure an index."""
-    snapshot = retriever.snapshot()
-    settings = snapshot.store.settings
-    states = {"indexed": 0, "skipped": 0, "failed": 0}
-    for state in snapshot.document_rows["state"].to_pylist():
-        states[state] = states.get(state, 0) + 1
-    index = snapshot.index
-    folder = retriever.folder
-    return Status(
-        path=str(retriever.path),
-        folder=str(folder) if folder else None,
-        model=settings.model,
-        fingerprint=settings.fingerprint,
-        dim=settings.dim,
-        documents=states,
-        chunks=snapshot.chunks.count_rows(),
-        bytes=sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file()),
-        vector_index=snapshot.head.vectors,
-        newer_rows=0 if index.tail is None else len(index.tail.ids),
-        deleted_rows=0 if index.held is None else int((~index.held).sum()),
-    )
-
-
 def _names(path: str, row_path: str) -> bool:
     path = path.removeprefix("./")
     return row_path == path or (path.endswith("/") and row_path.startswith(path))
-
-
-def _check_lines(row: dict[str, Any], chunks: list[dict[str, Any]], first: int, last: int) -> None:
-    lines = max(1 + row["text"].count("\n"), *(chunk["line_end"] for chunk in chunks))
-    if not 1 <= first <= last or first > lines:
-        asked = f"line {first}" if first == last else f"lines {first}-{last}"
-        raise InputError(f"{row['path']} has lines 1 to {lines}, there is no {asked}")
-
-
-_FIELDS = {"id", "text", "title", "metadata"}
-
-
-def _added(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
-    """Id, sha256 and document of what a caller adds."""
-    if not hasattr(given, "keys"):
-        raise InputError(f"document {number} is of type {type(given).__name__}: expected a mapping with 'text'")
-    unknown = set(given) - _FIELDS
-    if unknown:
-        raise InputError(f"document {number} has {sorted(unknown)}: expected only {sorted(_FIELDS)}")
-    text, title, metadata = given.get("text"), given.get("title") or "", given.get("metadata") or {}
-    if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f"document {number} has no text: expected a mapping whose 'text' and 'title' are strings")
-    for key, value in metadata.items() if isinstance(metadata, dict) else [(None, None)]:
-        members = value if isinstance(value, list) else [value]
-        if not isinstance(key, str) or not all(isinstance(member, (str, int, float, bool)) for member in members):
-            raise InputError(
-                f"document {number} has metadata {key!r}: {value!r}: expected a mapping of names to strings, numbers, "
-                "booleans or lists of them"
-            )
-    text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode()
-    document = Document.from_text(text, title=title, metadata=dict(metadata))
-    sha256 = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode("utf-8", "replace")).hexdigest()
-    name = given.get("id")
-    if name is not None and (not isinstance(name, str) or not name):
-        raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
-    return name or sha256[:16], sha256, document

@@ -31,7 +31,11 @@ class Settings:
     def read(cls, file: Path) -> Settings:
         found = _from_json(cls, file)
         texts = (found.model, found.fingerprint, found.folder or "")
-        if not all(isinstance(text, str) for text in texts) or not _is_count(found.dim) or not 0 < found.dim < 2**16:
+        if (
+            not all(isinstance(text, str) and "\0" not in text for text in texts)
+            or not _is_count(found.dim)
+            or not 0 < found.dim < 2**16
+        ):
             raise DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
         return found
 

@@ -39,7 +39,11 @@ class Snapshot:
 
     @cached_property
     def chunks(self) -> lance.LanceDataset:
-        return open_table(self.store.path / "chunks.lance", self.head.chunks)
+        path, dim = self.store.path / "chunks.lance", self.store.settings.dim
+        table = open_table(path, self.head.chunks)
+        if table.schema.field("vector").type.list_size != dim:
+            raise DamagedError(f"{path} does not hold vectors of dimension {dim}, as settings.json says: index again")
+        return table
 
     def read(self, table: Literal["documents", "chunks"], columns: list[str], where: str | None = None) -> pa.Table:
         """Columns of the rows for which a condition in Lance's SQL holds.

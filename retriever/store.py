@@ -72,7 +72,9 @@ class Store:
             raise NoIndexError(f"no index at {path}: make one with 'binocle index FOLDER'")
         settings = Settings.read(path / "settings.json")
         if settings.format != FORMAT:
-            raise StoreError(f"{path} has format {settings.format}, this version reads {FORMAT}: index again")
+            raise StoreError(
+                f"{path} has format {settings.format}, this version reads {FORMAT}: remove it and index again"
+            )
         return cls(path, settings)
 
     def head(self) -> Head:

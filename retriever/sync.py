@@ -114,7 +114,7 @@ def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, re
         row = gone.pop(entry.path, None)
         if entry.reason:
             made.report.skipped += 1
-            if row is None or row["reason"] != entry.reason:
+            if row is None or row["reason"] not in (entry.reason, FORGOTTEN):
                 fresh.append(entry)
         elif row is None or not row["sha256"]:  # new, or never read: passed over or not readable then
             fresh.append(entry)

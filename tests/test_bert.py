@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import math
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,7 @@ def test_numpy_gives_the_hidden_states_of_transformers(tiny_model, bert, batch):
     transformers = pytest.importorskip("transformers")
     import torch
 
+    torch.set_num_threads(1)
     ids, mask = batch
     model = transformers.BertModel.from_pretrained(tiny_model, attn_implementation="eager").eval()
     with torch.no_grad():
@@ -87,6 +90,13 @@ def test_openvino_gives_results_in_order_however_many_batches_are_in_flight(bert
     for (ids, mask), hidden in zip(batches, compiled.map(iter(batches)), strict=True):
         np.testing.assert_allclose(hidden, alone.forward(ids, mask), atol=1e-4)
     assert list(compiled.map([])) == []
+
+
+def test_openvino_is_imported_without_its_telemetry():
+    code = "import sys\nfrom binocle.retriever.bert_openvino import import_openvino\nprint(import_openvino().__name__)\n"
+    code += "assert not [name for name in sys.modules if 'telemetry' in name and not name.startswith('openvino.')], sys.modules.keys()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "openvino\n", "")
 
 
 def test_what_stands_behind_the_mask_does_not_matter(bert, batch):

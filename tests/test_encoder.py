@@ -28,6 +28,7 @@ TEXTS = [
 
 def reference(folder):
     """What sentence-transformers makes of a folder."""
+    pytest.importorskip("torch").set_num_threads(1)  # others may want the machine
     return pytest.importorskip("sentence_transformers").SentenceTransformer(
         str(folder), device="cpu", local_files_only=True
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from binocle import Document, Hit, Retriever
 from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, NoIndexError
-from binocle.retriever.retriever import status
+from binocle.retriever.status import measure as status
 
 # Opening
 

@@ -499,7 +499,7 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
         theirs = chunks.search(words, query_type="fts").limit(20).to_list()
         ours = retriever.search(words, 20, mode="lexical")
         assert {row["id"]: pytest.approx(row["_score"], rel=1e-5) for row in theirs} == {hit.chunk: hit.score for hit in ours}
-    (row,) = chunks.search(retriever._query_vector("oven")[0].tolist()).distance_type("dot").limit(1).to_list()
+    (row,) = chunks.search(retriever.encoder.encode(["oven"], kind="query")[0].tolist()).distance_type("dot").limit(1).to_list()
     assert row["id"] == retriever.search("oven", 1, mode="semantic")[0].chunk
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, NoIndexError
+from ..retriever.query import MODES
 from ..retriever.retriever import Retriever
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def evaluate(
         raise InputError(f"{what}: expected a folder with corpus.jsonl, queries.jsonl and qrels/{split}.tsv")
     if run_file is not None and not Path(run_file).parent.is_dir():
         raise InputError(f"there is no folder {Path(run_file).parent} to write the run into")
+    if mode not in MODES:
+        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
     queries, qrels = _queries(folder), _qrels(folder, split)
     unknown = sorted(qrels.keys() - queries.keys())
     if unknown:
@@ -211,14 +214,14 @@ def _queries(folder: Path) -> dict[str, str]:
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not file.is_file():
         raise InputError(f"{file} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv")
-    with file.open(encoding="utf-8") as stream:
+    with file.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"{file}:{number} is not JSON: {error}") from None
+                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{file}:{number} is not JSON in UTF-8: {error}") from None
             if not isinstance(row, dict) or "_id" not in row:
                 raise InputError(f"{file}:{number}: expected an object with '_id'")
             yield f"{file}:{number}", row
@@ -230,14 +233,18 @@ def _qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
         there = ", ".join(sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))) or "none"
         raise InputError(f"{file} is missing: the splits that are there: {there}")
     qrels: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    try:
+        lines = file.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8: {error}") from None
+    for number, line in enumerate(lines, 1):
         cells = line.split("\t")
         if not line.strip() or (number == 1 and cells[-1].strip() == "score"):
             continue
         try:
             query, document, grade = cells
             qrels.setdefault(query, {})[document] = int(float(grade))
-        except ValueError:
+        except (ValueError, OverflowError):
             raise InputError(f"{file}:{number}: expected query, document and grade separated by tabs") from None
     judged = {query: grades for query, grades in qrels.items() if _relevant(grades)}
     if not judged:

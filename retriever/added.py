@@ -1,0 +1,60 @@
+"""Documents that are not files: what a caller may add, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..indexes.errors import InputError
+from .document import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIELDS = {"id", "text", "title", "metadata"}
+
+
+def checked(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
+    """Id, sha256 and document of one that a caller adds.
+
+    :raises InputError: naming the document by its number and what is wrong with it.
+    """
+    if not hasattr(given, "keys"):
+        raise InputError(f"document {number} is of type {type(given).__name__}: expected a mapping with 'text'")
+    unknown = set(given) - _FIELDS
+    if unknown:
+        raise InputError(f"document {number} has {sorted(unknown)}: expected only {sorted(_FIELDS)}")
+    text, title, metadata = given.get("text"), given.get("title") or "", given.get("metadata") or {}
+    if not isinstance(text, str) or not isinstance(title, str):
+        raise InputError(f"document {number} has no text: expected a mapping whose 'text' and 'title' are strings")
+    for key, value in metadata.items() if isinstance(metadata, dict) else [(None, None)]:
+        members = value if isinstance(value, list) else [value]
+        if not isinstance(key, str) or not all(_is_plain(member) for member in members):
+            raise InputError(
+                f"document {number} has metadata {key!r}: {value!r}: expected a mapping of names to strings, "
+                "finite numbers, booleans or lists of them"
+            )
+    text, title = _whole(text).replace("\r\n", "\n"), _whole(title)
+    metadata = {_whole(key): _whole_value(value) for key, value in metadata.items()}
+    document = Document.from_text(text, title=title, metadata=metadata)
+    sha256 = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
+    name = given.get("id")
+    if name is not None and (not isinstance(name, str) or not name):
+        raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
+    return _whole(name or sha256[:16]), sha256, document
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _whole(text: str) -> str:
+    """The text without halves of surrogate pairs, which no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _whole_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_whole_value(member) for member in value]
+    return _whole(value) if isinstance(value, str) else value

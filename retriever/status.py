@@ -1,0 +1,50 @@
+"""What an index holds, measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .retriever import Retriever
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What an index holds."""
+
+    path: str
+    folder: str | None
+    model: str
+    fingerprint: str
+    dim: int
+    documents: dict[str, int]  # by state
+    chunks: int
+    bytes: int
+    vector_index: str | None
+    newer_rows: int  # not in the vector index yet: searched exactly
+    deleted_rows: int  # still in the vector index: masked
+
+
+def measure(retriever: Retriever) -> Status:
+    """Measure an index."""
+    snapshot = retriever.snapshot()
+    settings = snapshot.store.settings
+    states = {"indexed": 0, "skipped": 0, "failed": 0}
+    for state in snapshot.document_rows["state"].to_pylist():
+        states[state] = states.get(state, 0) + 1
+    index = snapshot.index
+    folder = retriever.folder
+    return Status(
+        path=str(retriever.path),
+        folder=str(folder) if folder else None,
+        model=settings.model,
+        fingerprint=settings.fingerprint,
+        dim=settings.dim,
+        documents=states,
+        chunks=snapshot.chunks.count_rows(),
+        bytes=sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file()),
+        vector_index=snapshot.head.vectors,
+        newer_rows=0 if index.tail is None else len(index.tail.ids),
+        deleted_rows=0 if index.held is None else int((~index.held).sum()),
+    )
