@@ -70,8 +70,11 @@ def _counts_lines_of(text: str, chunk: dict[str, Any]) -> bool:
     return (start, start + chunk["text"].count("\n")) == (chunk["line_start"], chunk["line_end"])
 
 
-def _check_lines(row: dict[str, Any], chunks: list[dict[str, Any]], first: int, last: int) -> None:
-    lines = max(1 + row["text"].count("\n"), *(chunk["line_end"] for chunk in chunks))
-    if not 1 <= first <= last or first > lines:
-        asked = f"line {first}" if first == last else f"lines {first}-{last}"
-        raise InputError(f"{row['path']} has lines 1 to {lines}, there is no {asked}")
+def _check_lines(found: Row, chunks: list[Row], first: int, last: int) -> None:
+    text = found["text"]
+    count = max(text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
+    asked = f"line {first}" if first == last else f"lines {first} to {last}"
+    if first > last:
+        raise InputError(f"{asked} of {found['path']!r}: the first comes after the last")
+    if first < 1 or first > count:
+        raise InputError(f"{found['path']!r} has lines 1 to {count}, not {asked}")

@@ -88,7 +88,7 @@ def _is_count(value: Any) -> bool:
 
 
 def write_json(file: Path, value: dict[str, Any]) -> None:
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    aside = file.with_name(f".{file.name}")  # one writer at a time, so that what a killed one left is written over
     with aside.open("w", encoding="utf-8") as stream:
         json.dump(value, stream)
         stream.flush()

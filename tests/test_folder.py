@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,17 @@ def test_many_rules_are_read(tmp_path):
     tree(tmp_path, "a.txt", "name-4999.txt")
     (tmp_path / ".gitignore").write_text("".join(f"name-{number}.txt\n" for number in range(5_000)))
     assert kept(tmp_path) == {"a.txt"}
+
+
+@git
+@pytest.mark.parametrize("pattern", ["*a*a*a*a*a*b", "/**/a/**/a/**/a/**/b", "[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[0-9]", "*?*?*?*?*?b"])
+def test_a_pattern_of_many_stars_does_not_take_for_ever(pattern, tmp_path):
+    tree(tmp_path, "a" * 120, "a" * 120 + "b", "a/" * 40 + "c", "a/" * 3 + "b")
+    (tmp_path / ".gitignore").write_text(f"{pattern}\n" * 3)
+    began = time.monotonic()
+    given = kept(tmp_path)
+    assert time.monotonic() - began < 2
+    assert given == kept_by_git(tmp_path)
 
 
 # What is no ordinary file
