@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..indexes.errors import DamagedError
+from ..indexes.errors import DamagedError, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,8 @@ class Head:
 def read_json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_text("utf-8"))
+    except PermissionError:
+        raise StoreError(f"{file} cannot be read: permission denied") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(
             f"{file} cannot be read ({error}): remove the folder {file.parent} and index again"

@@ -77,6 +77,23 @@ def open_table(path: Path, version: int | None = None) -> lance.LanceDataset:
         return lance.dataset(path, version=version)
 
 
+def append(path: Path, rows: pa.Table) -> lance.LanceDataset:
+    """Append rows, and make sure that they are there: on a full disk Lance may report success for a file cut short."""
+    table = lance.write_dataset(rows, path, mode="append")
+    for fragment in table.get_fragments()[-8:]:
+        for file in fragment.data_files():
+            size = (path / "data" / file.path).stat().st_size
+            if file.file_size_bytes not in (None, size):
+                raise OSError(f"{file.path} has {size} of {file.file_size_bytes} bytes: is the disk full?")
+    return table
+
+
+def delete(table: lance.LanceDataset, condition: str) -> None:
+    """Delete rows, and make sure that what is left can be read."""
+    table.delete(condition)
+    lance.dataset(table.uri, version=table.version).to_table(columns=["id"])
+
+
 @contextlib.contextmanager
 def reading(table: Path) -> Iterator[None]:
     """Lance's errors, of many kinds, as ours."""
@@ -85,6 +102,8 @@ def reading(table: Path) -> Iterator[None]:
     except StoreError:
         raise
     except LANCE_ERRORS as error:
+        if "permission denied" in str(error).lower():
+            raise StoreError(f"{table} cannot be read: permission denied") from None
         raise DamagedError(
             f"{table} is damaged ({first_line(error)}): remove the folder {table.parent} and index again"
         ) from error

@@ -15,7 +15,7 @@ from ..indexes.kinds import KINDS
 from ..indexes.published import publish
 from .settings import Head, write_json
 from .snapshot import Snapshot
-from .tables import FULL_TEXT, among, document_schema, matrix, open_table, reading, writing
+from .tables import FULL_TEXT, among, append, delete, document_schema, matrix, open_table, reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Writer:
     def stage(self, chunks: pa.Table) -> None:
         """Write chunk rows that the next `commit` makes visible."""
         with writing(self._store.path):
-            lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
+            append(self._store.path / "chunks.lance", chunks)
         self._staged = max(self._staged, _next(chunks))
 
     def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
@@ -65,10 +65,10 @@ class Writer:
             path = self._store.path
             chunks, rows = open_table(path / "chunks.lance"), self.snapshot().documents
             if drop:
-                chunks.delete(among("document", drop))
-                rows.delete(among("id", drop))
+                delete(chunks, among("document", drop))
+                delete(rows, among("id", drop))
             if len(documents):
-                rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
+                rows = append(path / "documents.lance", documents)
             head = replace(
                 self.head,
                 documents=rows.version,
@@ -88,8 +88,8 @@ class Writer:
         """Replace documents' own rows, by id, and drop rows that have no chunks; all chunks stay."""
         with writing(self._store.path):
             table = self.snapshot().documents
-            table.delete(among("id", [*documents["id"].to_pylist(), *drop]))
-            table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
+            delete(table, among("id", [*documents["id"].to_pylist(), *drop]))
+            table = append(self._store.path / "documents.lance", documents)
             self._move(replace(self.head, documents=table.version))
 
     def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:

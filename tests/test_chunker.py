@@ -5,10 +5,11 @@ import unicodedata
 from itertools import pairwise
 
 import pytest
-from binocle.retriever.chunker import chunk
-from binocle.retriever.document import Document, Part
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
+from binocle.retriever.chunker import chunk
+from binocle.retriever.document import Document, Part
 
 WORDS = [
     "cat",
@@ -108,7 +109,7 @@ def line_of(document, position):
 
 
 RELAXED = settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 

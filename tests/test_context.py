@@ -4,6 +4,7 @@ import random
 import re
 
 import pytest
+
 from binocle import Context, Retriever
 from binocle.indexes.errors import InputError
 from binocle.retriever.context import pack
@@ -91,7 +92,12 @@ def test_nothing_fits_or_nothing_is_found_gives_an_empty_context():
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_the_hits_the_context_fits_cites_and_repeats_nothing(seed):
     draw = random.Random(seed)
-    documents = {number: " ".join(draw.choice("abcdefgh") * draw.randint(1, 5) + draw.choice(["", "\n", "\n\n"]) for _ in range(80)) for number in range(3)}
+    documents = {
+        number: " ".join(
+            draw.choice("abcdefgh") * draw.randint(1, 5) + draw.choice(["", "\n", "\n\n"]) for _ in range(80)
+        )
+        for number in range(3)
+    }
     hits = []
     for number, text in documents.items():  # passages as a chunker makes them: apart from each other
         place = 0

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from binocle import Document
 from binocle.retriever.document import Part
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import threading
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from binocle.indexes.errors import BinocleError, InputError
 from binocle.retriever import encoder as encoders
 from binocle.retriever.encoder import BertEncoder, load
@@ -255,10 +257,8 @@ def test_a_string_instead_of_a_list_is_refused(tiny):
 
 
 def test_half_a_surrogate_pair_is_encoded_or_refused_plainly(tiny):
-    try:
+    with contextlib.suppress(InputError):
         assert tiny.encode(["half \ud83d"]).shape == (1, 32)
-    except InputError:
-        pass
 
 
 def test_offsets_are_of_the_characters_of_each_token_and_not_cut(tiny):
@@ -332,7 +332,7 @@ def test_weights_that_lack_a_layer_are_refused(tiny_model, tmp_path):
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.1.output.dense.weight"]
     save_file(weights, folder / "model.safetensors")
-    with pytest.raises(BinocleError, match="encoder.layer.1.output.dense.weight"):
+    with pytest.raises(BinocleError, match=r"encoder\.layer\.1\.output\.dense\.weight"):
         load(str(folder)).encode(["cat"])
 
 

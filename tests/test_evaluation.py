@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from binocle import evaluate
 from binocle.indexes.errors import InputError
 from binocle.training.evaluation import MEASURES
@@ -39,7 +40,9 @@ def test_measures_equal_those_of_ir_measures(seed, oracle):
     theirs = {"nDCG@10": oracle.nDCG @ 10, "Recall@100": oracle.R @ 100, "MRR@10": oracle.RR @ 10, "MAP": oracle.AP}
     assert theirs.keys() == MEASURES.keys()
     scored = [oracle.ScoredDoc(query, document, score) for query, ranking in run.items() for document, score in ranking]
-    given = [oracle.Qrel(query, document, grade) for query, grades in qrels.items() for document, grade in grades.items()]
+    given = [
+        oracle.Qrel(query, document, grade) for query, grades in qrels.items() for document, grade in grades.items()
+    ]
     values = oracle.calc_aggregate(list(theirs.values()), given, scored)
     for name, function in MEASURES.items():
         assert function(qrels, run) == pytest.approx(values[theirs[name]], abs=1e-9), name
@@ -66,7 +69,9 @@ def test_no_judgements_measure_nothing():
 
 
 def test_negative_grades_gain_nothing():
-    assert MEASURES["nDCG@10"]({"q": {"a": -1, "b": 2}}, {"q": [("a", 2.0), ("b", 1.0)]}) == pytest.approx(1 / math.log2(3))
+    assert MEASURES["nDCG@10"]({"q": {"a": -1, "b": 2}}, {"q": [("a", 2.0), ("b", 1.0)]}) == pytest.approx(
+        1 / math.log2(3)
+    )
 
 
 # A collection, end to end
@@ -85,9 +90,13 @@ QUERIES = {"q1": "cat on a mat", "q2": "tax of a year", "q3": "how to bake bread
 def collection(tmp_path):
     folder = tmp_path / "tiny-collection"
     (folder / "qrels").mkdir(parents=True)
-    corpus = "".join(json.dumps({"_id": number, "title": title, "text": text}) + "\n" for number, (title, text) in CORPUS.items())
+    corpus = "".join(
+        json.dumps({"_id": number, "title": title, "text": text}) + "\n" for number, (title, text) in CORPUS.items()
+    )
     (folder / "corpus.jsonl").write_text(corpus)
-    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": number, "text": text}) + "\n" for number, text in QUERIES.items()))
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": number, "text": text}) + "\n" for number, text in QUERIES.items())
+    )
     rows = ["query-id\tcorpus-id\tscore", "q1\td1\t1", "q2\td2\t2", "q2\td1\t0", "q3\td3\t1", "q4\td1\t0"]
     (folder / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
     return folder
@@ -102,7 +111,12 @@ def test_a_collection_is_indexed_searched_and_measured(mode, collection, tiny_mo
     assert result.chunks >= 6
     if mode == "lexical":
         assert result.measures == dict.fromkeys(MEASURES, 1.0)
-    qrels = [oracle.Qrel("q1", "d1", 1), oracle.Qrel("q2", "d2", 2), oracle.Qrel("q2", "d1", 0), oracle.Qrel("q3", "d3", 1)]
+    qrels = [
+        oracle.Qrel("q1", "d1", 1),
+        oracle.Qrel("q2", "d2", 2),
+        oracle.Qrel("q2", "d1", 0),
+        oracle.Qrel("q3", "d3", 1),
+    ]
     run = list(oracle.read_trec_run(str(tmp_path / "run.txt")))
     assert {row.query_id for row in run} <= {"q1", "q2", "q3"}
     assert len({(row.query_id, row.doc_id) for row in run}) == len(run)
@@ -149,15 +163,19 @@ def test_nothing_is_left_behind(collection, tiny_model, tmp_path, monkeypatch):
 def test_a_document_ranks_where_its_best_passage_does(collection, tiny_model, tmp_path):
     evaluate(collection, mode="lexical", model=tiny_model, run_file=tmp_path / "run.txt")
     lines = [line.split() for line in (tmp_path / "run.txt").read_text().splitlines()]
-    assert [line[2] for line in lines if line[0] == "q3"][0] == "d3"
-    assert [line[3] for line in lines if line[0] == "q3"] == [str(rank) for rank in range(1, sum(line[0] == "q3" for line in lines) + 1)]
+    assert next(line[2] for line in lines if line[0] == "q3") == "d3"
+    assert [line[3] for line in lines if line[0] == "q3"] == [
+        str(rank) for rank in range(1, sum(line[0] == "q3" for line in lines) + 1)
+    ]
     assert all(len(line) == 6 and line[1] == "Q0" for line in lines)
 
 
 def test_numbers_as_ids_and_a_missing_title_are_read(tmp_path, tiny_model):
     folder = tmp_path / "numbers"
     (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": 1, "text": "The cat sat."}\n\n{"_id": 2, "text": "Bread.", "title": null, "metadata": {}}\n')
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": 1, "text": "The cat sat."}\n\n{"_id": 2, "text": "Bread.", "title": null, "metadata": {}}\n'
+    )
     (folder / "queries.jsonl").write_text('{"_id": 7, "text": "cat"}\n')
     (folder / "qrels" / "dev.tsv").write_text("7\t1\t1\n")
     assert evaluate(folder, split="dev", mode="lexical", model=tiny_model).measures["MRR@10"] == 1
@@ -168,7 +186,11 @@ BROKEN = {
     "no queries": ("queries.jsonl", None, "queries.jsonl is missing"),
     "no judgements": ("qrels/test.tsv", None, "the splits that are there: none"),
     "corpus not json": ("corpus.jsonl", b'{"_id": "1", "text": "a"}\n{"_id": 2, \n', "corpus.jsonl:2 is not JSON"),
-    "corpus not utf-8": ("corpus.jsonl", b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "caf\xe9"}\n', "corpus.jsonl"),
+    "corpus not utf-8": (
+        "corpus.jsonl",
+        b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "caf\xe9"}\n',
+        "corpus.jsonl",
+    ),
     "corpus without text": ("corpus.jsonl", b'{"_id": "1"}\n', "corpus.jsonl:1"),
     "corpus with a number for text": ("corpus.jsonl", b'{"_id": "1", "text": 3}\n', "corpus.jsonl:1"),
     "corpus of lists": ("corpus.jsonl", b"[1]\n", "corpus.jsonl:1"),

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from binocle.retriever.folder import MAX_BYTES, Entry, find_index, scan
 
 git = pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle here")
@@ -37,13 +38,24 @@ def kept(root: Path) -> set[str]:
 
 def kept_by_git(root: Path) -> set[str]:
     """What git would add, but for hidden names and links, which are passed over here."""
-    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CEILING_DIRECTORIES": str(root.parent)}
+    environment = {
+        **os.environ,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CEILING_DIRECTORIES": str(root.parent),
+    }
     run = ["git", "-c", "core.excludesFile=", "-C", str(root)]
     if not (root / ".git").exists():
         subprocess.run([*run, "init", "-q"], check=True, env=environment)
-    listing = subprocess.run([*run, "ls-files", "-z", "-o", "-c", "--exclude-standard"], check=True, capture_output=True, env=environment).stdout
+    listing = subprocess.run(
+        [*run, "ls-files", "-z", "-o", "-c", "--exclude-standard"], check=True, capture_output=True, env=environment
+    ).stdout
     names = [os.fsdecode(name) for name in listing.split(b"\0") if name]
-    return {name for name in names if not any(part.startswith(".") for part in name.split("/")) and not (root / name).is_symlink()}
+    return {
+        name
+        for name in names
+        if not any(part.startswith(".") for part in name.split("/")) and not (root / name).is_symlink()
+    }
 
 
 def test_files_are_given_in_order_with_size_and_time(tmp_path):
@@ -81,7 +93,11 @@ def test_what_is_ignored_names_the_file_that_says_so(tmp_path):
 
 def test_the_index_is_not_even_mentioned(tmp_path):
     tree(tmp_path, "a.txt", "store/documents.lance/data", ".binocle/HEAD.json", "deep/store/x")
-    assert found(tmp_path, leave_out=tmp_path / ".binocle") == {"a.txt": "", "store/documents.lance/data": "", "deep/store/x": ""}
+    assert found(tmp_path, leave_out=tmp_path / ".binocle") == {
+        "a.txt": "",
+        "store/documents.lance/data": "",
+        "deep/store/x": "",
+    }
     assert found(tmp_path, leave_out=tmp_path / "store") == {"a.txt": "", ".binocle/": "hidden", "deep/store/x": ""}
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "store")
     assert "deep/store/x" not in found(tmp_path, leave_out=tmp_path / "link")
@@ -89,7 +105,26 @@ def test_the_index_is_not_even_mentioned(tmp_path):
 
 # As git does it
 
-NAMES = ["a", "b", "ab", "foo", "bar", "foo.txt", "bar.txt", "a.log", "keep.log", "build", "x y", "é", "#h", "!n", "[z]", "a*b", "trail ", "back\\slash"]
+NAMES = [
+    "a",
+    "b",
+    "ab",
+    "foo",
+    "bar",
+    "foo.txt",
+    "bar.txt",
+    "a.log",
+    "keep.log",
+    "build",
+    "x y",
+    "é",
+    "#h",
+    "!n",
+    "[z]",
+    "a*b",
+    "trail ",
+    "back\\slash",
+]
 
 
 def random_tree(root: Path, draw: random.Random) -> None:
@@ -105,11 +140,32 @@ def random_tree(root: Path, draw: random.Random) -> None:
                 (folder / name).write_text("x")
     for folder in draw.sample(folders, min(len(folders), draw.randint(1, 3))):
         lines = [random_pattern(draw) for _ in range(draw.randint(1, 6))]
-        (folder / ".gitignore").write_text(draw.choice(["\n", "\r\n"]).join(lines) + draw.choice(["", "\n"]), newline="")
+        (folder / ".gitignore").write_text(
+            draw.choice(["\n", "\r\n"]).join(lines) + draw.choice(["", "\n"]), newline=""
+        )
 
 
 def random_pattern(draw: random.Random) -> str:
-    names = [*NAMES, "*", "*.log", "*.txt", "f*", "?", "??", "[ab]", "[!a]", "[^b]*", "**", "*o*", "\\#h", "\\!n", "trail\\ ", "a\\*b", "\\[z\\]", "[a-c]*"]
+    names = [
+        *NAMES,
+        "*",
+        "*.log",
+        "*.txt",
+        "f*",
+        "?",
+        "??",
+        "[ab]",
+        "[!a]",
+        "[^b]*",
+        "**",
+        "*o*",
+        "\\#h",
+        "\\!n",
+        "trail\\ ",
+        "a\\*b",
+        "\\[z\\]",
+        "[a-c]*",
+    ]
     pattern = "/".join(draw.choice(names) for _ in range(draw.choice([1, 1, 1, 2, 2, 3])))
     pattern = draw.choice(["", "", "/"]) + pattern + draw.choice(["", "", "/", "/*", "/**"])
     pattern = draw.choice(["", "", "", "!"]) + pattern + draw.choice(["", "", "", " ", "  ", "\t"])
@@ -161,7 +217,18 @@ RULES = {
 @git
 @pytest.mark.parametrize("case", RULES)
 def test_rules_mean_what_they_mean_to_git(case, tmp_path):
-    tree(tmp_path, "a.txt", "keep.txt", "keep.txt ", "a.md", "foo/a.txt", "foo/keep.txt", "foo/bar/a.txt", "foo/bar/keep.txt", "bar/a.txt")
+    tree(
+        tmp_path,
+        "a.txt",
+        "keep.txt",
+        "keep.txt ",
+        "a.md",
+        "foo/a.txt",
+        "foo/keep.txt",
+        "foo/bar/a.txt",
+        "foo/bar/keep.txt",
+        "bar/a.txt",
+    )
     tree(tmp_path, "foo/baz/bar", "fo", "foo/x/y/keep.txt", "#hash", "!bang", "b.txt", "odd", "foo/fxo", "x/foo/a.txt")
     for name, text in RULES[case].items():
         (tmp_path / name).write_text(text, newline="")
@@ -205,7 +272,9 @@ def test_many_rules_are_read(tmp_path):
 
 
 @git
-@pytest.mark.parametrize("pattern", ["*a*a*a*a*a*b", "/**/a/**/a/**/a/**/b", "[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[0-9]", "*?*?*?*?*?b"])
+@pytest.mark.parametrize(
+    "pattern", ["*a*a*a*a*a*b", "/**/a/**/a/**/a/**/b", "[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*[0-9]", "*?*?*?*?*?b"]
+)
 def test_a_pattern_of_many_stars_does_not_take_for_ever(pattern, tmp_path):
     tree(tmp_path, "a" * 120, "a" * 120 + "b", "a/" * 40 + "c", "a/" * 3 + "b")
     (tmp_path / ".gitignore").write_text(f"{pattern}\n" * 3)
@@ -299,7 +368,26 @@ def test_a_folder_that_vanishes_while_it_is_scanned_does_not_stop_the_scan(tmp_p
     assert all(rest.values())
 
 
-@pytest.mark.parametrize("name", ["new\nline.txt", "tab\t.txt", " lead", "trail ", "-rf", "ünï.txt", "天気.md", "🚀", "a" * 255, "'quote\"", "back\\slash", "con", "\x1b[31m", "\u202e.txt"], ids=ascii)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "new\nline.txt",
+        "tab\t.txt",
+        " lead",
+        "trail ",
+        "-rf",
+        "ünï.txt",
+        "天気.md",
+        "🚀",
+        "a" * 255,
+        "'quote\"",
+        "back\\slash",
+        "con",
+        "\x1b[31m",
+        "\u202e.txt",
+    ],
+    ids=ascii,
+)
 def test_odd_names_are_names(name, tmp_path):
     tree(tmp_path, f"{name}/{name}")
     assert found(tmp_path) == {f"{name}/{name}": ""}
@@ -309,7 +397,7 @@ def test_names_that_are_not_utf8_are_passed_over_each_under_a_path_of_its_own(tm
     names = [b"a\xff.txt", b"a\xfe.txt", b"caf\xe9", b"\xed\xa0\x80"]
     for name in names:
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("x")
-    os.mkdir(os.fsencode(tmp_path) + b"/dir\xff")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/dir\xff")).mkdir()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/dir\xff/inside.txt")).write_text("x")
     tree(tmp_path, "a?.txt", "a\ufffd.txt", "a.txt")
     reasons = found(tmp_path)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from binocle.indexes.errors import BinocleError, DamagedError, InputError, MissingExtraError, ModelNotFoundError
 from binocle.retriever import model_folder
 from binocle.retriever.encoder import load
@@ -45,7 +46,13 @@ def test_a_folder_is_found_by_any_way_of_writing_it(tiny_model, monkeypatch):
     folder = Path(tiny_model)
     monkeypatch.chdir(folder.parent)
     monkeypatch.setenv("HOME", str(folder.parent))
-    for name in (tiny_model, folder.name, f"./{folder.name}", f"../{folder.parent.name}/{folder.name}", f"~/{folder.name}"):
+    for name in (
+        tiny_model,
+        folder.name,
+        f"./{folder.name}",
+        f"../{folder.parent.name}/{folder.name}",
+        f"~/{folder.name}",
+    ):
         assert find(name) == folder.resolve()
 
 
@@ -146,7 +153,9 @@ def test_a_path_that_is_not_there_is_not_looked_for_on_the_hub(name, tmp_path, m
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "a b/c d", "x" * 300, "\ud800", "..", "sentence-transformers/../../etc"], ids=ascii)
+@pytest.mark.parametrize(
+    "name", ["", "a\0b", "a b/c d", "x" * 300, "\ud800", "..", "sentence-transformers/../../etc"], ids=ascii
+)
 def test_a_name_that_cannot_be_one_is_refused_in_one_line(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BinocleError) as caught:
@@ -253,12 +262,16 @@ def test_pooling_is_read_from_old_flags_and_the_new_key(config, expected, model)
 
 
 def test_prompts_are_those_for_queries_and_documents(model):
-    (model / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "q: ", "document": "d: ", "other": "o: "}}))
+    (model / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "q: ", "document": "d: ", "other": "o: "}})
+    )
     settings = ModelSettings.read(model)
     assert (settings.query_prompt, settings.document_prompt) == ("q: ", "d: ")
 
 
-@pytest.mark.parametrize("name", ["modules.json", "sentence_bert_config.json", "1_Pooling/config.json", "config_sentence_transformers.json"])
+@pytest.mark.parametrize(
+    "name", ["modules.json", "sentence_bert_config.json", "1_Pooling/config.json", "config_sentence_transformers.json"]
+)
 @pytest.mark.parametrize("content", [b"{", b"", b"\xff\xfe"], ids=repr)
 def test_a_setting_that_is_not_json_is_named(name, content, model):
     (model / name).write_bytes(content)
@@ -276,7 +289,9 @@ def test_copies_of_a_model_have_one_fingerprint(tiny_model, model, make_model, t
     assert print_of(make_model(tmp_path / "other", seed=1)) != print_of(model)
 
 
-@pytest.mark.parametrize("name", ["README.md", "LICENSE", ".gitattributes", "train_script.py", "eval/results.csv", "onnx/README.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "LICENSE", ".gitattributes", "train_script.py", "eval/results.csv", "onnx/README.md"]
+)
 def test_what_decides_no_vector_does_not_change_the_fingerprint(name, model):
     before = print_of(model)
     (model / name).parent.mkdir(exist_ok=True)
@@ -286,7 +301,11 @@ def test_what_decides_no_vector_does_not_change_the_fingerprint(name, model):
 
 def test_library_versions_do_not_change_the_fingerprint(model):
     """Saving a model again with a newer sentence-transformers gives the same vectors."""
-    versions = {"__version__": {"sentence_transformers": "5.0.0"}, "prompts": {"query": "", "document": ""}, "similarity_fn_name": "cosine"}
+    versions = {
+        "__version__": {"sentence_transformers": "5.0.0"},
+        "prompts": {"query": "", "document": ""},
+        "similarity_fn_name": "cosine",
+    }
     (model / "config_sentence_transformers.json").write_text(json.dumps(versions))
     before = print_of(model)
     versions["__version__"] = {"sentence_transformers": "6.2.0"}
@@ -319,7 +338,9 @@ def without_normalize(folder):
 
 CHANGES = {
     "one bit of the weights": flip("model.safetensors", -1),
-    "vocabulary": lambda folder: (folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text().replace('"cat"', '"cut"')),
+    "vocabulary": lambda folder: (folder / "tokenizer.json").write_text(
+        (folder / "tokenizer.json").read_text().replace('"cat"', '"cut"')
+    ),
     "pooling": change_json("1_Pooling/config.json", pooling_mode="max"),
     "normalization": without_normalize,
     "length": change_json("sentence_bert_config.json", max_seq_length=32),
@@ -350,7 +371,17 @@ def test_the_length_in_the_tokenizers_settings_alone_changes_the_fingerprint(mod
     assert print_of(model) != before
 
 
-@pytest.mark.parametrize("name", ["2_Dense/model.safetensors", "2_Dense/config.json", "vocab.json", "merges.txt", "tokenizer.model", "added_tokens.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2_Dense/model.safetensors",
+        "2_Dense/config.json",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer.model",
+        "added_tokens.json",
+    ],
+)
 def test_files_that_only_models_on_torch_have_change_the_fingerprint(name, model):
     """Vectors of a RoBERTa without tokenizer.json follow from vocab.json and merges.txt."""
     (model / "tokenizer.json").unlink()

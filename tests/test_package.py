@@ -8,14 +8,16 @@ import tomllib
 from importlib import import_module
 from pathlib import Path
 
-import binocle
 import pytest
+
+import binocle
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in ROOT.rglob("*.py")
-    if path.relative_to(ROOT).parts[0] not in ("tests", "benchmarks", "build") and not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    if path.relative_to(ROOT).parts[0] not in ("tests", "benchmarks", "build")
+    and not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
@@ -96,7 +98,12 @@ def test_imports_inside_the_package_are_relative(name):
     assert not absolute or name == "cli.py", absolute
 
 
-FORBIDDEN = {"indexes": ("retriever", "training", "cli"), "retriever": ("training", "cli"), "training": ("cli",), "__init__.py": ("cli",)}
+FORBIDDEN = {
+    "indexes": ("retriever", "training", "cli"),
+    "retriever": ("training", "cli"),
+    "training": ("cli",),
+    "__init__.py": ("cli",),
+}
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "cli.py"])
@@ -129,24 +136,42 @@ def test_there_is_no_room_for_things_without_a_name():
 
 # What an import and a search cost
 
-HEAVY = ["torch", "transformers", "sentence_transformers", "lancedb", "openvino", "pandas", "sklearn", "huggingface_hub", "datasets"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "lancedb",
+    "openvino",
+    "pandas",
+    "sklearn",
+    "huggingface_hub",
+    "datasets",
+]
 
 
 def loaded_after(code, *arguments):
     """The heavy modules that a process has after running some code."""
     script = f"{code}\nimport sys\nprint(*sorted(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
 
 def test_importing_the_package_imports_nothing_else_and_prints_nothing():
-    out, loaded = loaded_after("import binocle, sys; assert not {'numpy', 'lance', 'click'} & set(sys.modules), set(sys.modules)")
+    out, loaded = loaded_after(
+        "import binocle, sys; assert not {'numpy', 'lance', 'click'} & set(sys.modules), set(sys.modules)"
+    )
     assert (out, loaded) == ("", "\n")
 
 
 def test_every_module_imports_by_itself_without_printing():
-    modules = ["binocle." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SOURCES if name != "__init__.py"]
+    modules = [
+        "binocle." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in SOURCES
+        if name != "__init__.py"
+    ]
     assert loaded_after("".join(f"import {module}\n" for module in modules)) == ("", "\n")
 
 
@@ -165,7 +190,10 @@ def test_a_search_by_the_library_needs_none_either(retriever):
 
 
 def test_the_reader_of_a_worker_needs_none_either(folder):
-    out, loaded = loaded_after("import sys, pathlib\nfrom binocle.retriever.readers import read\nfile = pathlib.Path(sys.argv[1])\nprint(read(file.read_bytes(), file.name).format)", str(folder / "README.md"))
+    out, loaded = loaded_after(
+        "import sys, pathlib\nfrom binocle.retriever.readers import read\nfile = pathlib.Path(sys.argv[1])\nprint(read(file.read_bytes(), file.name).format)",
+        str(folder / "README.md"),
+    )
     assert (out, loaded) == ("markdown\n", "\n")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from binocle.retriever.passage import blocks
 from binocle.retriever.query import Hit
 
@@ -33,7 +34,9 @@ def shown(query="cancel", *, colour=False, width=80, explain=False, **changes):
 
 def test_a_hit_is_a_place_and_a_passage():
     assert shown() == " 1  docs/guide.md:7\n    Cancel the task.\n"
-    assert shown(page=3, heading=("Guide", "Tasks")) == " 1  docs/guide.md:7  p. 3  Guide > Tasks\n    Cancel the task.\n"
+    assert (
+        shown(page=3, heading=("Guide", "Tasks")) == " 1  docs/guide.md:7  p. 3  Guide > Tasks\n    Cancel the task.\n"
+    )
 
 
 def test_ranks_stand_in_a_column():
@@ -91,7 +94,11 @@ def test_without_colour_there_is_no_escape():
 
 
 @pytest.mark.parametrize("field", ["text", "path", "heading"])
-@pytest.mark.parametrize("hostile", ["\x1b[31mred", "\x07bell", "\x9b2J", "a\rb", "\u202eevil", "\x1b]0;title\x07", "\x00", "\u2066x"], ids=ascii)
+@pytest.mark.parametrize(
+    "hostile",
+    ["\x1b[31mred", "\x07bell", "\x9b2J", "a\rb", "\u202eevil", "\x1b]0;title\x07", "\x00", "\u2066x"],
+    ids=ascii,
+)
 def test_a_document_cannot_command_the_terminal(field, hostile):
     value = (hostile,) if field == "heading" else hostile
     block = shown(**{field: value})
@@ -116,13 +123,17 @@ def test_a_long_passage_is_shown_where_most_words_match():
     lines[35] = "another task"
     given = excerpt("\n".join(lines), "cancel task queue")
     assert len(given) == 5
-    assert {"a task waits here", "cancel it in the queue"} <= {line.removeprefix("… ").removesuffix(" …") for line in given}
+    assert {"a task waits here", "cancel it in the queue"} <= {
+        line.removeprefix("… ").removesuffix(" …") for line in given
+    }
     assert given[0].startswith("… ")
     assert given[-1].endswith(" …")
 
 
 def test_a_passage_of_one_long_line_is_shown_where_most_words_match():
-    given = excerpt("filler words here " * 60 + "cancel a task in the queue " + "more filler there " * 60, "cancel task queue")
+    given = excerpt(
+        "filler words here " * 60 + "cancel a task in the queue " + "more filler there " * 60, "cancel task queue"
+    )
     assert "cancel a task in the queue" in " ".join(given)
     assert len(given) == 5
 
@@ -133,10 +144,18 @@ def test_a_long_passage_without_a_match_is_shown_from_its_start():
 
 
 def test_a_match_at_the_end_is_shown():
-    assert excerpt("\n".join([f"line {number}" for number in range(20)] + ["cancel"])) == ["… line 16", "line 17", "line 18", "line 19", "cancel"]
+    assert excerpt("\n".join([f"line {number}" for number in range(20)] + ["cancel"])) == [
+        "… line 16",
+        "line 17",
+        "line 18",
+        "line 19",
+        "cancel",
+    ]
 
 
-@pytest.mark.parametrize("text", ["x" * 5_000, "天" * 5_000, "x" * 400 + " cancel " + "y" * 400], ids=lambda text: ascii(text[:3]))
+@pytest.mark.parametrize(
+    "text", ["x" * 5_000, "天" * 5_000, "x" * 400 + " cancel " + "y" * 400], ids=lambda text: ascii(text[:3])
+)
 def test_words_longer_than_a_line_are_cut(text):
     given = excerpt(text)
     assert 0 < len(given) <= 6

@@ -7,12 +7,13 @@ from collections import Counter
 import lance
 import numpy as np
 import pytest
+
 from binocle import Retriever
 from binocle.indexes.errors import InputError
 from binocle.retriever.query import MODES, Query
 
 # No stop words, and no two with one stem.
-WORDS = "cat dog mat house tax file task queue worker network search vector text python water sea ship moon sun night king river bread oven butter salt red blue green".split()
+WORDS = "cat dog mat house tax file task queue worker network search vector text python water sea ship moon sun night king river bread oven butter salt red blue green".split()  # noqa: SIM905
 COUNT = 420
 
 
@@ -26,7 +27,10 @@ def text_of(number):
 def library(tmp_path_factory, tiny_model):
     """420 documents of one passage each, put in at several times, some of them gone again."""
     retriever = Retriever.open(tmp_path_factory.mktemp("library") / "index", model=tiny_model)
-    rows = [{"id": f"{number:03}", "text": text_of(number), "metadata": {"year": 2000 + number % 7}} for number in range(COUNT)]
+    rows = [
+        {"id": f"{number:03}", "text": text_of(number), "metadata": {"year": 2000 + number % 7}}
+        for number in range(COUNT)
+    ]
     retriever.add(rows[:300])
     retriever.add(rows[300:])
     return retriever
@@ -39,7 +43,16 @@ def table(library):
     return {row["id"]: row for row in rows}
 
 
-QUERIES = ["cat", "moon river", "tax file for the king", "green salt oven butter bread", "python search vector text queue worker", "the", "xyzzy", "cat cat dog"]
+QUERIES = [
+    "cat",
+    "moon river",
+    "tax file for the king",
+    "green salt oven butter bread",
+    "python search vector text queue worker",
+    "the",
+    "xyzzy",
+    "cat cat dog",
+]
 
 
 def bm25(table, query):
@@ -52,7 +65,9 @@ def bm25(table, query):
         idf = math.log(1 + (len(table) - len(holding) + 0.5) / (len(holding) + 0.5))
         for number in holding:
             frequency, length = counts[number][word], sum(counts[number].values())
-            scores[number] = scores.get(number, 0) + idf * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length / mean))
+            scores[number] = scores.get(number, 0) + idf * frequency * 2.2 / (
+                frequency + 1.2 * (0.25 + 0.75 * length / mean)
+            )
     return scores
 
 
@@ -67,7 +82,11 @@ def best(scores, k):
 
 def by_lance(library, query):
     words = " ".join(dict.fromkeys(query.split()))
-    found = lance.dataset(library.path / "chunks.lance").scanner(columns=["id", "_score"], full_text_query=words, limit=COUNT).to_table()
+    found = (
+        lance.dataset(library.path / "chunks.lance")
+        .scanner(columns=["id", "_score"], full_text_query=words, limit=COUNT)
+        .to_table()
+    )
     return dict(zip(found["id"].to_pylist(), found["_score"].to_pylist(), strict=True))
 
 
@@ -132,7 +151,9 @@ def test_a_passage_that_only_the_words_found_gets_its_true_cosine(library, table
 def test_fewer_hits_are_the_first_of_more(mode, query, library):
     many = library.search(query, 120, mode=mode)
     for k in (0, 1, 2, 10, 119):
-        assert [(hit.chunk, hit.score) for hit in library.search(query, k, mode=mode)] == [(hit.chunk, hit.score) for hit in many[:k]]
+        assert [(hit.chunk, hit.score) for hit in library.search(query, k, mode=mode)] == [
+            (hit.chunk, hit.score) for hit in many[:k]
+        ]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -162,7 +183,9 @@ def test_hits_carry_their_rank_order_and_citation(mode, library):
 def test_ranks_of_each_stage_are_places_in_it(library):
     hits = library.search("moon river", 200)
     for stage in ("lexical", "semantic"):
-        ranked = sorted((hit.explanation["ranks"][stage], hit.scores[stage]) for hit in hits if hit.scores[stage] is not None)
+        ranked = sorted(
+            (hit.explanation["ranks"][stage], hit.scores[stage]) for hit in hits if hit.scores[stage] is not None
+        )
         assert [score for _, score in ranked] == sorted((score for _, score in ranked), reverse=True)
         assert len({rank for rank, _ in ranked}) == len(ranked)
         assert ranked[0][0] >= 1
@@ -212,7 +235,9 @@ def test_a_filter_gives_the_best_of_what_passes(mode, library, table, tiny):
     lexical = {number: score for number, score in by_lance(library, "moon cat").items() if number in chosen}
     semantic = {number: score for number, score in cosines(table, tiny, "moon cat").items() if number in chosen}
     expected = {"lexical": lexical, "semantic": semantic, "hybrid": fused(lexical, semantic)}[mode]
-    np.testing.assert_allclose([hit.score for hit in hits], sorted(expected.values(), reverse=True)[:20], rtol=1e-4, atol=2e-4)
+    np.testing.assert_allclose(
+        [hit.score for hit in hits], sorted(expected.values(), reverse=True)[:20], rtol=1e-4, atol=2e-4
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -267,13 +292,25 @@ def test_any_text_is_a_query(mode, query, library):
 
 def test_words_are_found_among_quotes_and_operators(library):
     plain = [hit.chunk for hit in library.search("cat dog", 5, mode="lexical")]
-    for query in ('"cat" dog', "+cat +dog", "(cat) [dog]", "cat, dog!", "CAT Dog", "cät dög", "cats dogs", "cat\0dog", "cat-dog"):
+    for query in (
+        '"cat" dog',
+        "+cat +dog",
+        "(cat) [dog]",
+        "cat, dog!",
+        "CAT Dog",
+        "cät dög",
+        "cats dogs",
+        "cat\0dog",
+        "cat-dog",
+    ):
         assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == plain, query
 
 
 def test_a_word_after_many_others_still_counts_within_reason(library):
     query = " ".join(["the"] * 5_000 + ["moon"])
-    assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == [hit.chunk for hit in library.search("moon", 5, mode="lexical")]
+    assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == [
+        hit.chunk for hit in library.search("moon", 5, mode="lexical")
+    ]
 
 
 @pytest.mark.parametrize("query", ["", " ", "\n\t", "\u3000"])

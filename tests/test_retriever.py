@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from binocle import Document, Hit, Retriever
-from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, NoIndexError
+from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError
 from binocle.retriever.status import measure as status
 
 # Opening
@@ -44,7 +45,14 @@ def test_a_file_is_not_opened(tmp_path):
 
 def test_before_anything_is_put_in_there_is_no_index(tmp_path):
     retriever = Retriever.open(tmp_path / "index")
-    for ask in (lambda: retriever.search("cat"), retriever.documents, retriever.verify, lambda: retriever.delete("a"), lambda: retriever.folder, lambda: status(retriever)):
+    for ask in (
+        lambda: retriever.search("cat"),
+        retriever.documents,
+        retriever.verify,
+        lambda: retriever.delete("a"),
+        lambda: retriever.folder,
+        lambda: status(retriever),
+    ):
         with pytest.raises(NoIndexError, match="binocle index"):
             ask()
 
@@ -59,7 +67,12 @@ def test_an_index_remembers_its_encoder(retriever, tiny_model):
 
 def test_another_encoder_is_refused_with_what_to_do(retriever, make_model, tmp_path):
     other = make_model(tmp_path / "other", seed=9)
-    for use in (lambda one: one.search("cat"), lambda one: one.sync(), lambda one: one.add([{"text": "cat"}]), lambda one: one.context("cat")):
+    for use in (
+        lambda one: one.search("cat"),
+        lambda one: one.sync(),
+        lambda one: one.add([{"text": "cat"}]),
+        lambda one: one.context("cat"),
+    ):
         with pytest.raises(EncoderMismatchError) as caught:
             use(Retriever.open(retriever.path, model=str(other)))
         assert "--index" in str(caught.value)
@@ -90,7 +103,15 @@ def test_a_model_that_is_gone_is_a_missing_model_and_words_still_work(folder, ma
 
 def test_a_folder_and_its_citations(retriever, folder):
     paths = {row["path"] for row in retriever.documents() if row["state"] == "indexed"}
-    assert paths == {"README.md", "data/prices.csv", "notes/cats.txt", "notes/guide/tasks.md", "notes/taxes.md", "src/queue.py", "web/bread.html"}
+    assert paths == {
+        "README.md",
+        "data/prices.csv",
+        "notes/cats.txt",
+        "notes/guide/tasks.md",
+        "notes/taxes.md",
+        "src/queue.py",
+        "web/bread.html",
+    }
     for hit in retriever.search("cancel a task in the queue", 20):
         assert isinstance(hit, Hit)
         row = retriever.document(hit.path)
@@ -105,7 +126,14 @@ def test_a_folder_and_its_citations(retriever, folder):
 
 
 def test_words_find_their_files(retriever):
-    for query, path in {"cancel": "notes/guide/tasks.md", "income tax": "notes/taxes.md", "oven": "web/bread.html", "put item": "src/queue.py", "ship": "README.md", "cheese": "data/prices.csv"}.items():
+    for query, path in {
+        "cancel": "notes/guide/tasks.md",
+        "income tax": "notes/taxes.md",
+        "oven": "web/bread.html",
+        "put item": "src/queue.py",
+        "ship": "README.md",
+        "cheese": "data/prices.csv",
+    }.items():
         assert path in {hit.path for hit in retriever.search(query, 2, mode="lexical")}, query
 
 
@@ -145,7 +173,10 @@ def notes(tmp_path, tiny_model):
 
 
 def test_documents_are_added_replaced_and_left_alone(notes):
-    documents = [{"id": "a", "text": "The cat sat."}, {"id": "b", "text": "The dog ran.", "title": "Dogs", "metadata": {"year": 2024, "tags": ["x"]}}]
+    documents = [
+        {"id": "a", "text": "The cat sat."},
+        {"id": "b", "text": "The dog ran.", "title": "Dogs", "metadata": {"year": 2024, "tags": ["x"]}},
+    ]
     report = notes.add(documents)
     assert (report.indexed, report.unchanged, report.chunks_total) == (2, 0, 2)
     assert notes.add(documents).unchanged == 2
@@ -160,7 +191,13 @@ def test_documents_are_added_replaced_and_left_alone(notes):
 def test_a_changed_title_or_metadata_is_a_change(notes):
     base = {"id": "a", "text": "The cat sat.", "title": "T", "metadata": {"year": 1}}
     notes.add([base])
-    for change in ({"title": "U"}, {"metadata": {"year": 2}}, {"metadata": {"year": "2"}}, {"metadata": {}}, {"text": "The cat sat!"}):
+    for change in (
+        {"title": "U"},
+        {"metadata": {"year": 2}},
+        {"metadata": {"year": "2"}},
+        {"metadata": {}},
+        {"text": "The cat sat!"},
+    ):
         base |= change
         assert notes.add([base]).indexed == 1, change
         assert notes.add([dict(base)]).indexed == 0
@@ -234,7 +271,9 @@ def test_a_document_that_is_none_is_refused_by_its_number(document, notes):
 
 @pytest.mark.parametrize("field", ["text", "title", "id", "metadata"])
 def test_half_a_surrogate_pair_is_stored_or_refused_plainly(field, notes):
-    document = {"id": "a", "text": "cat"} | {field: {"k\ud83d": "v\ud83d"} if field == "metadata" else "half \ud83d cat"}
+    document = {"id": "a", "text": "cat"} | {
+        field: {"k\ud83d": "v\ud83d"} if field == "metadata" else "half \ud83d cat"
+    }
     try:
         notes.add([document])
     except InputError:
@@ -244,7 +283,11 @@ def test_half_a_surrogate_pair_is_stored_or_refused_plainly(field, notes):
     assert notes.verify() == []
 
 
-@pytest.mark.parametrize("text", ["", " \n", "\0", "a\0b cat", "\r\n\r\ncat\r\n", "cat\rdog", "\ufeffcat", "cat " * 20_000, "🐈" * 500, "\u200b"], ids=lambda text: ascii(text[:8]))
+@pytest.mark.parametrize(
+    "text",
+    ["", " \n", "\0", "a\0b cat", "\r\n\r\ncat\r\n", "cat\rdog", "\ufeffcat", "cat " * 20_000, "🐈" * 500, "\u200b"],
+    ids=lambda text: ascii(text[:8]),
+)
 def test_any_text_can_be_added(text, notes):
     assert notes.add([{"id": "a", "text": text}]).indexed == 1
     assert notes.add([{"id": "a", "text": text}]).unchanged == 1
@@ -345,7 +388,7 @@ def test_similar_passages_leave_out_the_one_asked_about(retriever):
     assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5]
     with pytest.raises(InputError, match="not in the index"):
         retriever.similar("absent", 1)
-    with pytest.raises(InputError, match="no reader for .bin"):
+    with pytest.raises(InputError, match=r"no reader for \.bin"):
         retriever.similar("picture.bin", 1)
 
 
@@ -358,11 +401,19 @@ def test_similar_is_the_cosine_with_the_stored_vector(retriever):
 
 
 def test_similar_passages_can_be_filtered(retriever):
-    assert {hit.path for hit in retriever.similar("notes/cats.txt", 1, where="type=md")} <= {"README.md", "notes/taxes.md", "notes/guide/tasks.md"}
+    assert {hit.path for hit in retriever.similar("notes/cats.txt", 1, where="type=md")} <= {
+        "README.md",
+        "notes/taxes.md",
+        "notes/guide/tasks.md",
+    }
 
 
 def test_filters_on_files(retriever):
-    assert {hit.path for hit in retriever.search("the", 20, mode="semantic", where="path=notes/**")} == {"notes/cats.txt", "notes/taxes.md", "notes/guide/tasks.md"}
+    assert {hit.path for hit in retriever.search("the", 20, mode="semantic", where="path=notes/**")} == {
+        "notes/cats.txt",
+        "notes/taxes.md",
+        "notes/guide/tasks.md",
+    }
     assert {hit.path for hit in retriever.search("the", 20, mode="semantic", where="type=html")} == {"web/bread.html"}
     assert retriever.search("cat", where="modified>=2024-01-01") == []
     assert len(retriever.search("cat", 20, mode="semantic", where=["modified>=2023-01-01", "size<1KB"])) == 9
@@ -385,6 +436,23 @@ def test_a_snapshot_is_the_same_until_something_is_committed(retriever):
     Retriever.open(retriever.path).add([{"text": "The queen of the sea."}])
     assert retriever.snapshot() is not first
     assert retriever.search("queen", mode="lexical")
+
+
+def test_reading_writes_nothing(retriever):
+    before = {
+        file: (file.read_bytes(), file.stat().st_mtime_ns) for file in retriever.path.rglob("*") if file.is_file()
+    }
+    reader = Retriever.open(retriever.path)
+    for mode in ("lexical", "semantic", "hybrid"):
+        reader.search("cat", mode=mode, where="size>1")
+    reader.context("cat")
+    reader.similar("notes/cats.txt", 1)
+    reader.documents()
+    reader.lines("notes/cats.txt", 1, 2)
+    status(reader)
+    assert {
+        file: (file.read_bytes(), file.stat().st_mtime_ns) for file in retriever.path.rglob("*") if file.is_file()
+    } == before
 
 
 def test_settings_name_the_folder_relative_to_the_index(retriever):
@@ -424,7 +492,13 @@ def read_while(retriever, write):
 
 
 def test_threads_share_a_retriever_while_another_adds(retriever):
-    assert read_while(retriever, lambda writer, number: writer.add([{"id": f"{number % 3}", "text": f"The queen number {number}."}])) == []
+    assert (
+        read_while(
+            retriever,
+            lambda writer, number: writer.add([{"id": f"{number % 3}", "text": f"The queen number {number}."}]),
+        )
+        == []
+    )
 
 
 def test_threads_share_a_retriever_while_another_deletes(retriever):
@@ -442,8 +516,8 @@ def test_two_threads_writing_at_once_are_refused_or_both_done(notes):
         try:
             notes.add([{"id": f"{number}", "text": f"cat number {number}"}])
             outcomes.append(number)
-        except BinocleError as error:
-            assert "being written" in str(error)
+        except LockedError:
+            pass
 
     notes.add([])
     threads = [threading.Thread(target=add, args=[number]) for number in range(6)]

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from binocle import Retriever
 from binocle.indexes.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
 from binocle.retriever import store as storing
@@ -33,13 +34,37 @@ def vector(seed):
 
 
 def document_row(number, **changes):
-    row = {"id": number, "path": f"{number}.txt", "source": "added", "state": "indexed", "reason": "", "size": 1, "mtime_ns": 0}
-    row |= {"settled": False, "sha256": "", "format": "text", "title": "", "metadata": "{}", "chunks": 1, "text": f"text {number}"}
+    row = {
+        "id": number,
+        "path": f"{number}.txt",
+        "source": "added",
+        "state": "indexed",
+        "reason": "",
+        "size": 1,
+        "mtime_ns": 0,
+    }
+    row |= {
+        "settled": False,
+        "sha256": "",
+        "format": "text",
+        "title": "",
+        "metadata": "{}",
+        "chunks": 1,
+        "text": f"text {number}",
+    }
     return row | changes
 
 
 def chunk_row(number, document, text="the cat sat"):
-    row = {"id": number, "document": document, "key": number, "char_start": 0, "char_end": len(text), "line_start": 1, "line_end": 1}
+    row = {
+        "id": number,
+        "document": document,
+        "key": number,
+        "char_start": 0,
+        "char_end": len(text),
+        "line_start": 1,
+        "line_end": 1,
+    }
     return row | {"page": None, "heading": [], "text": text, "context": text, "vector": vector(number).tolist()}
 
 
@@ -74,7 +99,9 @@ def assert_whole(store):
     rows = snapshot.document_rows.to_pylist()
     assert len({(row["source"], row["path"]) for row in rows}) == len(rows)
     owners = snapshot.chunk_ids["document"].to_pylist()
-    assert {row["id"]: row["chunks"] for row in rows if row["chunks"]} == {owner: owners.count(owner) for owner in set(owners)}
+    assert {row["id"]: row["chunks"] for row in rows if row["chunks"]} == {
+        owner: owners.count(owner) for owner in set(owners)
+    }
     numbers = snapshot.chunk_ids["id"].to_pylist()
     assert len(set(numbers)) == len(numbers)
     index = snapshot.index
@@ -202,7 +229,10 @@ def test_a_head_cannot_point_out_of_the_index(retriever, tmp_path):
 
 def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
     queries = ("cat", "income tax", "timeout of a request")
-    expected = {query: [(hit.chunk, round(hit.score, 4)) for hit in retriever.search(query, mode="semantic")] for query in queries}
+    expected = {
+        query: [(hit.chunk, round(hit.score, 4)) for hit in retriever.search(query, mode="semantic")]
+        for query in queries
+    }
     (folder,) = (retriever.path / "vectors").iterdir()
     whole = {file: file.read_bytes() for file in folder.iterdir()}
 
@@ -211,23 +241,37 @@ def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
         data[len(data) // 2] ^= 4
         file.write_bytes(data)
 
-    for spoil in (flip, Path.unlink, lambda file: file.write_bytes(whole[file][:-4]), lambda file: file.write_bytes(b"")):
-        for file in whole:
+    for spoil in (
+        flip,
+        Path.unlink,
+        lambda file: file.write_bytes(whole[file][:-4]),
+        lambda file: file.write_bytes(b""),
+    ):
+        for file, data in whole.items():
             spoil(file)
             fresh = Retriever.open(retriever.path)
             for query in queries:
-                assert [(hit.chunk, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[query]
+                assert [(hit.chunk, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[
+                    query
+                ]
             assert {fault.kind for fault in fresh.verify()} == {"vector index"}
-            file.write_bytes(whole[file])
+            file.write_bytes(data)
     shutil.rmtree(folder)
-    assert [(hit.chunk, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")] == expected["cat"]
+    assert [
+        (hit.chunk, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")
+    ] == expected["cat"]
     Retriever.open(retriever.path).repair()
     assert Retriever.open(retriever.path).verify() == []
 
 
 def test_a_damaged_table_is_damage_and_not_a_crash(retriever):
     """Every file of both tables: gone, emptied, cut. An answer or one line, nothing else."""
-    for file in sorted(path for name in ("documents", "chunks") for path in (retriever.path / f"{name}.lance").rglob("*") if path.is_file()):
+    for file in sorted(
+        path
+        for name in ("documents", "chunks")
+        for path in (retriever.path / f"{name}.lance").rglob("*")
+        if path.is_file()
+    ):
         whole = file.read_bytes()
         for content in (None, b"", whole[: len(whole) // 2]):
             if content is None:
@@ -238,7 +282,7 @@ def test_a_damaged_table_is_damage_and_not_a_crash(retriever):
                 try:
                     Retriever.open(retriever.path).search("cat", mode=mode)
                 except BinocleError as error:
-                    assert "\n" not in str(error)
+                    assert "\n" not in str(error)  # noqa: PT017 - either will do
         file.write_bytes(whole)
     assert Retriever.open(retriever.path).verify() == []
 
@@ -350,7 +394,13 @@ def test_ids_are_never_used_twice(store):
 
 
 def in_another_process(code, *arguments, **options):
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
 
 
 HOLD = """
@@ -479,7 +529,10 @@ def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one
             sync(writer, folder, tiny)
         assert_whole(opened)
     rows = [
-        sorted((row["context"], np.round(row["vector"], 5).tolist()) for row in Store.open(place).snapshot().chunks.to_table().to_pylist())
+        sorted(
+            (row["context"], np.round(row["vector"], 5).tolist())
+            for row in Store.open(place).snapshot().chunks.to_table().to_pylist()
+        )
         for place in (index, tmp_path / "afresh")
     ]
     assert [context for context, _ in rows[0]] == [context for context, _ in rows[1]]
@@ -505,8 +558,15 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
     for words in ("cancel the task", "income tax", "oven"):
         theirs = chunks.search(words, query_type="fts").limit(20).to_list()
         ours = retriever.search(words, 20, mode="lexical")
-        assert {row["id"]: pytest.approx(row["_score"], rel=1e-5) for row in theirs} == {hit.chunk: hit.score for hit in ours}
-    (row,) = chunks.search(retriever.encoder.encode(["oven"], kind="query")[0].tolist()).distance_type("dot").limit(1).to_list()
+        assert {row["id"]: pytest.approx(row["_score"], rel=1e-5) for row in theirs} == {
+            hit.chunk: hit.score for hit in ours
+        }
+    (row,) = (
+        chunks.search(retriever.encoder.encode(["oven"], kind="query")[0].tolist())
+        .distance_type("dot")
+        .limit(1)
+        .to_list()
+    )
     assert row["id"] == retriever.search("oven", 1, mode="semantic")[0].chunk
 
 
@@ -554,7 +614,16 @@ def secret_of(retriever):
 def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add([{"id": "keep", "text": "The cat sat on the mat."}])
-    retriever.add([{"id": "secret", "title": "Zyxwvut", "metadata": {"by": "ZYXWVUT"}, "text": "The password is zyxwvut, tell nobody."}])
+    retriever.add(
+        [
+            {
+                "id": "secret",
+                "title": "Zyxwvut",
+                "metadata": {"by": "ZYXWVUT"},
+                "text": "The password is zyxwvut, tell nobody.",
+            }
+        ]
+    )
     retriever.add([{"id": "more", "text": "The dog ran."}])
     secret = secret_of(retriever)
     stored = bytes_below(retriever.path).values()
@@ -620,5 +689,7 @@ def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
         for start in (0, 10, 20):
             put(writer, *range(start, start + 10), drop=[start - 1] if start else [])
     batches = list(store.snapshot().batches(["id"], rows=4))
-    assert [number for batch in batches for number in batch["id"].to_pylist()] == [number for number in range(30) if number not in (9, 19)]
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == [
+        number for number in range(30) if number not in (9, 19)
+    ]
     assert max(map(len, batches)) <= 10

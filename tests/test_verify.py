@@ -6,6 +6,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from binocle import Retriever
 from binocle.retriever.tables import chunk_schema, document_schema
 
@@ -128,7 +129,12 @@ def test_a_chunk_of_no_document_is_found_and_repaired(retriever):
 
 
 def test_a_document_that_stands_twice_is_found_and_repaired(retriever):
-    rewrite(retriever, "documents", lambda rows: [*rows, next(row for row in rows if row["text"]) | {"id": 900}], document_schema())
+    rewrite(
+        retriever,
+        "documents",
+        lambda rows: [*rows, next(row for row in rows if row["text"]) | {"id": 900}],
+        document_schema(),
+    )
     assert {kind for kind, _ in kinds(retriever)} == {"store"}
     Retriever.open(retriever.path).repair()
     assert kinds(retriever) == set()

@@ -6,15 +6,25 @@ from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 
 import pytest
+
 from binocle.indexes.errors import InputError
 from binocle.retriever.where import parse
 
 
-def row(path="docs/guide.md", *, format="markdown", size=5_000, modified="2024-06-15T12:00", title="The Guide", source="file", **metadata):
+def row(
+    path="docs/guide.md",
+    *,
+    kind="markdown",
+    size=5_000,
+    modified="2024-06-15T12:00",
+    title="The Guide",
+    source="file",
+    **metadata,
+):
     moment = datetime.fromisoformat(modified).astimezone().timestamp()
     return {
         "path": path,
-        "format": format,
+        "format": kind,
         "size": size,
         "mtime_ns": round(moment * 1e9) if source == "file" else 0,
         "title": title,
@@ -63,7 +73,9 @@ def test_a_path_is_a_glob_in_the_manner_of_gitignore(glob, paths, others):
         assert passes(f"path!={glob}", path=path)
 
 
-@pytest.mark.parametrize("path", ["#notes.md", "!important.md", "docs/#1.md", "a b.md", "tab\t.md", "-x.md", "~.md", "天気.md", "a=b>c.md"])
+@pytest.mark.parametrize(
+    "path", ["#notes.md", "!important.md", "docs/#1.md", "a b.md", "tab\t.md", "-x.md", "~.md", "天気.md", "a=b>c.md"]
+)
 def test_a_file_is_found_by_its_own_path(path):
     assert passes({"path": path}, path=path)
 
@@ -78,8 +90,8 @@ def test_a_file_is_found_by_its_own_path_in_a_condition(path):
 def test_type_is_the_format_or_the_ending(value):
     assert passes(f"type={value}")
     assert passes(f"format={value}")
-    assert passes(f"type={value}", path="README.MD", format="text") == (value.lower().strip(".") == "md")
-    assert not passes(f"type={value}", path="md/readme", format="text")
+    assert passes(f"type={value}", path="README.MD", kind="text") == (value.lower().strip(".") == "md")
+    assert not passes(f"type={value}", path="md/readme", kind="text")
     assert not passes(f"type!={value}")
 
 
@@ -125,7 +137,7 @@ def test_modified_may_carry_a_zone():
 
 
 def test_an_added_document_is_as_old_as_its_metadata_says():
-    assert passes("modified>=2020-01-01", source="added", **{"modified": "2024-06-15T12:00"}) is False  # nothing stated
+    assert passes("modified>=2020-01-01", source="added", modified="2024-06-15T12:00") is False  # nothing stated
     stated = {**row(source="added"), "metadata": json.dumps({"modified": "2021-05-05"})}
     assert parse("modified>=2021-01-01").passes(stated)
     assert not parse("modified>=2022-01-01").passes(stated)
@@ -199,7 +211,15 @@ def test_binary_units_are_larger():
     ],
 )
 def test_metadata_compares_as_text_numbers_or_any_member_of_a_list(condition, expected):
-    metadata = {"author": "Ada", "year": 2024, "score": 0.5, "draft": True, "tags": ["red", "Green"], "counts": [1, 2, 3], "empty": []}
+    metadata = {
+        "author": "Ada",
+        "year": 2024,
+        "score": 0.5,
+        "draft": True,
+        "tags": ["red", "Green"],
+        "counts": [1, 2, 3],
+        "empty": [],
+    }
     assert passes(condition, **metadata, **{"dc.creator": "Eve", "a-b": 1, "version": 1.10}) is expected
 
 
@@ -252,7 +272,11 @@ def test_a_condition_that_cannot_be_read_is_named(condition):
     with pytest.raises(InputError) as caught:
         parse(condition)
     assert "\n" not in str(caught.value)
-    assert condition.strip() in str(caught.value) or condition.partition(">")[2].strip("= ") in str(caught.value) or "compared" in str(caught.value)
+    assert (
+        condition.strip() in str(caught.value)
+        or condition.partition(">")[2].strip("= ") in str(caught.value)
+        or "compared" in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("where", [3, True, [3], object(), b"path=x", [None]])
