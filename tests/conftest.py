@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from pathlib import Path  # noqa: TC003 - fixtures say what they give
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-WORDS = (  # noqa: SIM905
+WORDS = (
     "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "
     "his her its we can will would there their what all if when who more some time no out so up into than them then "
     "cat dog mat sat ran house tax taxes income due year file task cancel timeout retry queue worker server client "
@@ -20,7 +20,7 @@ WORDS = (  # noqa: SIM905
     "model train test query score water sea ship moon sun light night day king queen city river mountain bread cheese "
     "recipe oven bake butter salt install linux package version release note table row column price name red blue green"
 ).split()
-PIECES = "##ed ##ing ##er ##ly ##ion ##able ##ment ##ness ##est".split()  # noqa: SIM905
+PIECES = "##ed ##ing ##er ##ly ##ion ##able ##ment ##ness ##est".split()
 # Letters, digits and signs of several alphabets, so that every word of them comes apart into known pieces.
 CHARACTERS = [
     chr(code) for code in (*range(0x21, 0x7F), *range(0xDF, 0x100), *range(0x3B1, 0x3CA), *range(0x430, 0x450))

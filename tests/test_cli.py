@@ -143,7 +143,10 @@ EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name)
 def documented(tmp_path_factory, write, tiny_model) -> Path:
     """A home directory with everything that the examples name."""
     home = tmp_path_factory.mktemp("documented") / "home"
-    texts = {"private/diary.md": "Dear diary, I cancel the task.\n", "guide/install.md": "Install the package.\n\n" * 60}
+    texts = {
+        "private/diary.md": "Dear diary, I cancel the task.\n",
+        "guide/install.md": "Install the package.\n\n" * 60,
+    }
     write(home / "docs", texts)
     (home / "docs/report.pdf").write_bytes(pdf("Invoice of March"))
     Retriever.open(home / "docs", model=tiny_model).sync()
@@ -426,7 +429,9 @@ def test_folder_below_the_indexed_one_narrows_the_search(here: Path, run, monkey
     assert run("search", "the", here, "--json").rows == everywhere
 
 
-@pytest.mark.parametrize("name", ["br [x] *", "!bang", "#hash", "back\\slash", "trailing ", "a:12", "-dash", "new\nline", "ü"])
+@pytest.mark.parametrize(
+    "name", ["br [x] *", "!bang", "#hash", "back\\slash", "trailing ", "a:12", "-dash", "new\nline", "ü"]
+)
 def test_folder_of_any_name_is_taken_literally(name: str, here: Path, run, write):
     write(here / name, {"w.txt": "The walrus sat.\n"})
     run("index", ".")
@@ -456,7 +461,9 @@ def test_index_folder_itself_can_be_searched(here: Path, run, monkeypatch):
 
 
 def test_long_passage_is_cut_to_where_the_words_stand(here: Path, run, write):
-    write(here, {"long.txt": "The sea and the moon and the sun. " * 6 + "A zeppelin! " + "The king and the queen. " * 3})
+    write(
+        here, {"long.txt": "The sea and the moon and the sun. " * 6 + "A zeppelin! " + "The king and the queen. " * 3}
+    )
     run("index", ".")
     shown = run("search", "zeppelin", "--mode", "lexical").out
     assert "zeppelin" in shown
@@ -468,7 +475,9 @@ def test_long_passage_is_cut_to_where_the_words_stand(here: Path, run, write):
 
 def test_similar_leaves_the_passage_itself_out(here: Path, run):
     found = run("similar", "notes/guide/tasks.md:9", "--json")
-    own = [row for row in found.rows if row["path"] == "notes/guide/tasks.md" and row["line_start"] <= 9 <= row["line_end"]]
+    own = [
+        row for row in found.rows if row["path"] == "notes/guide/tasks.md" and row["line_start"] <= 9 <= row["line_end"]
+    ]
     assert (found.code, own, len(found.rows)) == (0, [], 8)
     assert {row["path"] for row in run("similar", "notes/guide/tasks.md:9", "src", "--json").rows} == {"src/queue.py"}
     assert run("similar", "notes/guide/tasks.md:9", "--where", "type=pdf").code == 1
@@ -642,7 +651,13 @@ def test_evaluate_prints_the_measures(tmp_path: Path, run, tiny_model):
     assert [row[:4] for row in ranked] == [["q1", "Q0", "d1", "1"], ["q2", "Q0", "d2", "1"]]
     (row,) = run(*words, "--json").rows
     assert row["measures"] == {"nDCG@10": 1.0, "Recall@100": 1.0, "MRR@10": 1.0, "MAP": 1.0}
-    assert (row["collection"], row["split"], row["mode"], row["queries"], row["documents"]) == ("small", "test", "lexical", 2, 3)
+    assert (row["collection"], row["split"], row["mode"], row["queries"], row["documents"]) == (
+        "small",
+        "test",
+        "lexical",
+        2,
+        3,
+    )
 
 
 # A process of its own: pipes, terminals, signals
@@ -656,7 +671,10 @@ def test_cold_search_is_the_answer_and_nothing_else(here: Path, run):
 
 
 def test_reader_that_stops_early_ends_the_search_in_silence(here: Path, write):
-    write(here, {f"more/{number}.txt": f"The sea number {number}. " + "The moon and the sun. " * 12 for number in range(300)})
+    write(
+        here,
+        {f"more/{number}.txt": f"The sea number {number}. " + "The moon and the sun. " * 12 for number in range(300)},
+    )
     Retriever.open(here).sync()
     process = start("search", "the moon", "-k", 300, cwd=here)
     assert process.stdout and process.stderr
@@ -741,7 +759,10 @@ def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
 
 
 def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, tiny_model):
-    files = {f"{number // 100}/{number}.txt": f"The task number {number} is due in the year {number * 7}.\n" for number in range(1_700)}
+    files = {
+        f"{number // 100}/{number}.txt": f"The task number {number} is due in the year {number * 7}.\n"
+        for number in range(1_700)
+    }
     write(tmp_path / "many", files)
     process = start("index", tmp_path / "many", "--model", tiny_model, start_new_session=True)
     head = tmp_path / "many/.binocle/HEAD.json"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from binocle import cli
 
 ROOT = Path(__file__).parents[1]
