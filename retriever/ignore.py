@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _POSIX = {
     "alnum": "a-zA-Z0-9",
@@ -84,32 +84,55 @@ def holds(pattern: Pattern, path: str) -> bool:
     return any(pattern.matches(path[:end]) for end in (*places, len(path)))
 
 
+# Parts of a glob that match more than one string; everything else is a piece of a regular expression.
+_STAR, _DEEP = "*", "**/"  # any characters of one name; any folders
+
+
 def _translated(glob: str) -> str:
     """A glob as a regular expression for the whole of a path; "" if it is malformed and so matches nothing."""
-    made, position = "", 0
+    parts: list[str] = []
+    position = 0
     while position < len(glob):
         char = glob[position]
         if char == "*":
             run = len(glob) - position - len(glob[position:].lstrip("*"))
             step, position = _stars(glob, position, run)
-            made += step
-            continue
-        if char == "[":
+        elif char == "[":
             step, position = _class(glob, position)
-            if not step:
-                return ""
-            made += step
-            continue
-        if char == "\\":
-            position += 1
-            if position == len(glob):
-                return ""
-            char = glob[position]
-            made += re.escape(char)
+        elif char == "\\":
+            step, position = re.escape(glob[position + 1 : position + 2]), position + 2
         else:
-            made += "[^/]" if char == "?" else re.escape(char)
-        position += 1
-    return made
+            step, position = "[^/]" if char == "?" else re.escape(char), position + 1
+        if not step:
+            return ""
+        parts.append(step)
+    return _joined(parts, _DEEP, "(?:[^/]*+/)*", _names)
+
+
+def _names(parts: list[str]) -> str:
+    """Parts without `**`, name by name."""
+    return "/".join(_joined(name, _STAR, "[^/]*", "".join) for name in _split(parts, "/"))
+
+
+def _joined(parts: list[str], wild: str, expression: str, between: Callable[[list[str]], str]) -> str:
+    """Parts with wild ones among them. The first place that fits what stands between two wild ones is as good as any
+    other, so it is never given up again: without that, a few stars would take for ever.
+    """
+    first, *rest = [between(some) for some in _split(parts, wild)]
+    if not rest:
+        return first
+    *middle, last = rest
+    return first + "".join(f"(?>{expression}?{some})" for some in middle) + expression + last
+
+
+def _split(parts: list[str], at: str) -> list[list[str]]:
+    groups: list[list[str]] = [[]]
+    for part in parts:
+        if part == at:
+            groups.append([])
+        else:
+            groups[-1].append(part)
+    return groups
 
 
 def _stars(glob: str, position: int, run: int) -> tuple[str, int]:
@@ -117,10 +140,10 @@ def _stars(glob: str, position: int, run: int) -> tuple[str, int]:
     end = position + run
     whole_name = (position == 0 or glob[position - 1] == "/") and (end == len(glob) or glob[end] == "/")
     if run < 2 or not whole_name or "/" not in glob:
-        return "[^/]*", end
+        return _STAR, end
     if end == len(glob):
         return ".+", end
-    return "(?:.*/)?", end + 1
+    return _DEEP, end + 1
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
