@@ -96,6 +96,11 @@ class _Folder(click.Path):
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("'' is empty; '.' is the folder you are in", param, ctx)
+        return super().convert(value, param, ctx)
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         from click.shell_completion import CompletionItem
 

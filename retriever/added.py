@@ -24,7 +24,7 @@ def checked(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
         raise InputError(f"document {number} is of type {type(given).__name__}: expected a mapping with 'text'")
     unknown = set(given) - _FIELDS
     if unknown:
-        raise InputError(f"document {number} has {sorted(unknown)}: expected only {sorted(_FIELDS)}")
+        raise InputError(f"document {number} has {sorted(map(repr, unknown))}: expected only {sorted(_FIELDS)}")
     text, title, metadata = given.get("text"), given.get("title") or "", given.get("metadata") or {}
     if not isinstance(text, str) or not isinstance(title, str):
         raise InputError(f"document {number} has no text: expected a mapping whose 'text' and 'title' are strings")

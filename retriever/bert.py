@@ -34,8 +34,11 @@ class BertConfig:
     max_positions: int  # longest sequence, special tokens included
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> BertConfig | None:
-        """The configuration, or None where the model is not a plain BERT and needs torch."""
+    def from_json(cls, config: Mapping[str, Any], file: Path | str = "config.json") -> BertConfig | None:
+        """The configuration, or None where the model is not a plain BERT and needs torch.
+
+        :param file: where it was read, for messages.
+        """
         plain = (
             config.get("model_type") == "bert"
             and config.get("hidden_act") == "gelu"
@@ -47,7 +50,7 @@ class BertConfig:
         names = ("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
         for name in names:
             if not isinstance(config.get(name), int) or not 0 < config[name] < 10**6:
-                raise InputError(f"the model's config.json has {name} {config.get(name)!r}: expected a positive number")
+                raise InputError(f"{file} has {name} {config.get(name)!r}: expected a positive number")
         layers, heads, positions = (config[name] for name in names)
         return cls(layers, heads, float(config.get("layer_norm_eps", 1e-12)), positions)
 

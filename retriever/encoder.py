@@ -79,6 +79,7 @@ class BertEncoder:
         self._bulk: object = None
         self._folder = folder
         self._tokenizers: dict[bool, Tokenizer] = {}
+        self._tokenizer(truncated=False)  # now, so that a damaged one is found before anything is made
         self._limit = min(settings.max_tokens or config.max_positions, config.max_positions)
         self.dim = self._weights["embeddings.word_embeddings.weight"].shape[1] * len(settings.pooling)
         self.max_tokens = self._limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
@@ -93,7 +94,7 @@ class BertEncoder:
             and (folder / "tokenizer.json").is_file()
             and (settings.include_prompt or not (settings.query_prompt or settings.document_prompt))
         )
-        return BertConfig.from_json(model_folder.config(folder)) if native else None
+        return BertConfig.from_json(model_folder.config(folder), folder / "config.json") if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,7 @@ from .sync import FORGOTTEN, Indexer, Progress, Report, sync
 from .where import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -61,6 +62,11 @@ class Retriever:
 
         :param model: a sentence-transformers folder or name for a new index, all-MiniLM-L6-v2 unless given.
         """
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
+            raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
+        if model is not None and (not isinstance(model, (str, os.PathLike)) or not os.fspath(model)):
+            raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
+        model = None if model is None else os.fspath(model)
         place = Path(path).expanduser()
         if place.exists() and not place.is_dir():
             raise InputError(f"{path} is a file: expected a folder of documents or an index")
@@ -98,6 +104,8 @@ class Retriever:
             from the text), `title` and `metadata` (strings, numbers, booleans or lists of them).
         """
         began = time.monotonic()
+        if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
+            raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
         given = enumerate(documents)
         encoder = self.encoder
         report = Report()
@@ -136,6 +144,9 @@ class Retriever:
         A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk.
         Gives the number of documents removed.
         """
+        for path in paths:
+            if not isinstance(path, str):
+                raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
         with self._open_store().write() as writer:
             rows = writer.snapshot().document_rows.to_pylist()
             chosen = [row for row in rows if any(_names(path, row["path"]) for path in paths)]
@@ -166,6 +177,8 @@ class Retriever:
     def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> list[queries.Hit]:
         """The passages most like the one that stands on a line of a document, itself left out."""
         queries.check("-", k, "semantic")
+        if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
+            raise InputError(f"a line is a whole number from 1, not {line!r}")
         chosen = parse(where)
 
         def hits(snapshot: Snapshot) -> list[queries.Hit]:
@@ -275,6 +288,8 @@ class Retriever:
         return store
 
     def _root_to_sync(self, folder: str | os.PathLike[str] | None) -> Path:
+        if folder is not None and (not isinstance(folder, (str, os.PathLike)) or "\0" in str(folder)):
+            raise InputError(f"{folder!r} is not a path: expected a folder of documents")
         try:
             indexed = self.folder
         except NoIndexError:

@@ -66,6 +66,7 @@ class Snapshot:
                 limit=limit,
             ).to_table()
         except LANCE_ERRORS as error:
+            self.read("chunks", ["id", "context"])  # is it the table itself?
             raise DamagedError(
                 f"the full-text index of {self.store.path} is damaged ({first_line(error)}): "
                 "run 'binocle verify --repair'"

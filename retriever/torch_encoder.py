@@ -25,23 +25,25 @@ class TorchEncoder:
     """`sentence_transformers.SentenceTransformer` behind the `Encoder` protocol."""
 
     def __init__(self, name: str, folder: Path, settings: ModelSettings) -> None:
+        if not any(folder.rglob("*.safetensors")):
+            raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise MissingExtraError(
                 "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
             ) from None
-        if not any(folder.rglob("*.safetensors")):
-            raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
         try:
-            self._model: Any = SentenceTransformer(
-                str(folder),
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-            )
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise InputError(f"{folder} does not load as a sentence-transformers model: {error}") from error
+            with _quiet():
+                self._model: Any = SentenceTransformer(
+                    str(folder),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True},
+                )
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+            raise InputError(f"{folder} does not load as a sentence-transformers model ({reason})") from error
         self.name = name
         self.fingerprint = fingerprint(folder, settings)
         self._settings = settings

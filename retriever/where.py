@@ -57,6 +57,9 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
 
 
 def _equal_any(name: str, value: Any) -> Callable[[Row], bool]:
+    members = value if isinstance(value, (list, tuple, set)) else [value]
+    if not all(isinstance(member, (str, int, float)) for member in members):
+        raise InputError(f"the filter on {name!r} compares with {value!r}: expected a text, a number or a list of them")
     choices = [_test(name, "=", str(one)) for one in (value if isinstance(value, (list, tuple, set)) else [value])]
     return lambda row: any(choice(row) for choice in choices)
 

@@ -15,7 +15,7 @@ from ..indexes.kinds import KINDS
 from ..indexes.published import publish
 from .settings import Head, write_json
 from .snapshot import Snapshot
-from .tables import FULL_TEXT, among, append, delete, document_schema, matrix, open_table, reading, writing
+from .tables import FULL_TEXT, among, check, delete, document_schema, matrix, open_table, reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Writer:
     def stage(self, chunks: pa.Table) -> None:
         """Write chunk rows that the next `commit` makes visible."""
         with writing(self._store.path):
-            append(self._store.path / "chunks.lance", chunks)
+            lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
         self._staged = max(self._staged, _next(chunks))
 
     def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
@@ -65,10 +65,11 @@ class Writer:
             path = self._store.path
             chunks, rows = open_table(path / "chunks.lance"), self.snapshot().documents
             if drop:
+                self.snapshot().read("chunks", ["id"], among("document", drop))  # a damaged table is not written to
                 delete(chunks, among("document", drop))
                 delete(rows, among("id", drop))
             if len(documents):
-                rows = append(path / "documents.lance", documents)
+                rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
             head = replace(
                 self.head,
                 documents=rows.version,
@@ -89,7 +90,7 @@ class Writer:
         with writing(self._store.path):
             table = self.snapshot().documents
             delete(table, among("id", [*documents["id"].to_pylist(), *drop]))
-            table = append(self._store.path / "documents.lance", documents)
+            table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
             self._move(replace(self.head, documents=table.version))
 
     def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:
@@ -163,6 +164,10 @@ class Writer:
 
     def _move(self, head: Head) -> None:
         """The commit itself."""
+        for name in ("documents", "chunks"):
+            version = getattr(head, name)
+            if version != getattr(self.head, name):
+                check(self._store.path / f"{name}.lance", version)
         self.head = replace(head, commits=self.head.commits + 1)
         write_json(self._store.path / "HEAD.json", asdict(self.head))
 

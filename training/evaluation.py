@@ -81,6 +81,8 @@ def evaluate(
         _check_index(retriever, folder)
         tell(f"indexing {folder.name}")
         report = retriever.add(_corpus(folder))
+        if not report.indexed + report.unchanged:
+            raise InputError(f"{folder / 'corpus.jsonl'} holds no documents")
         snapshot = retriever.snapshot()
         documents, chunks = snapshot.documents.count_rows(), snapshot.chunks.count_rows()
         tell(f"{len(qrels)} queries")
