@@ -94,6 +94,11 @@ def main() -> None:
         seconds, peak, report = binocle("index", str(folder), "--json")
         results["unchanged"] = {"seconds": round(seconds, 3), "peak_mb": round(peak), **json.loads(report)}
         results["one_file_edited"] = edit(folder)
+        if arguments.cold:
+            searched = Path(temporary) / "searched"
+            shutil.copytree(arguments.cold, searched, ignore=shutil.ignore_patterns(".binocle"))
+            binocle("index", str(searched))
+            results["cold_search"] = cold(searched)
         if arguments.times:
             many = Path(temporary) / "many"
             copies(arguments.folder, many, arguments.times)
@@ -103,11 +108,6 @@ def main() -> None:
                 "peak_mb": round(peak),
                 **json.loads(report),
             }
-        if arguments.cold:
-            searched = Path(temporary) / "searched"
-            shutil.copytree(arguments.cold, searched, ignore=shutil.ignore_patterns(".binocle"))
-            binocle("index", str(searched))
-            results["cold_search"] = cold(searched)
     save("folder", results)
 
 
