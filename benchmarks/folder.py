@@ -99,6 +99,7 @@ def main() -> None:
             shutil.copytree(arguments.cold, searched, ignore=shutil.ignore_patterns(".binocle"))
             binocle("index", str(searched))
             results["cold_search"] = cold(searched)
+        save("folder", results)  # the rest takes a while
         if arguments.times:
             many = Path(temporary) / "many"
             copies(arguments.folder, many, arguments.times)
