@@ -82,7 +82,15 @@ def check(path: Path, version: int) -> None:
 
     :raises OSError: naming a file that was cut short.
     """
-    for fragment in lance.dataset(path, version=version).get_fragments():
+    table = lance.dataset(path, version=version)
+    segments = [segment.uuid for index in table.describe_indices() for segment in index.segments]
+    for segment in segments:
+        for part in (path / "_indices" / segment).glob("*.lance"):
+            with part.open("rb") as stream:
+                stream.seek(max(0, part.stat().st_size - 4))
+                if stream.read() != b"LANC":  # the end of every Lance file
+                    raise OSError(f"{part.name} of the full-text index is cut short: is the disk full?")
+    for fragment in table.get_fragments():
         for file in fragment.data_files():
             size = (path / "data" / file.path).stat().st_size
             if file.file_size_bytes not in (None, size):

@@ -103,7 +103,8 @@ class Writer:
         table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
         self.commit(drop=[row["id"] for row in rows], documents=table)
         self.finish(rebuild=True)
-        self._tidy(erase=True)
+        with writing(self._store.path):
+            self._tidy(erase=True)
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
         """Remove these documents, and every chunk whose document is not in the table."""
