@@ -10,7 +10,8 @@ words found gets its true cosine, one that only the meaning found gets BM25 0. M
     min-max                             .731       .410       .924                 .889   .738
     reciprocal ranks, k = 60            .720       .405       .875                 .872   .718
 
-`benchmarks/fusion.py` gives these figures. On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
+Measured on an earlier cut of the passages; `benchmarks/quality.py` measures them anew.
+On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
 """
 
 from __future__ import annotations
