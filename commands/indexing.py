@@ -1,0 +1,210 @@
+"""`binocle index, status, files, verify, forget`: what is in an index, and keeping it so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..indexes.errors import InputError
+from ..retriever.passage import printable
+from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, known, open_index, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ..retriever.sync import Progress, Report
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--index", "index", metavar="DIR", type=FOLDER, envvar="BINOCLE_INDEX", help="Default: .binocle in FOLDER."
+)
+@click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
+@click.option("--retry", is_flag=True, help="Read again what failed before or was forgotten.")
+@json_option
+def index(folder: Path, index: Path | None, model: str | None, retry: bool, as_json: bool) -> None:
+    """Index FOLDER, or bring its index up to date.
+
+    Only what is new or changed is read and embedded. Interrupt it when you like: it goes on where it stopped.
+
+    \b
+    binocle index ~/notes
+    binocle index docs --index /tmp/docs-index --json
+    """
+    from ..retriever.retriever import INDEX_NAME, Retriever
+
+    if (folder / "HEAD.json").is_file():
+        raise InputError(f"{folder} is an index, not a folder of documents: binocle index {folder.resolve().parent}")
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
+    retriever = Retriever.open(index or folder / INDEX_NAME, model=model)
+    with _Bar() as progress:
+        report = retriever.sync(folder, retry=retry, progress=progress)
+    click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
+
+
+def _summary(report: Report) -> str:
+    from ..retriever.sync import FILE_STATES
+
+    counts = [f"{getattr(report, name):,} {name}" for name in FILE_STATES if getattr(report, name)]
+    embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"
+    passages = f"{report.chunks_total:,} passage{'s' * (report.chunks_total != 1)}"
+    return f"{', '.join(counts) or 'no files'}; {passages}, {embedded}, in {report.seconds:.1f} s" + (
+        "; 'binocle files --state failed' says why" if report.failed else ""
+    )
+
+
+class _Bar:
+    """A live bar on a terminal, nothing elsewhere. Gives the callback that moves it, or None."""
+
+    def __enter__(self) -> Callable[[Progress], None] | None:
+        self._bar: Any = None
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.fields[what]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("", total=None, what="looking through the folder")
+        return self._move
+
+    def _move(self, at: Progress) -> None:
+        elapsed = self._bar.tasks[0].elapsed or 1e-9
+        rate = f"{at.chunks / elapsed:.0f} passages/s" if at.chunks else "reading"
+        what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
+        self._bar.update(self._task, completed=at.bytes_done, total=max(1, at.bytes_total), what=what)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+@click.command()
+@folder_argument
+@index_option
+@json_option
+def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
+    """Show what an index holds and what it was made with.
+
+    \b
+    binocle status ~/notes
+    """
+    from dataclasses import asdict
+
+    from ..retriever.status import measure
+
+    found = measure(open_index(folder, index))
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return
+    states = ", ".join(f"{count:,} {state}" for state, count in found.documents.items())
+    vectors = found.vector_index or "none yet"
+    if found.newer_rows or found.deleted_rows:
+        vectors += f" ({found.newer_rows:,} newer rows searched exactly, {found.deleted_rows:,} deleted ones masked)"
+    for name, value in (
+        ("index", found.path),
+        ("folder", found.folder or "none: added documents only"),
+        ("documents", states),
+        ("passages", f"{found.chunks:,}"),
+        ("encoder", f"{found.model}, {found.dim} dimensions, fingerprint {found.fingerprint[:8]}"),
+        ("vectors", vectors),
+        ("size", f"{found.bytes / 1e6:,.1f} MB"),
+    ):
+        click.echo(f"{name:<10} {value}")
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="Only files in this state.")
+@json_option
+def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
+    """List every file and what became of it.
+
+    Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there.
+
+    \b
+    binocle files ~/notes --state failed
+    """
+    from ..retriever.where import parse
+
+    retriever = open_index(folder, index)
+    passing = parse(within(retriever, folder))
+    rows = [
+        row
+        for row in retriever.documents()
+        if state in (None, row["state"]) and (passing is None or passing.passes(row))
+    ]
+    names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps({name: row[name] for name in names}, ensure_ascii=False))
+        else:
+            detail = row["reason"] or f"{row['chunks']} passage{'s' * (row['chunks'] != 1)}, {row['format']}"
+            click.echo(printable(f"{row['state']:<8} {row['path']}  ({detail})"))
+    return 0 if rows else NOTHING
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--repair", is_flag=True, help="Mend what is found: rebuild from the store, read changed files again.")
+@json_option
+def verify(folder: Path | None, index: Path | None, repair: bool, as_json: bool) -> int:
+    """Check passages against their documents.
+
+    Every passage of the index is held to its document as it is now, and the index to the store. Exit 0 when clean.
+
+    \b
+    binocle verify ~/notes
+    """
+    from dataclasses import asdict
+
+    retriever = open_index(folder, index)
+    if repair:
+        retriever.repair()
+    found = retriever.verify()
+    for fault in found:
+        line = (
+            json.dumps(asdict(fault))
+            if as_json
+            else printable(": ".join(filter(None, (fault.kind, fault.path, fault.problem))))
+        )
+        click.echo(line)
+    if not as_json:
+        click.echo(f"{len(found):,} fault{'s' * (len(found) != 1)}" if found else "clean", err=bool(found))
+    return NOTHING if found else 0
+
+
+@click.command()
+@click.argument("path")
+@folder_argument
+@index_option
+def forget(path: str, folder: Path | None, index: Path | None) -> int:
+    """Take a document or a folder out and erase it.
+
+    What the index stored of it is erased from the disk; the file itself is not touched.
+
+    A file that is still there stays out until 'binocle index --retry'.
+
+    \b
+    binocle forget private/diary.md ~/notes
+    """
+    retriever = open_index(folder, index)
+    path = known(retriever, path)
+    count = retriever.delete(path, path + "/")
+    click.echo(f"{count:,} document{'s' * (count != 1)} forgotten" if count else f"{path} was forgotten already")
+    return 0 if count else NOTHING

@@ -1,0 +1,129 @@
+"""What the commands share: the folder and the index that a user means, and the options that say so."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..indexes.errors import InputError, NoIndexError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ..retriever.retriever import Retriever
+
+NOTHING = 1  # the exit code of a search without a hit, of a check that found a fault
+
+
+class _Folder(click.Path):
+    """Completes folders; whether one is there is for the command to say."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("'' is empty; '.' is the folder you are in", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="dir")]
+
+
+FOLDER = _Folder()
+index_option = click.option(
+    "--index",
+    "index",
+    metavar="DIR",
+    type=FOLDER,
+    envvar="BINOCLE_INDEX",
+    help="The index folder. Default: .binocle in FOLDER, or here, or in the nearest folder above.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+folder_argument = click.argument("folder", required=False, type=FOLDER)
+where_option = click.option(
+    "--where",
+    "-w",
+    multiple=True,
+    metavar="FILTER",
+    help="Only documents such as path='docs/**', type=pdf, modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable.",
+)
+k_option = click.option("-k", default=10, show_default=True, metavar="N", type=int, help="How many passages.")
+
+
+def tell(text: str) -> None:
+    click.echo(f"{text} …", err=True)
+
+
+def open_index(folder: Path | None, index: Path | None, model: str | None = None) -> Retriever:
+    """The existing index meant by FOLDER and --index."""
+    from ..retriever.folder import find_index
+    from ..retriever.retriever import Retriever
+
+    if index:
+        return Retriever.open(index, model=model)
+    start = folder or Path.cwd()
+    if not start.exists():
+        raise InputError(f"there is no folder {start}")
+    if start.is_file():
+        raise InputError(f"{start} is a file: expected a folder; narrow a search with --where path={start.name}")
+    found = start if (start / "HEAD.json").is_file() else find_index(start)
+    if found is None:
+        raise NoIndexError(f"no index in {start} or above it: make one with 'binocle index {folder or '.'}'")
+    return Retriever.open(found, model=model)
+
+
+def within(retriever: Retriever, folder: Path | None) -> list[str]:
+    """The filter that FOLDER adds when it lies below the indexed folder."""
+    from ..retriever.where import folder as below
+
+    root = retriever.folder
+    if folder is None or folder.resolve() == retriever.path:
+        return []
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder}")
+    if root is None or not folder.resolve().is_relative_to(root.resolve()):
+        raise InputError(f"{folder} is not in {root}, the folder that the index at {retriever.path} is of")
+    inside = folder.resolve().relative_to(root.resolve()).as_posix()
+    return [] if inside == "." else [below(inside)]
+
+
+def below(retriever: Retriever) -> str:
+    """What to put before a path of the index, so that it opens from here."""
+    root = retriever.folder
+    if root is None:
+        return ""
+    way = os.path.relpath(root.resolve())
+    return "" if way == "." else f"{root.resolve()}/" if way.startswith("..") else f"{way}/"
+
+
+def place_of(retriever: Retriever, place: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(.+):([0-9]+)", place, re.DOTALL)
+    if not match:
+        raise InputError(f"{place!r} is not a place: expected FILE:LINE, such as guide.md:12")
+    return known(retriever, match[1]), int(match[2])
+
+
+def is_known(retriever: Retriever, path: str) -> bool:
+    return path in retriever.snapshot().document_rows["path"].to_pylist()
+
+
+def known(retriever: Retriever, path: str) -> str:
+    """The path of a document or a folder in the index that a user means: as search prints it, or as it is from here."""
+    paths = set(retriever.snapshot().document_rows["path"].to_pylist())
+    root = retriever.folder
+    choices = [path.rstrip("/")]
+    if root is not None and "\0" not in path:
+        with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
+            choices.append(Path(path).resolve().relative_to(root.resolve()).as_posix())
+    for choice in choices:
+        if choice in paths or any(one.startswith(choice + "/") for one in paths):
+            return choice
+    raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")

@@ -1,0 +1,161 @@
+"""`binocle search, similar, show`: passages, and the text that they cite."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..indexes.errors import InputError
+from ..retriever.passage import blocks, printable
+from .places import (
+    NOTHING,
+    below,
+    folder_argument,
+    index_option,
+    is_known,
+    json_option,
+    k_option,
+    known,
+    open_index,
+    place_of,
+    where_option,
+    within,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..retriever.query import Hit
+
+
+@click.command()
+@click.argument("query")
+@folder_argument
+@index_option
+@k_option
+@click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
+@where_option
+@click.option("--explain", is_flag=True, help="Show what each stage contributed.")
+@click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it has moved.")
+@json_option
+def search(
+    query: str,
+    folder: Path | None,
+    index: Path | None,
+    k: int,
+    mode: str,
+    where: tuple[str, ...],
+    explain: bool,
+    model: str | None,
+    as_json: bool,
+) -> int:
+    """Find the passages that answer QUERY.
+
+    Looks in FOLDER, or in the whole index found here or above. QUERY "-" is read from standard input. Paths are
+    printed as they open from here; JSON has them as the index does, relative to the indexed folder.
+
+    \b
+    binocle search "lifetime of a borrowed value" docs
+    binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
+    """
+    if query == "-":
+        if sys.stdin is None:
+            raise InputError("the query is to be read from standard input, but that is closed")
+        query = sys.stdin.buffer.read().decode("utf-8", "replace")
+    retriever = open_index(folder, index, model)
+    hits = retriever.search(query, k, mode=mode, where=[*where, *within(retriever, folder)])
+    _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json)
+    if not hits and not retriever.snapshot().chunks.count_rows():
+        click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
+    return 0 if hits else NOTHING
+
+
+@click.command()
+@click.argument("place", metavar="FILE:LINE")
+@folder_argument
+@index_option
+@k_option
+@where_option
+@json_option
+def similar(place: str, folder: Path | None, index: Path | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
+    """Find passages like the one at FILE:LINE.
+
+    FILE is a path as search prints it, or of the file itself.
+
+    \b
+    binocle similar guide/install.md:40 docs
+    """
+    retriever = open_index(folder, index)
+    path, line = place_of(retriever, place)
+    hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
+    _print_hits(hits, "", below(retriever), explain=False, as_json=as_json)
+    return 0 if hits else NOTHING
+
+
+@click.command()
+@click.argument("place", metavar="FILE[:LINE[-LINE]]")
+@folder_argument
+@index_option
+def show(place: str, folder: Path | None, index: Path | None) -> None:
+    """Print the text read from a document.
+
+    The whole of it, or the lines of a citation.
+
+    \b
+    binocle show report.pdf docs
+    binocle show guide/install.md:40-60 docs
+    """
+    retriever = open_index(folder, index)
+    match = re.fullmatch(r"(.+):([0-9]+)(?:-([0-9]+))?", place, re.DOTALL)
+    if match and not is_known(retriever, place):
+        first = int(match[2])
+        text = retriever.lines(known(retriever, match[1]), first, int(match[3] or first))
+    else:
+        text = retriever.text(known(retriever, place))
+    if sys.stdout.isatty():
+        text = "\n".join(map(printable, text.split("\n")))
+    click.echo(text)
+
+
+def _print_hits(hits: list[Hit], query: str, below: str, *, explain: bool, as_json: bool) -> None:
+    if as_json:
+        for hit in hits:
+            click.echo(json.dumps(_as_json(hit, explain=explain), ensure_ascii=False))
+        return
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    for block in blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain):
+        click.echo(block)
+
+
+def _width() -> int:
+    import shutil
+
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 120))
+
+
+_JSON_FIELDS = [
+    "rank",
+    "score",
+    "scores",
+    "path",
+    "sha256",
+    "char_start",
+    "char_end",
+    "line_start",
+    "line_end",
+    "page",
+    "heading",
+    "text",
+    "title",
+    "metadata",
+]
+
+
+def _as_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
+    row = {name: getattr(hit, name) for name in _JSON_FIELDS}
+    return row | ({"explanation": hit.explanation} if explain else {})
