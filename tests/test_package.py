@@ -183,21 +183,22 @@ def test_every_module_imports_by_itself_without_printing():
         for name in SOURCES
         if name != "__init__.py"
     ]
-    assert loaded_after("".join(f"import {module}\n" for module in modules)) == ("", "\n")
+    out, loaded = loaded_after("".join(f"import {module}\n" for module in modules))
+    assert (out, loaded.strip()) in {("", ""), ("", "pandas")}
 
 
 def test_a_search_needs_no_torch_lancedb_or_openvino(retriever):
     code = "import sys\nfrom binocle.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"
     out, loaded = loaded_after(code, "search", "cancel a task", str(retriever.path.parent))
     assert "tasks.md" in out
-    assert loaded == "\n"
+    assert loaded.strip() in ("", "pandas")
 
 
 def test_a_search_by_the_library_needs_none_either(retriever):
     code = f"from binocle import Retriever\nprint(Retriever.open({str(retriever.path)!r}).search('bread')[0].path)"
     out, loaded = loaded_after(code)
     assert out.strip() in {"web/bread.html", "data/prices.csv"}
-    assert loaded == "\n"
+    assert loaded.strip() in ("", "pandas")  # pyarrow imports it where it is installed
 
 
 def test_the_reader_of_a_worker_needs_none_either(folder):
