@@ -1,0 +1,310 @@
+"""What every training run here shares: a trainer whose checkpoints hold no pickles and survive being killed.
+
+The loop is that of transformers' `Trainer`, and of sentence-transformers' on top of it. Theirs saves optimizer,
+schedule and random states with `torch.save`, forgets the weights that belong to a loss, and takes a checkpoint that
+was cut short for a whole one. `resumable(Trainer)` gives the same trainer with checkpoints in safetensors and JSON,
+of which only those that were written to their end are gone on from: a resumed run takes the same steps as one that
+was never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..indexes.errors import MissingExtraError
+from .progress import Update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    Progress = Callable[[Update], None]
+
+_DONE = "whole.json"  # the last file of a checkpoint to be written
+KEEP = 2  # checkpoints: the newest could be cut short
+
+
+def require(purpose: str) -> None:
+    """
+    :raises MissingExtraError: when torch or what trains with it is not installed.
+    """
+    for package, module in (
+        ("torch", "torch"),
+        ("sentence-transformers", "sentence_transformers"),
+        ("datasets", "datasets"),
+        ("accelerate", "accelerate"),
+    ):
+        try:
+            __import__(module)
+        except ImportError:
+            raise MissingExtraError(package, "train", purpose) from None
+    _silence()
+
+
+def _silence() -> None:
+    """Without the bars and notes that the libraries below write of their own accord."""
+    import logging
+
+    from datasets.utils.logging import disable_progress_bar
+    from transformers.utils import logging as chatter
+
+    disable_progress_bar()
+    chatter.set_verbosity_error()
+    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+
+
+def device() -> str:
+    """Where training runs: "cuda", "mps" or "cpu"."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@cache
+def has_bf16() -> bool:
+    """Whether matrix products in bfloat16 are the fast ones here. Emulated, they would be slower than float32."""
+    import torch
+
+    if device() == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8").split()
+    except OSError:
+        return False
+    return device() == "cpu" and bool({"amx_bf16", "avx512_bf16"} & set(flags))
+
+
+def arguments(folder: Path, **options: Any) -> dict[str, Any]:
+    """Options of transformers' TrainingArguments that all runs here have in common, and others on top."""
+    return {
+        "output_dir": str(folder),
+        "report_to": "none",
+        "disable_tqdm": True,
+        "save_total_limit": KEEP,
+        "logging_nan_inf_filter": False,
+        "use_cpu": device() == "cpu",
+        "bf16": has_bf16(),
+        "optim": "adamw_torch_fused" if device() in ("cpu", "cuda") else "adamw_torch",
+        "dataloader_pin_memory": device() == "cuda",
+        "eval_on_start": False,
+        **options,
+    }
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint below a run's folder that was written to its end."""
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_DONE}")]
+    return max(whole, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+
+
+def resumable(trainer: type[Any]) -> type[Any]:
+    """A subclass of a `transformers.Trainer` whose checkpoints are safetensors and JSON, and complete."""
+
+    class Resumable(trainer):  # type: ignore[misc]
+        def _trained(self) -> Any:
+            """The module whose parameters are learned: the loss, where that holds the model and more."""
+            loss = getattr(self, "loss", None)
+            model = self.model if loss is None or isinstance(loss, dict) else loss
+            return self.accelerator.unwrap_model(model)
+
+        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
+            from safetensors.torch import save_model
+
+            folder = Path(output_dir or self.args.output_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            save_model(self._trained(), str(folder / "weights.safetensors"))
+
+        def _save_checkpoint(self, model: Any, trial: Any) -> None:
+            super()._save_checkpoint(model, trial)
+            if self.args.should_save:
+                folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+                (folder / _DONE).write_text(json.dumps({"step": self.state.global_step}), "utf-8")
+
+        def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:  # noqa: ARG002
+            from safetensors.torch import load_model
+
+            load_model(self._trained(), str(Path(resume_from_checkpoint) / "weights.safetensors"))
+
+        def _load_best_model(self) -> None:
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+        def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+            if self.args.should_save:
+                _write_state(Path(output_dir) / "optimizer", self.optimizer.state_dict())
+                schedule = self.lr_scheduler.state_dict()
+                (Path(output_dir) / "schedule.json").write_text(json.dumps(schedule), "utf-8")
+
+        def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+            if checkpoint is not None:
+                self.optimizer.load_state_dict(_read_state(Path(checkpoint) / "optimizer"))
+                schedule = json.loads((Path(checkpoint) / "schedule.json").read_text("utf-8"))
+                self.lr_scheduler.load_state_dict(schedule)
+
+        def _save_scaler(self, output_dir: str) -> None:
+            """bfloat16 needs no scaler, and float16 is not offered."""
+
+        def _load_scaler(self, checkpoint: str | None) -> None:
+            """As there is none."""
+
+        def _save_rng_state(self, output_dir: str) -> None:
+            _write_state(Path(output_dir) / f"random-{self.args.process_index}", _random_states())
+
+        def _load_rng_state(self, checkpoint: str | None) -> None:
+            if checkpoint is not None:
+                _restore_random(_read_state(Path(checkpoint) / f"random-{self.args.process_index}"))
+
+    return Resumable
+
+
+def _write_state(stem: Path, state: Mapping[str, Any]) -> None:
+    """Nested mappings and lists of numbers, texts and tensors: the tensors to .safetensors, the rest to .json."""
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Any] = {}
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    rest = json.dumps(_apart(state, "", tensors))
+    save_file(tensors, str(stem.with_suffix(".safetensors")))
+    stem.with_suffix(".json").write_text(rest, "utf-8")
+
+
+def _read_state(stem: Path) -> Any:
+    from safetensors.torch import load_file
+
+    tensors = load_file(str(stem.with_suffix(".safetensors")))
+    return _together(json.loads(stem.with_suffix(".json").read_text("utf-8")), tensors)
+
+
+def _apart(value: Any, name: str, tensors: dict[str, Any]) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value.detach().clone().contiguous()
+        return {"tensor": name}
+    if isinstance(value, dict):  # pairs, since JSON would turn the numbers of an optimizer's states into texts
+        return {"items": [[key, _apart(item, f"{name}.{key}", tensors)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_apart(item, f"{name}.{place}", tensors) for place, item in enumerate(value)]
+    return value
+
+
+def _together(value: Any, tensors: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_together(item, tensors) for item in value]
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return tensors[value["tensor"]]
+        return {key: _together(item, tensors) for key, item in value["items"]}
+    return value
+
+
+def _random_states() -> dict[str, Any]:
+    import numpy as np
+    import torch
+
+    name, keys, *numbers = np.random.get_state()  # noqa: NPY002 - the libraries below draw from it
+    states: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": [name, torch.from_numpy(np.asarray(keys).astype(np.int64)), *numbers],
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    return states
+
+
+def _restore_random(states: Mapping[str, Any]) -> None:
+    import numpy as np
+    import torch
+
+    version, numbers, spare = states["python"]
+    random.setstate((version, tuple(numbers), spare))
+    name, keys, *rest = states["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    torch.set_rng_state(states["torch"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])
+
+
+def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: Path | None = None) -> Any:
+    """A trainer callback that tells `progress` and keeps the log.
+
+    :param texts: encoded in one step.
+    :param metric: name of the held-out measure, without "eval_".
+    :param log: where the run's history is kept, one JSON object a line.
+    """
+    from transformers import TrainerCallback
+
+    class Watcher(TrainerCallback):
+        def __init__(self) -> None:
+            self.began, self.first = time.monotonic(), 0
+            self.metric: float | None = None
+
+        def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+            self.began, self.first = time.monotonic(), state.global_step
+
+        def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+            if logs and metric is not None and f"eval_{metric}" in logs:
+                self.metric = float(logs[f"eval_{metric}"])
+            if not state.is_world_process_zero:
+                return
+            if log:
+                write_log(log, state.log_history)
+            if progress and logs and ("loss" in logs or f"eval_{metric}" in logs):
+                progress(self._update(state, logs.get("loss")))
+
+        def _update(self, state: Any, loss: float | None) -> Update:
+            done = state.global_step - self.first
+            seconds = max(time.monotonic() - self.began, 1e-9)
+            left = (state.max_steps - state.global_step) * seconds / done if done else 0.0
+            return Update(
+                step=state.global_step,
+                steps=state.max_steps,
+                epoch=state.epoch or 0.0,
+                loss=loss,
+                metric_name=metric,
+                metric=self.metric,
+                texts_per_second=done * texts / seconds,
+                seconds_left=left,
+            )
+
+    return Watcher()
+
+
+def quiet(trainer: Any) -> None:
+    """Take off the callbacks that print, and the one that writes another card than ours."""
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    for callback in list(trainer.callback_handler.callbacks):
+        if "ModelCard" in type(callback).__name__:
+            trainer.remove_callback(callback)
+
+
+def write_log(file: Path, history: list[dict[str, Any]]) -> None:
+    """The whole history, written aside and renamed: a resumed run then has each step once."""
+    aside = file.with_name(f".{file.name}")
+    aside.write_text("".join(json.dumps(_plain(row)) + "\n" for row in history), "utf-8")
+    aside.replace(file)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def read_log(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open(encoding="utf-8") as stream:
+        for row in stream:
+            yield json.loads(row)
+
+
+def is_main_process() -> bool:
+    """Whether this process writes what is written once, when several train together."""
+    return os.environ.get("RANK", "0") == "0"
