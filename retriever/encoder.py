@@ -25,6 +25,8 @@ Kind = Literal["query", "document"]
 
 # Texts of fewer tokens in all than this are encoded at once in numpy; more are worth a compiled graph.
 _SMALL = 1_024
+# So are queries, unless there are as many as mining encodes at a time.
+_MANY_QUERIES = 64
 # Tokens in a batch, padding included: where the rate stops rising on the machines measured.
 _BATCH_TOKENS = 4_096
 
@@ -104,7 +106,7 @@ class BertEncoder:
         vectors = np.empty((len(texts), self.dim), np.float32)
         groups = list(_groups(lengths))
         batches = ((_padded([encodings[i].ids for i in group])) for group in groups)
-        small = kind == "query" or lengths.sum() < _SMALL
+        small = lengths.sum() < _SMALL or (kind == "query" and len(texts) < _MANY_QUERIES)
         for group, (hidden, mask) in zip(groups, self._hidden(batches, small=small), strict=True):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
