@@ -11,19 +11,21 @@ import json
 import math
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, NoIndexError
 from ..retriever.query import MODES
 from ..retriever.retriever import Retriever
+from .significance import interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
-    Run = Mapping[str, Sequence[tuple[str, float]]]  # query -> documents with scores, best first
+    Ranking = Sequence[tuple[str, float]]  # documents with scores, best first
+    Run = Mapping[str, Ranking]  # query -> ranking
 
 _DEPTH = 100  # documents ranked for each query
 
@@ -42,9 +44,15 @@ class Evaluation:
     chunks: int
     index_seconds: float
     query_milliseconds: float  # mean, one at a time
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by the bootstrap over queries
+    per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
+        """For JSON; the values of each query only if asked."""
+        found = asdict(self)
+        if not per_query:
+            del found["per_query"]
+        return found
 
 
 def evaluate(
@@ -92,18 +100,21 @@ def evaluate(
         seconds = time.monotonic() - began
         name = snapshot.store.settings.model
     if run_file is not None:
-        Path(run_file).write_text("".join(_trec(run, mode)), "utf-8")
+        Path(run_file).write_text("".join(trec(run, mode)), "utf-8")
+    per_query = values(qrels, run)
     return Evaluation(
         collection=folder.resolve().name,
         split=split,
         mode=mode,
         model=name,
-        measures={measure: round(function(qrels, run), 4) for measure, function in MEASURES.items()},
+        measures={measure: round(_mean(found), 4) for measure, found in per_query.items()},
         queries=len(qrels),
         documents=documents,
         chunks=chunks,
         index_seconds=round(report.seconds, 3),
         query_milliseconds=round(1e3 * seconds / max(1, len(qrels)), 3),
+        intervals=intervals(per_query),
+        per_query=per_query,
     )
 
 
@@ -127,56 +138,84 @@ def _ranked(retriever: Retriever, query: str, passages: int, mode: str) -> list[
     return list(best.items())[:_DEPTH]
 
 
-def _trec(run: Run, tag: str) -> Iterator[str]:
+def trec(run: Run, tag: str) -> Iterator[str]:
+    """The lines of a run in TREC's format: query, Q0, document, rank, score, tag."""
     for query, ranking in run.items():
         for rank, (document, score) in enumerate(ranking, 1):
             yield f"{query} Q0 {document} {rank} {score:.6f} binocle-{tag}\n"
 
 
-def ndcg_at_10(qrels: Qrels, run: Run) -> float:
-    """Normalised discounted cumulative gain, gain = grade (Järvelin and Kekäläinen 2002)."""
+# Measures of one query: grades of its documents, and the documents ranked
 
-    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
-        gained = _dcg([grades.get(document, 0) for document, _ in ranking[:10]])
-        return gained / _dcg(sorted(grades.values(), reverse=True)[:10])
 
-    return _mean(of, qrels, run)
+def _ndcg(grades: Mapping[str, int], ranking: Ranking) -> float:
+    gained = _dcg([grades.get(document, 0) for document, _ in ranking[:10]])
+    return gained / _dcg(sorted(grades.values(), reverse=True)[:10])
 
 
 def _dcg(grades: Sequence[int]) -> float:
     return sum(max(0, grade) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
 
 
-def recall_at_100(qrels: Qrels, run: Run) -> float:
-    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
-        relevant = _relevant(grades)
-        return len(relevant & {document for document, _ in ranking[:100]}) / len(relevant)
+def _recall(grades: Mapping[str, int], ranking: Ranking) -> float:
+    relevant = _relevant(grades)
+    return len(relevant & {document for document, _ in ranking[:100]}) / len(relevant)
 
-    return _mean(of, qrels, run)
+
+def _reciprocal_rank(grades: Mapping[str, int], ranking: Ranking) -> float:
+    relevant = _relevant(grades)
+    return next((1 / rank for rank, (document, _) in enumerate(ranking[:10], 1) if document in relevant), 0.0)
+
+
+def _average_precision(grades: Mapping[str, int], ranking: Ranking) -> float:
+    relevant, found, total = _relevant(grades), 0, 0.0
+    for rank, (document, _) in enumerate(ranking, 1):
+        if document in relevant:
+            found += 1
+            total += found / rank
+    return total / len(relevant)
+
+
+_OF_A_QUERY: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
+    "nDCG@10": _ndcg,
+    "Recall@100": _recall,
+    "MRR@10": _reciprocal_rank,
+    "MAP": _average_precision,
+}
+
+
+def values(qrels: Qrels, run: Run) -> dict[str, dict[str, float]]:
+    """Of each measure the value of each query that has a relevant document; 0 where nothing was found."""
+    judged = {query: grades for query, grades in qrels.items() if _relevant(grades)}
+    return {
+        measure: {query: of(grades, run.get(query, ())) for query, grades in judged.items()}
+        for measure, of in _OF_A_QUERY.items()
+    }
+
+
+def intervals(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float]]:
+    """Of each measure the 95 % interval of its mean, by the bootstrap over queries."""
+    found = {measure: interval([*given.values()]) for measure, given in per_query.items()}
+    return {measure: (round(low, 4), round(high, 4)) for measure, (low, high) in found.items()}
+
+
+def ndcg_at_10(qrels: Qrels, run: Run) -> float:
+    """Normalised discounted cumulative gain, gain = grade (Järvelin and Kekäläinen 2002)."""
+    return _mean(values(qrels, run)["nDCG@10"])
+
+
+def recall_at_100(qrels: Qrels, run: Run) -> float:
+    return _mean(values(qrels, run)["Recall@100"])
 
 
 def mrr_at_10(qrels: Qrels, run: Run) -> float:
     """Mean reciprocal rank of the first relevant document among ten."""
-
-    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
-        relevant = _relevant(grades)
-        return next((1 / rank for rank, (document, _) in enumerate(ranking[:10], 1) if document in relevant), 0.0)
-
-    return _mean(of, qrels, run)
+    return _mean(values(qrels, run)["MRR@10"])
 
 
 def mean_average_precision(qrels: Qrels, run: Run) -> float:
     """Over the documents ranked, 100 at most."""
-
-    def of(grades: Mapping[str, int], ranking: Sequence[tuple[str, float]]) -> float:
-        relevant, found, total = _relevant(grades), 0, 0.0
-        for rank, (document, _) in enumerate(ranking, 1):
-            if document in relevant:
-                found += 1
-                total += found / rank
-        return total / len(relevant)
-
-    return _mean(of, qrels, run)
+    return _mean(values(qrels, run)["MAP"])
 
 
 MEASURES: dict[str, Callable[[Qrels, Run], float]] = {
@@ -187,9 +226,8 @@ MEASURES: dict[str, Callable[[Qrels, Run], float]] = {
 }
 
 
-def _mean(of: Callable[[Mapping[str, int], Sequence[tuple[str, float]]], float], qrels: Qrels, run: Run) -> float:
-    values = [of(grades, run.get(query, ())) for query, grades in qrels.items() if _relevant(grades)]
-    return sum(values) / len(values) if values else 0.0
+def _mean(found: Mapping[str, float]) -> float:
+    return sum(found.values()) / len(found) if found else 0.0
 
 
 def _relevant(grades: Mapping[str, int]) -> set[str]:
