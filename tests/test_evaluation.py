@@ -9,7 +9,7 @@ import pytest
 
 from binocle import evaluate
 from binocle.indexes.errors import InputError
-from binocle.training.evaluation import MEASURES
+from binocle.training.evaluation import MEASURES, values
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +256,114 @@ def test_judging_a_document_that_is_not_in_the_corpus_costs_recall(collection, t
 def test_a_path_may_be_a_string_with_a_slash_at_its_end(collection, tiny_model):
     assert evaluate(f"{collection}/", mode="lexical", model=tiny_model).collection == "tiny-collection"
     assert isinstance(collection, Path)
+
+
+# What each query got
+
+
+def test_intervals_hold_the_means_and_values_are_kept_for_each_query(collection, tiny_model):
+    found = evaluate(collection, mode="semantic", model=tiny_model)
+    assert list(found.per_query) == list(found.intervals) == list(MEASURES)
+    for name, of in found.per_query.items():
+        assert set(of) == {"q1", "q2", "q3"}
+        assert found.measures[name] == pytest.approx(sum(of.values()) / 3, abs=1e-4)
+        low, high = found.intervals[name]
+        assert low <= found.measures[name] <= high
+    assert "per_query" not in found.as_dict()
+    assert json.loads(json.dumps(found.as_dict(per_query=True)))["per_query"] == found.per_query
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_values_of_each_query_equal_those_of_ir_measures(seed, oracle):
+    qrels, run = judged(random.Random(seed))
+    theirs = {"nDCG@10": oracle.nDCG @ 10, "Recall@100": oracle.R @ 100, "MRR@10": oracle.RR @ 10, "MAP": oracle.AP}
+    names = {str(measure): name for name, measure in theirs.items()}
+    scored = [oracle.ScoredDoc(query, document, score) for query, ranking in run.items() for document, score in ranking]
+    given = [
+        oracle.Qrel(query, document, grade) for query, grades in qrels.items() for document, grade in grades.items()
+    ]
+    ours = values(qrels, run)
+    for metric in oracle.iter_calc(list(theirs.values()), given, scored):
+        assert ours[names[str(metric.measure)]][metric.query_id] == pytest.approx(metric.value, abs=1e-9)
+
+
+# Queries and judgements of one's own
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A function that writes queries and judgements and gives the arguments that name them."""
+
+    def writing(queries="q1\tcat on the mat\nq2\tincome tax\n", qrels="q1 0 notes/cats.txt 1\nq2 0 notes/taxes.md 2\n"):
+        (tmp_path / "queries.tsv").write_text(queries)
+        (tmp_path / "mine.qrels").write_text(qrels)
+        return {"queries": tmp_path / "queries.tsv", "qrels": tmp_path / "mine.qrels"}
+
+    return writing
+
+
+def test_a_folder_of_documents_is_measured_by_judgements_of_ones_own(folder, own, tiny_model):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    found = evaluate(folder, mode="lexical", model=tiny_model, **own())
+    assert (found.collection, found.split, found.queries) == ("folder", "mine", 2)
+    assert found.measures["MRR@10"] == 1
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_an_indexed_folder_is_measured_as_its_index_stands(retriever, own, tiny_model):
+    head = (retriever.path / "HEAD.json").read_bytes()
+    folder = retriever.path.parent
+    (folder / "notes" / "cats.txt").write_text("Nothing about them.")
+    found = evaluate(folder, mode="lexical", **own())
+    assert found.measures["MRR@10"] == 1
+    assert found.index_seconds == 0
+    assert (retriever.path / "HEAD.json").read_bytes() == head
+    assert evaluate(folder, mode="lexical", model=tiny_model, **own()).per_query["MRR@10"]["q1"] < 1
+
+
+def test_a_collection_may_be_asked_other_queries(collection, own, tiny_model):
+    words = own(
+        '{"_id": "a", "text": "cat mat"}\n{"_id": 7, "text": "tax"}\n', "query\tdocument\tscore\na\td1\t1\n7\td2\t1\n"
+    )
+    assert evaluate(collection, mode="lexical", model=tiny_model, **words).measures["MRR@10"] == 1
+
+
+def test_names_with_white_space_are_one_column_of_a_run(tmp_path, own, write, tiny_model):
+    folder = write(tmp_path / "spaced", {"a cat.txt": "The cat sat.", "b.txt": "Income tax is due."})
+    words = own(qrels="q1\ta cat.txt\t1\n")
+    evaluate(folder, mode="lexical", model=tiny_model, run_file=tmp_path / "x.run", **words)
+    assert (tmp_path / "x.run").read_text().split()[:4] == ["q1", "Q0", "a%20cat.txt", "1"]
+
+
+OWN_BROKEN = {
+    "a query without a tab": ({"queries": "q1 cat\n"}, "queries.tsv:1: expected an id, a tab"),
+    "a query without an id": ({"queries": "\tcat\n"}, "queries.tsv:1: expected an id and a text"),
+    "an id twice": ({"queries": "q1\tcat\n\nq1\tdog\n"}, "queries.tsv:3 has the id 'q1' for the second time"),
+    "broken json": ({"queries": '{"_id": 1\n'}, "queries.tsv:1 is not JSON"),
+    "an object without text": ({"queries": '{"_id": 1}\n'}, "queries.tsv:1: expected an object"),
+    "two columns": ({"qrels": "q1 notes/cats.txt\n"}, "mine.qrels:1: expected query, document and grade"),
+    "five columns": ({"qrels": "q1 0 a b 1\n"}, "mine.qrels:1: expected query, document and grade"),
+    "a grade in words": ({"qrels": "q1 0 notes/cats.txt 1\nq1 0 b good\n"}, "mine.qrels:2"),
+    "nothing relevant": ({"qrels": "q1 0 a 0\n"}, "judges no document relevant"),
+    "a query that is not there": ({"qrels": "q9 0 a 1\n"}, "judges query 'q9'"),
+    "documents that are not there": ({"qrels": "q1 0 cats.txt 1\n"}, "'cats.txt'"),
+}
+
+
+@pytest.mark.parametrize("case", OWN_BROKEN)
+def test_broken_queries_and_judgements_are_told_with_file_and_line(case, folder, own, tiny_model):
+    given, message = OWN_BROKEN[case]
+    with pytest.raises(InputError) as caught:
+        evaluate(folder, mode="lexical", model=tiny_model, **own(**given))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["queries", "qrels"])
+def test_a_folder_of_documents_needs_both(missing, folder, own, tiny_model, tmp_path):
+    words = own()
+    del words[missing]
+    with pytest.raises(InputError, match="give queries and qrels of your own"):
+        evaluate(folder, model=tiny_model, **words)
+    with pytest.raises(InputError, match="no file"):
+        evaluate(folder, model=tiny_model, **words, **{missing: tmp_path / "absent"})

@@ -1,14 +1,17 @@
 """Retrieval quality on a test collection: indexes a corpus, runs its queries, and measures the rankings.
 
 Layout: BEIR's (Thakur et al. 2021, arXiv:2104.08663): `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text},
-`qrels/SPLIT.tsv` with a header and rows of query, document and grade. Measures are trec_eval's, and the tests hold
-them to `ir-measures`.
+`qrels/SPLIT.tsv` with a header and rows of query, document and grade. Any folder of documents will do as well, with
+queries and judgements in files of one's own, in which a document's id is its path.
+
+Measures are trec_eval's, and the tests hold them to `ir-measures`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
@@ -17,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, NoIndexError
 from ..retriever.query import MODES
-from ..retriever.retriever import Retriever
+from ..retriever.retriever import INDEX_NAME, Retriever
+from .judgements import read_qrels, read_queries
 from .significance import interval
 
 if TYPE_CHECKING:
@@ -62,12 +66,18 @@ def evaluate(
     split: str = "test",
     model: str | None = None,
     index: str | Path | None = None,
+    queries: str | Path | None = None,
+    qrels: str | Path | None = None,
     run_file: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Measure the engine on a test collection. A document ranks where its best passage does.
 
+    :param folder: a test collection; or any folder of documents, where `queries` and `qrels` name its files. One that
+        is indexed is measured as its index stands, unless another model or index is asked for.
     :param index: where to keep the index, so that another mode need not make it again; else it is made and removed.
+    :param queries: queries of your own: JSON lines {_id, text} or "id, tab, text".
+    :param qrels: judgements of your own: query, document and grade, or TREC's four columns.
     :param run_file: where to write the rankings in TREC's format.
     :raises InputError: when the folder is not a collection, naming the file and line.
     """
@@ -79,43 +89,91 @@ def evaluate(
         raise InputError(f"there is no folder {Path(run_file).parent} to write the run into")
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
-    queries, qrels = _queries(folder), _qrels(folder, split)
-    unknown = sorted(qrels.keys() - queries.keys())
-    if unknown:
-        raise InputError(f"{folder}/qrels/{split}.tsv judges query {unknown[0]!r}, which queries.jsonl does not have")
+    asked, judged = _asked(folder, split, queries, qrels)
     tell = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
-        retriever = Retriever.open(index or Path(temporary) / "index", model=model)
-        _check_index(retriever, folder)
+        place = index or _live_index(folder, model) or Path(temporary) / "index"
+        retriever = Retriever.open(place, model=model)
         tell(f"indexing {folder.name}")
-        report = retriever.add(_corpus(folder))
-        if not report.indexed + report.unchanged:
-            raise InputError(f"{folder / 'corpus.jsonl'} holds no documents")
-        snapshot = retriever.snapshot()
-        documents, chunks = snapshot.documents.count_rows(), snapshot.chunks.count_rows()
-        tell(f"{len(qrels)} queries")
+        index_seconds = _fill(retriever, folder)
+        documents, chunks = _count(retriever, judged), retriever.snapshot().chunks.count_rows()
+        tell(f"{len(judged)} queries")
         passages = 2 * _DEPTH * math.ceil(chunks / max(1, documents))
         began = time.monotonic()
-        run = {query: _ranked(retriever, queries[query], passages, mode) for query in qrels}
+        run = {query: _ranked(retriever, asked[query], passages, mode) for query in judged}
         seconds = time.monotonic() - began
-        name = snapshot.store.settings.model
+        name = retriever.encoder.name
     if run_file is not None:
         Path(run_file).write_text("".join(trec(run, mode)), "utf-8")
-    per_query = values(qrels, run)
+    per_query = values(judged, run)
     return Evaluation(
         collection=folder.resolve().name,
-        split=split,
+        split=split if qrels is None else Path(qrels).stem,
         mode=mode,
         model=name,
         measures={measure: round(_mean(found), 4) for measure, found in per_query.items()},
-        queries=len(qrels),
+        queries=len(judged),
         documents=documents,
         chunks=chunks,
-        index_seconds=round(report.seconds, 3),
-        query_milliseconds=round(1e3 * seconds / max(1, len(qrels)), 3),
+        index_seconds=round(index_seconds, 3),
+        query_milliseconds=round(1e3 * seconds / max(1, len(judged)), 3),
         intervals=intervals(per_query),
         per_query=per_query,
     )
+
+
+def _asked(
+    folder: Path, split: str, queries: str | Path | None, qrels: str | Path | None
+) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    """Queries and their judgements: the collection's, or those of files of one's own."""
+    if not _is_collection(folder) and (queries is None or qrels is None):
+        raise InputError(
+            f"{folder / 'corpus.jsonl'} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; "
+            "to search the files of the folder, give queries and qrels of your own"
+        )
+    asked = _queries(folder) if queries is None else read_queries(Path(queries))
+    judged = _qrels(folder, split) if qrels is None else read_qrels(Path(qrels))
+    unknown = sorted(judged.keys() - asked.keys())
+    if unknown:
+        by = qrels or f"{folder}/qrels/{split}.tsv"
+        raise InputError(f"{by} judges query {unknown[0]!r}, which {queries or 'queries.jsonl'} does not have")
+    return asked, judged
+
+
+def _is_collection(folder: Path) -> bool:
+    return (folder / "corpus.jsonl").is_file()
+
+
+def _live_index(folder: Path, model: str | None) -> Path | None:
+    """The index that a folder of documents has already, if it will do."""
+    live = folder / INDEX_NAME
+    return live if model is None and not _is_collection(folder) and (live / "HEAD.json").is_file() else None
+
+
+def _fill(retriever: Retriever, folder: Path) -> float:
+    """Index what is to be searched and give the seconds it took; a folder's own index is left as it stands."""
+    if not _is_collection(folder):
+        return 0.0 if retriever.path == (folder / INDEX_NAME).resolve() else retriever.sync(folder).seconds
+    _check_index(retriever, folder)
+    report = retriever.add(_corpus(folder))
+    if not report.indexed + report.unchanged:
+        raise InputError(f"{folder / 'corpus.jsonl'} holds no documents")
+    return report.seconds
+
+
+def _count(retriever: Retriever, judged: Qrels) -> int:
+    """How many documents can be found.
+
+    :raises InputError: when no judgement is of any of them, as when ids are written in another way.
+    """
+    held = {row["path"] for row in retriever.documents() if row["chunks"]}
+    relevant = {document for grades in judged.values() for document in _relevant(grades)}
+    if held and not held & relevant:
+        raise InputError(
+            f"none of the judged documents, such as {min(relevant)!r}, is among those indexed, such as {min(held)!r}: "
+            "they must have the same ids"
+        )
+    return len(held)
 
 
 def _check_index(retriever: Retriever, folder: Path) -> None:
@@ -142,7 +200,12 @@ def trec(run: Run, tag: str) -> Iterator[str]:
     """The lines of a run in TREC's format: query, Q0, document, rank, score, tag."""
     for query, ranking in run.items():
         for rank, (document, score) in enumerate(ranking, 1):
-            yield f"{query} Q0 {document} {rank} {score:.6f} binocle-{tag}\n"
+            yield f"{_joined(query)} Q0 {_joined(document)} {rank} {score:.6f} binocle-{tag}\n"
+
+
+def _joined(name: str) -> str:
+    """A name without white space, which separates the columns of a run."""
+    return re.sub(r"\s", "%20", name)
 
 
 # Measures of one query: grades of its documents, and the documents ranked
