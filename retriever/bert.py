@@ -1,10 +1,11 @@
-"""The BERT encoder in numpy, for the few short texts that a process needs at once.
+"""BERT in numpy, for the few short texts that a process needs at once: hidden states, or the scores of a classifier.
 
 A cold search encodes one query. Any inference runtime takes longer to import and to compile its graph than this
 takes to answer: the weights are memory-mapped, so a query touches only what it multiplies. Bulk work goes to
 `bert_openvino`, which computes the same function; the tests hold each to the other.
 
-Reference: Devlin et al. 2019, arXiv:1810.04805; the layout of weights is that of transformers' `BertModel`.
+Reference: Devlin et al. 2019, arXiv:1810.04805; the layout of weights is that of transformers' `BertModel` and
+`BertForSequenceClassification`.
 """
 
 from __future__ import annotations
@@ -95,8 +96,11 @@ _FLOATS: dict[str, Callable[[NDArray[np.uint8]], Floats]] = {
 }
 
 
-def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats]) -> None:
-    """Raise InputError naming the first weight that is missing or of another shape than the rest implies."""
+def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool = False) -> None:
+    """Raise InputError naming the first weight that is missing or of another shape than the rest implies.
+
+    :param classifier: whether there must be a head that gives one score, and an embedding for second texts.
+    """
     words = weights.get("embeddings.word_embeddings.weight", np.empty((0, 0), np.float32))
     dim = words.shape[1] if words.ndim == 2 else 0
     grown = weights.get("encoder.layer.0.intermediate.dense.bias", np.empty(0, np.float32)).size
@@ -121,6 +125,14 @@ def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats])
         for name in ("attention.output.LayerNorm", "output.LayerNorm"):
             shapes[f"encoder.layer.{number}.{name}.weight"] = (dim,)
             shapes[f"encoder.layer.{number}.{name}.bias"] = (dim,)
+    if classifier:
+        shapes |= {
+            "embeddings.token_type_embeddings.weight": (2, dim),
+            "pooler.dense.weight": (dim, dim),
+            "pooler.dense.bias": (dim,),
+            "classifier.weight": (1, dim),
+            "classifier.bias": (1,),
+        }
     for name, shape in shapes.items():
         found = weights[name].shape if name in weights else None
         if found != shape or 0 in shape:
@@ -131,43 +143,58 @@ def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats])
 
 
 class BertNumpy:
-    """`forward(ids, mask)` gives the last hidden states, shape (texts, tokens, dim), float32."""
+    """What BERT computes of batches of token ids, each (texts, tokens); behind the mask stands padding."""
 
     def __init__(self, config: BertConfig, weights: Mapping[str, Floats]) -> None:
         self._config = config
         self._weights = weights
 
     def forward(self, ids: Integers, mask: Integers) -> Floats:
-        weights, config = self._weights, self._config
+        """The last hidden states, shape (texts, tokens, dim)."""
+        return self._hidden(ids, mask, np.zeros((1, 1), np.int64), first=False)
+
+    def classify(self, ids: Integers, mask: Integers, types: Integers) -> Floats:
+        """The logits of a classifier over [CLS], shape (texts, labels).
+
+        :param types: 0 for tokens of the first text of a pair, 1 for those of the second.
+        """
+        first = self._hidden(ids, mask, types, first=True)[:, 0]
+        return self._dense(np.tanh(self._dense(first, "pooler.dense")), "classifier")
+
+    def _hidden(self, ids: Integers, mask: Integers, types: Integers, *, first: bool) -> Floats:
+        """The last hidden states, or with `first` those of the first token alone, which spares a layer the rest."""
+        weights, layers = self._weights, self._config.layers
         hidden = (
             weights["embeddings.word_embeddings.weight"][ids]
             + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
-            + weights["embeddings.token_type_embeddings.weight"][0]
+            + weights["embeddings.token_type_embeddings.weight"][types]
         )
         hidden = self._norm(hidden, "embeddings.LayerNorm")
         bias = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
-        for number in range(config.layers):
+        for number in range(layers):
             layer = f"encoder.layer.{number}."
-            attended = self._dense(self._attend(hidden, bias, layer), layer + "attention.output.dense")
-            hidden = self._norm(hidden + attended, layer + "attention.output.LayerNorm")
+            wanted = hidden[:, :1] if first and number == layers - 1 else hidden
+            attended = self._dense(self._attend(wanted, hidden, bias, layer), layer + "attention.output.dense")
+            hidden = self._norm(wanted + attended, layer + "attention.output.LayerNorm")
             grown = _gelu(self._dense(hidden, layer + "intermediate.dense"))
             hidden = self._norm(hidden + self._dense(grown, layer + "output.dense"), layer + "output.LayerNorm")
         return hidden
 
-    def _attend(self, hidden: Floats, bias: Floats, layer: str) -> Floats:
-        texts, tokens, dim = hidden.shape
+    def _attend(self, wanted: Floats, hidden: Floats, bias: Floats, layer: str) -> Floats:
+        """For each wanted token the mean of the values of all tokens, weighted by how well their keys match it."""
+        texts, _, dim = hidden.shape
         heads = self._config.heads
         query, key, value = (
-            self._dense(hidden, f"{layer}attention.self.{name}")
-            .reshape(texts, tokens, heads, dim // heads)
+            self._dense(x, f"{layer}attention.self.{name}")
+            .reshape(texts, -1, heads, dim // heads)
             .transpose(0, 2, 1, 3)  # (texts, heads, tokens, head size)
-            for name in ("query", "key", "value")
+            for name, x in (("query", wanted), ("key", hidden), ("value", hidden))
         )
         scores: Floats = query @ key.transpose(0, 1, 3, 2) * np.float32((dim // heads) ** -0.5) + bias
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
-        attended: Floats = (scores @ value).transpose(0, 2, 1, 3).reshape(texts, tokens, dim)
+        attended: Floats = (scores @ value).transpose(0, 2, 1, 3).reshape(texts, -1, dim)
         return attended
 
     def _dense(self, x: Floats, name: str) -> Floats:

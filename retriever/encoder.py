@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -10,13 +9,13 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from . import model_folder
-from .bert import BertConfig, BertNumpy, check_weights, load_weights
+from .bert import BertConfig
+from .bert_model import BertModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
@@ -27,8 +26,6 @@ Kind = Literal["query", "document"]
 _SMALL = 1_024
 # So are queries, unless there are as many as mining encodes at a time.
 _MANY_QUERIES = 64
-# Tokens in a batch, padding included: where the rate stops rising on the machines measured.
-_BATCH_TOKENS = 4_096
 
 
 class Encoder(Protocol):
@@ -73,18 +70,9 @@ class BertEncoder:
         self.name = name
         self.fingerprint = model_folder.fingerprint(folder, settings)
         self._settings = settings
-        self._config = config
-        self._weights = load_weights(folder / "model.safetensors")
-        check_weights(folder / "model.safetensors", config, self._weights)
-        self._numpy = BertNumpy(config, self._weights)
-        self._bulk_lock = threading.Lock()
-        self._bulk: object = None
-        self._folder = folder
-        self._tokenizers: dict[bool, Tokenizer] = {}
-        self._tokenizer(truncated=False)  # now, so that a damaged one is found before anything is made
-        self._limit = min(settings.max_tokens or config.max_positions, config.max_positions)
-        self.dim = self._weights["embeddings.word_embeddings.weight"].shape[1] * len(settings.pooling)
-        self.max_tokens = self._limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
+        self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
+        self.dim = self._model.dim * len(settings.pooling)
+        self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
 
     @staticmethod
     def config_of(folder: Path, settings: model_folder.ModelSettings) -> BertConfig | None:
@@ -101,22 +89,20 @@ class BertEncoder:
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         prepared = [self._prepared(prompt + text) for text in checked(texts)]
-        encodings = self._tokenizer(truncated=True).encode_batch_fast(prepared)
-        lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
+        encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
+        tokens = sum(len(encoding.ids) for encoding in encodings)
+        small = tokens < _SMALL or (kind == "query" and len(texts) < _MANY_QUERIES)
         vectors = np.empty((len(texts), self.dim), np.float32)
-        groups = list(_groups(lengths))
-        batches = ((_padded([encodings[i].ids for i in group])) for group in groups)
-        small = lengths.sum() < _SMALL or (kind == "query" and len(texts) < _MANY_QUERIES)
-        for group, (hidden, mask) in zip(groups, self._hidden(batches, small=small), strict=True):
+        for places, hidden, mask in self._model.run(encodings, small=small):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
                 pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-            vectors[group] = pooled
+            vectors[places] = pooled
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         prepared = [self._prepared(text) for text in checked(texts)]
-        encodings = self._tokenizer(truncated=False).encode_batch(prepared, add_special_tokens=False)
+        encodings = self._model.tokenizer(truncated=False).encode_batch(prepared, add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
 
     def _prompt_tokens(self) -> int:
@@ -130,38 +116,6 @@ class BertEncoder:
             text = lowered if len(lowered) == len(text) else "".join(c.lower()[:1] or c for c in text)
         return text
 
-    def _hidden(
-        self, batches: Iterable[tuple[Integers, Integers]], *, small: bool
-    ) -> Iterator[tuple[Floats, Integers]]:
-        if small:
-            for ids, mask in batches:
-                yield self._numpy.forward(ids, mask), mask
-            return
-        with self._bulk_lock:  # its requests are shared; OpenVINO uses every core for one caller
-            if self._bulk is None:
-                from .bert_openvino import BertOpenVINO
-
-                self._bulk = BertOpenVINO(self._config, self._weights)
-            kept = list(batches)
-            for (_, mask), hidden in zip(kept, self._bulk.map(kept), strict=True):  # type: ignore[attr-defined]
-                yield hidden, mask
-
-    def _tokenizer(self, *, truncated: bool) -> Tokenizer:
-        if truncated not in self._tokenizers:
-            from tokenizers import Tokenizer
-
-            try:
-                tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-            except Exception as error:  # tokenizers raises no narrower one
-                reason = str(error).splitlines()[0][:120]
-                raise InputError(f"{self._folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
-            if truncated:
-                tokenizer.enable_truncation(self._limit)
-            self._tokenizers[truncated] = tokenizer
-        return self._tokenizers[truncated]
-
 
 def checked(texts: Sequence[str]) -> list[str]:
     """A list of texts that can be tokenized, or an error that says what came instead."""
@@ -171,25 +125,6 @@ def checked(texts: Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")
     return [text.encode("utf-8", "replace").decode() for text in texts]  # half a surrogate pair is no character
-
-
-def _groups(lengths: Integers) -> Iterator[NDArray[np.intp]]:
-    """Positions of texts in batches: longest first, as many as fit the token budget when padded."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        count = max(1, _BATCH_TOKENS // max(1, int(lengths[order[start]])))
-        yield order[start : start + count]
-        start += count
-
-
-def _padded(rows: list[list[int]]) -> tuple[Integers, Integers]:
-    width = max(map(len, rows))
-    ids, mask = np.zeros((len(rows), width), np.int64), np.zeros((len(rows), width), np.int64)
-    for row, tokens in enumerate(rows):
-        ids[row, : len(tokens)] = tokens
-        mask[row, : len(tokens)] = 1
-    return ids, mask
 
 
 def _mean(hidden: Floats, mask: Integers) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from binocle.indexes.errors import BinocleError, InputError
+from binocle.retriever import bert_model
 from binocle.retriever import encoder as encoders
 from binocle.retriever.encoder import BertEncoder, load
 from binocle.retriever.model_folder import DEFAULT_MODEL
@@ -227,7 +228,7 @@ def test_a_vector_does_not_depend_on_company_or_order(tiny, kind):
 @pytest.mark.parametrize("budget", [1, 64, 4096])
 def test_a_vector_does_not_depend_on_the_size_of_batches(tiny, budget, monkeypatch):
     expected = tiny.encode(TEXTS, kind="query")
-    monkeypatch.setattr(encoders, "_BATCH_TOKENS", budget)
+    monkeypatch.setattr(bert_model, "_BATCH_TOKENS", budget)
     np.testing.assert_allclose(tiny.encode(TEXTS, kind="query"), expected, atol=1e-6)
 
 
@@ -447,6 +448,6 @@ def test_the_bundled_model_equals_sentence_transformers():
     np.testing.assert_allclose(encoder.encode(SENTENCES, kind="query"), expected, atol=1e-4)
     from binocle.retriever.bert_openvino import BertOpenVINO
 
-    encoder._bulk = BertOpenVINO(encoder._config, encoder._weights, precision="f32")
+    encoder._model._bulk = BertOpenVINO(encoder._model._config, encoder._model._weights, precision="f32")
     np.testing.assert_allclose(bulk(encoder, SENTENCES), expected, atol=1e-4)
     assert (encoder.name, encoder.dim, encoder.max_tokens) == (DEFAULT_MODEL, 384, 254)
