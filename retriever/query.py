@@ -105,11 +105,23 @@ class Query:
         documents = self._passing(where)
         if documents is not None and not len(documents):
             return []
-        depth = min(total, max(_DEPTH, k + (without is not None)))
-        found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, documents)
-        order = np.lexsort((found.ids, -found.score))
+        found, order = self._ranked(min(total, k + (without is not None)), mode, documents)
         order = order[found.ids[order] != without][:k] if without is not None else order[:k]
         return self._cited(found, order, mode)
+
+    def ranked(self, k: int, *, mode: str) -> tuple[Ids, Floats]:
+        """The k best passages without their citations, which cost more than the search: ids and cosines, best first."""
+        total = self._snapshot.chunks.count_rows()
+        if min(k, total) == 0:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        found, order = self._ranked(min(k, total), mode, None)
+        return found.ids[order[:k]], found.semantic[order[:k]]
+
+    def _ranked(self, k: int, mode: str, documents: Ids | None) -> tuple[_Candidates, NDArray[np.intp]]:
+        """At least k candidates where there are as many, and their order, best first."""
+        depth = min(self._snapshot.chunks.count_rows(), max(_DEPTH, k))
+        found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, documents)
+        return found, np.lexsort((found.ids, -found.score))
 
     def _passing(self, where: Filter | None) -> Ids | None:
         """Ids of the documents that pass the filter; None for all."""
