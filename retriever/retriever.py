@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, NoIndexError
+from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError
 from . import context as contexts
 from . import encoder as encoders
-from . import lookup
+from . import lookup, switching
 from . import query as queries
 from . import verify as verification
 from .added import checked
+from .cut import cut_of
 from .model_folder import DEFAULT_MODEL
-from .settings import FORMAT, Settings
+from .settings import EncoderId
 from .snapshot import Snapshot
 from .store import Store
 from .sync import FORGOTTEN, Indexer, Progress, Report, sync
@@ -50,6 +51,7 @@ class Retriever:
         self.path = path
         self._model = model
         self._lock = threading.RLock()
+        self._loading = threading.Lock()
         self._encoder: encoders.Encoder | None = None
         self._current: Snapshot | None = None
 
@@ -92,9 +94,9 @@ class Retriever:
         :raises EncoderMismatchError: when the index was made with another encoder.
         """
         root = self._root_to_sync(folder)
-        encoder = self.encoder
-        store = self._store_for(encoder, root)
+        store = self._store_for(self.encoder, root)
         with store.write() as writer:
+            encoder = self._encoder_of(writer.head.encoder)
             return sync(writer, root, encoder, retry=retry, leave_out=self.path, progress=progress)
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
@@ -107,9 +109,9 @@ class Retriever:
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
         given = enumerate(documents)
-        encoder = self.encoder
         report = Report()
-        with self._store_for(encoder, None).write() as writer:
+        with self._store_for(self.encoder, None).write() as writer:
+            encoder = self._encoder_of(writer.head.encoder)
             snapshot = writer.snapshot()
             known = {
                 row["path"]: (row["id"], row["sha256"])
@@ -155,6 +157,45 @@ class Retriever:
                 writer.forget(indexed, FORGOTTEN)
         return len(indexed)
 
+    def switch(
+        self, model: str | os.PathLike[str], *, progress: Callable[[switching.Switched], None] | None = None
+    ) -> switching.SwitchReport:
+        """Put another encoder in service: every passage is embedded with it, and then all of them change at once.
+
+        Until then every search, here and in other processes, is answered by the old encoder, and after that by the new
+        one, with no restart. Interrupt it when you like: the same call goes on where it stopped, unless something else
+        was written meanwhile. The old vectors are kept for `rollback` until the next switch.
+
+        :param model: a folder or name, of an encoder that cuts texts into the same passages: one fine-tuned from the
+            index's own, say.
+        :raises EncoderMismatchError: when it cuts them otherwise, which takes an index of its own.
+        """
+        if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
+            raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
+        store = self._open_store()
+        encoder = encoders.load(os.fspath(model))
+        with store.write() as writer:
+            report = switching.switch(writer, encoder, progress)
+        self._use(encoder)
+        return report
+
+    def rollback(
+        self,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        progress: Callable[[switching.Switched], None] | None = None,
+    ) -> switching.SwitchReport:
+        """Put the encoder before the last switch back, with its vectors; what was indexed since is embedded with it.
+
+        :param model: where that encoder is now, if it has moved.
+        :raises StoreError: when there was no switch, or it was rolled back already.
+        """
+        with self._open_store().write() as writer:
+            encoder = switching.previous_encoder(writer.head, None if model is None else os.fspath(model))
+            report = switching.rollback(writer, encoder, progress)
+        self._use(encoder)
+        return report
+
     # Searching
 
     def search(self, query: str, k: int = 10, *, mode: str = "hybrid", where: Where = None) -> list[queries.Hit]:
@@ -169,10 +210,13 @@ class Retriever:
         query = queries.check(query, k, mode)
         chosen = parse(where)
 
-        def vector() -> NDArray[np.float32]:
-            return self.encoder.encode([query], kind="query")
+        def hits(snapshot: Snapshot) -> list[queries.Hit]:
+            def vector() -> NDArray[np.float32]:
+                return self._encoder_of(snapshot.head.encoder).encode([query], kind="query")
 
-        return self._read(lambda snapshot: queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen))
+            return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen)
+
+        return self._read(hits)
 
     def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> list[queries.Hit]:
         """The passages most like the one that stands on a line of a document, itself left out."""
@@ -198,9 +242,9 @@ class Retriever:
             raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
         query = queries.check(query, k, "hybrid")
         chosen = parse(where)
-        encoder = self.encoder
 
         def packed(snapshot: Snapshot) -> contexts.Context:
+            encoder = self._encoder_of(snapshot.head.encoder)
             vector = encoder.encode([query], kind="query")
             hits = queries.Query(snapshot, query, lambda: vector).hits(int(k), mode="hybrid", where=chosen)
             rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
@@ -262,12 +306,12 @@ class Retriever:
     # The parts
 
     def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
-        """Answer from the committed state; from the next one, if it was erased by a `delete` meanwhile."""
+        """Answer from the committed state; from the next one, if it was erased meanwhile or its encoder is gone."""
         while True:
             snapshot = self.snapshot()
             try:
                 return answer(snapshot)
-            except DamagedError:
+            except (DamagedError, EncoderMismatchError, ModelNotFoundError):
                 if self.snapshot() is snapshot:
                     raise
 
@@ -281,8 +325,8 @@ class Retriever:
         try:
             store = self._open_store()
         except NoIndexError:
-            settings = Settings(FORMAT, folder, encoder.name, encoder.fingerprint, encoder.dim)
-            return Store.create(self.path, settings)
+            made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
+            return Store.create(self.path, made_with, folder)
         if folder is not None and store.settings.folder is None:
             store.set_folder(folder)
         return store
@@ -309,22 +353,39 @@ class Retriever:
     @property
     def encoder(self) -> encoders.Encoder:
         """The encoder of this index, which is the one asked for, or there is an error."""
-        with self._lock:
-            if self._encoder is None:
-                try:
-                    settings = self._open_store().settings
-                except NoIndexError:
-                    settings = None
-                name = self._model or (settings.model if settings else DEFAULT_MODEL)
-                loaded = encoders.load(name)
-                if settings and loaded.fingerprint != settings.fingerprint:
-                    raise EncoderMismatchError(
-                        f"the index at {self.path} was made with {settings.model} (fingerprint "
-                        f"{settings.fingerprint[:8]}) but {name} has {loaded.fingerprint[:8]}: use that model, or "
-                        "index into another folder with --index"
-                    )
-                self._encoder = loaded
-            return self._encoder
+        try:
+            wanted = self._open_store().head().encoder
+        except NoIndexError:
+            wanted = None
+        return self._encoder_of(wanted)
+
+    def _encoder_of(self, wanted: EncoderId | None) -> encoders.Encoder:
+        """The encoder of a committed state; of an index yet to be made, the one asked for."""
+        held = self._encoder
+        if held is None or (wanted is not None and held.fingerprint != wanted.fingerprint):
+            with self._loading:
+                held = self._encoder
+                if held is None or (wanted is not None and held.fingerprint != wanted.fingerprint):
+                    held = self._encoder = self._loaded(wanted)
+        if wanted is not None:
+            self._model = None  # it was in service: from now on the index is followed to whatever encoder it has
+        return held
+
+    def _loaded(self, wanted: EncoderId | None) -> encoders.Encoder:
+        name = self._model or (wanted.model if wanted else DEFAULT_MODEL)
+        loaded = encoders.load(name)
+        if wanted and loaded.fingerprint != wanted.fingerprint:
+            raise EncoderMismatchError(
+                f"the index at {self.path} was made with {wanted.model} (fingerprint {wanted.fingerprint[:8]}) but "
+                f"{name} has {loaded.fingerprint[:8]}: use that model, or embed the index with this one by 'binocle "
+                f"switch {name}', or index into another folder with --index"
+            )
+        return loaded
+
+    def _use(self, encoder: encoders.Encoder) -> None:
+        """Spare the next search to load what was loaded for a switch."""
+        with self._loading:
+            self._model, self._encoder = None, encoder
 
 
 def _names(path: str, row_path: str) -> bool:

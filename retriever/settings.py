@@ -6,46 +6,81 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import DamagedError, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_T = TypeVar("_T")
-FORMAT = 1
+FORMAT = 2
+_FIRST = 1  # the format whose settings.json named the encoder, which could not change then
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What an index was made for. Written once."""
+class EncoderId:
+    """Which encoder vectors are of: equal fingerprints give equal vectors, equal cuts equal passages."""
 
-    format: int
-    folder: str | None  # absolute path of the indexed folder; None when only documents were added
     model: str
     fingerprint: str
     dim: int
+    cut: str = ""  # of `cut.cut_of`; empty where it was not written down
 
     @classmethod
-    def read(cls, file: Path) -> Settings:
-        found = _from_json(cls, file)
-        texts = (found.model, found.fingerprint, found.folder or "")
+    def of(cls, value: Any, file: Path) -> EncoderId:
+        """What a file says of an encoder, if it can be true."""
+        try:
+            found = cls(**value)
+        except TypeError:
+            raise _impossible(file) from None
+        texts = (found.model, found.fingerprint, found.cut)
         if (
             not all(isinstance(text, str) and "\0" not in text for text in texts)
             or not _is_count(found.dim)
             or not 0 < found.dim < 2**16
         ):
-            raise DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
+            raise _impossible(file)
         return found
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """What an index was made for."""
+
+    format: int
+    folder: str | None  # absolute path of the indexed folder; None when only documents were added
+    encoder: EncoderId | None = None  # where HEAD does not name it yet: format 1
+
+    @classmethod
+    def read(cls, file: Path) -> Settings:
+        data = read_json(file)
+        written = data.get("format")
+        if type(written) is not int:
+            raise _impossible(file)
+        if written not in (_FIRST, FORMAT):
+            raise StoreError(
+                f"{file.parent} has format {written}, this version reads {FORMAT}: remove it and index again"
+            )
+        encoder = None
+        if written == _FIRST:
+            encoder = EncoderId.of({name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}, file)
+        folder = data.get("folder")
+        if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
+            raise _impossible(file)
+        return cls(written, folder, encoder)
+
+    def write(self, file: Path) -> None:
+        write_json(file, {"format": self.format, "folder": self.folder})
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
-    """The committed state: table versions, next free ids, and the published vector index."""
+    """The committed state: table versions, next free ids, the published vector index, and whose vectors these are."""
 
     documents: int
     chunks: int
+    encoder: EncoderId
+    previous: EncoderId | None = None  # the encoder before the last switch, whose vectors are kept
     next_document: int = 0
     next_chunk: int = 0
     rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
@@ -53,13 +88,24 @@ class Head:
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
 
     @classmethod
-    def read(cls, file: Path) -> Head:
-        found = _from_json(cls, file)
-        counts = [value for name, value in asdict(found).items() if name != "vectors"]
+    def read(cls, file: Path, encoder: EncoderId | None = None) -> Head:
+        """Read HEAD.json; `encoder` is what the settings name, for an index of the format whose HEAD does not."""
+        data = read_json(file)
+        data["encoder"] = EncoderId.of(data["encoder"], file) if "encoder" in data else encoder
+        if data.get("previous") is not None:
+            data["previous"] = EncoderId.of(data["previous"], file)
+        try:
+            found = cls(**data)
+        except TypeError:
+            raise _impossible(file) from None
+        counts = [getattr(found, name) for name in ("documents", "chunks", "next_document", "next_chunk")]
         named = found.vectors is None or (isinstance(found.vectors, str) and re.fullmatch(r"[\w-]+", found.vectors))
-        if not all(map(_is_count, counts)) or not named:
-            raise DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
+        if not all(map(_is_count, [*counts, found.rows, found.commits])) or not named or found.encoder is None:
+            raise _impossible(file)
         return found
+
+    def write(self, file: Path) -> None:
+        write_json(file, asdict(self))
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -76,13 +122,8 @@ def read_json(file: Path) -> dict[str, Any]:
     return value
 
 
-def _from_json(kind: type[_T], file: Path) -> _T:
-    try:
-        return kind(**read_json(file))
-    except TypeError as error:
-        raise DamagedError(
-            f"{file} is not what was written ({error}): remove the folder {file.parent} and index again"
-        ) from None
+def _impossible(file: Path) -> DamagedError:
+    return DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
 
 
 def _is_count(value: Any) -> bool:

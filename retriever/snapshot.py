@@ -12,7 +12,7 @@ from ..indexes.errors import DamagedError
 from ..indexes.flat import FlatIndex
 from ..indexes.kinds import KINDS
 from ..indexes.published import Published
-from .tables import LANCE_ERRORS, among, document_schema, first_line, matrix, open_table, reading
+from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, matrix, open_table, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,10 +39,10 @@ class Snapshot:
 
     @cached_property
     def chunks(self) -> lance.LanceDataset:
-        path, dim = self.store.path / "chunks.lance", self.store.settings.dim
+        path, dim = self.store.path / "chunks.lance", self.head.encoder.dim
         table = open_table(path, self.head.chunks)
         if table.schema.field("vector").type.list_size != dim:
-            raise DamagedError(f"{path} does not hold vectors of dimension {dim}, as settings.json says: index again")
+            raise DamagedError(f"{path} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
 
     def read(self, table: Literal["documents", "chunks"], columns: list[str], where: str | None = None) -> pa.Table:
@@ -71,6 +71,11 @@ class Snapshot:
                 f"the full-text index of {self.store.path} is damaged ({first_line(error)}): "
                 "run 'binocle verify --repair'"
             ) from error
+
+    def count_kept(self) -> int:
+        """How many chunks have a vector of the encoder before the last switch."""
+        with reading(self.store.path / "chunks.lance"):
+            return self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
 
     @cached_property
     def document_rows(self) -> pa.Table:
@@ -106,11 +111,11 @@ class Snapshot:
         held = np.isin(published.ids, live, assume_unique=True)
         newest = int(published.ids[-1]) if len(published.ids) else -1
         newer = self.read("chunks", ["id", "vector"], f"id > {newest}").sort_by("id")
-        tail = FlatIndex(newer["id"].to_numpy(), matrix(newer["vector"], self.store.settings.dim))
+        tail = FlatIndex(newer["id"].to_numpy(), matrix(newer["vector"], self.head.encoder.dim))
         return LiveIndex(published, None if held.all() else held, tail if len(newer) else None)
 
     def _published(self) -> tuple[VectorIndex, Published | None]:
-        nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.store.settings.dim), np.float32))
+        nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))
         if self.head.vectors is None:
             return nothing, None
         folder = self.store.path / "vectors" / self.head.vectors

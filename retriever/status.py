@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .retriever import Retriever
+    from .snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,13 @@ class Status:
     vector_index: str | None
     newer_rows: int  # not in the vector index yet: searched exactly
     deleted_rows: int  # still in the vector index: masked
+    previous: dict[str, Any] | None  # what `rollback` would restore: the encoder, and its vectors that are kept
 
 
 def measure(retriever: Retriever) -> Status:
     """Measure an index."""
     snapshot = retriever.snapshot()
-    settings = snapshot.store.settings
+    encoder = snapshot.head.encoder
     states = {"indexed": 0, "skipped": 0, "failed": 0}
     for state in snapshot.document_rows["state"].to_pylist():
         states[state] = states.get(state, 0) + 1
@@ -38,13 +40,28 @@ def measure(retriever: Retriever) -> Status:
     return Status(
         path=str(retriever.path),
         folder=str(folder) if folder else None,
-        model=settings.model,
-        fingerprint=settings.fingerprint,
-        dim=settings.dim,
+        model=encoder.model,
+        fingerprint=encoder.fingerprint,
+        dim=encoder.dim,
         documents=states,
         chunks=snapshot.chunks.count_rows(),
         bytes=sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file()),
         vector_index=snapshot.head.vectors,
         newer_rows=0 if index.tail is None else len(index.tail.ids),
         deleted_rows=0 if index.held is None else int((~index.held).sum()),
+        previous=_previous(snapshot),
     )
+
+
+def _previous(snapshot: Snapshot) -> dict[str, Any] | None:
+    before = snapshot.head.previous
+    if before is None:
+        return None
+    kept = snapshot.count_kept()
+    return {
+        "model": before.model,
+        "fingerprint": before.fingerprint,
+        "dim": before.dim,
+        "vectors": kept,
+        "bytes": 4 * before.dim * kept,
+    }

@@ -3,15 +3,17 @@
 An index folder holds
 
     documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
-    HEAD.json                        which version of each is committed, and which vector index is published
-    settings.json                    what the index was made for: the encoder and its fingerprint, the folder
+    HEAD.json                        which version of each is committed, which vector index, and the encoder
+    settings.json                    what the index was made for: the folder
     vectors/                         published vector indexes, caches of chunks.lance
+    switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     lock  lock.json                  held by the one writer, and who that is
 
 A commit writes rows to the tables and then renames a new HEAD.json into place. That rename is the commit: readers
 open the versions that HEAD names, so what a killed writer left behind is never seen, and the next writer takes the
-tables back to HEAD before it goes on. Lance itself is used rather than the `lancedb` package because it imports six
-times as fast and reads and writes the same tables.
+tables back to HEAD before it goes on. HEAD names the encoder too, so a switch to another is a commit like any other,
+and the vectors of one never meet the name of the other. Lance itself is used rather than the `lancedb` package
+because it imports six times as fast and reads and writes the same tables.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ import os
 import shutil
 import socket
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import lance
 
 from ..indexes.errors import LockedError, NoIndexError, StoreError
-from .settings import FORMAT, Head, Settings, read_json, write_json
+from .settings import FORMAT, EncoderId, Head, Settings, read_json, write_json
 from .snapshot import Snapshot
 from .tables import FULL_TEXT, chunk_schema, document_schema
 from .writer import Writer
@@ -45,8 +47,11 @@ class Store:
         self.settings = settings
 
     @classmethod
-    def create(cls, path: Path, settings: Settings) -> Store:
-        """Make an empty index folder, or finish one that was never finished."""
+    def create(cls, path: Path, encoder: EncoderId, folder: str | None = None) -> Store:
+        """Make an empty index folder, or finish one that was never finished.
+
+        :param folder: what is to be indexed, None for added documents only.
+        """
         if path.exists() and any(path.iterdir()) and not (path / "lock").exists():
             raise StoreError(f"{path} is not empty and not an index: give another folder with --index")
         path.mkdir(parents=True, exist_ok=True)
@@ -56,10 +61,10 @@ class Store:
                 for name in ("documents.lance", "chunks.lance", "vectors"):
                     shutil.rmtree(path / name, ignore_errors=True)
                 documents = lance.write_dataset(document_schema().empty_table(), path / "documents.lance")
-                chunks = lance.write_dataset(chunk_schema(settings.dim).empty_table(), path / "chunks.lance")
+                chunks = lance.write_dataset(chunk_schema(encoder.dim).empty_table(), path / "chunks.lance")
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-                write_json(path / "settings.json", asdict(settings))
-                write_json(path / "HEAD.json", asdict(Head(documents.version, chunks.version)))
+                Settings(FORMAT, folder).write(path / "settings.json")
+                Head(documents.version, chunks.version, encoder).write(path / "HEAD.json")
         return cls.open(path)
 
     @classmethod
@@ -70,21 +75,17 @@ class Store:
         """
         if not (path / "HEAD.json").is_file():
             raise NoIndexError(f"no index at {path}: make one with 'binocle index FOLDER'")
-        settings = Settings.read(path / "settings.json")
-        if settings.format != FORMAT:
-            raise StoreError(
-                f"{path} has format {settings.format}, this version reads {FORMAT}: remove it and index again"
-            )
-        return cls(path, settings)
+        return cls(path, Settings.read(path / "settings.json"))
 
     def head(self) -> Head:
-        return Head.read(self.path / "HEAD.json")
+        return Head.read(self.path / "HEAD.json", self.settings.encoder)
 
     def set_folder(self, folder: str) -> None:
         """Say which folder this index is of, for an index made by adding documents."""
         with _locked(self.path):
+            self._modernise()
             self.settings = replace(self.settings, folder=folder)
-            write_json(self.path / "settings.json", asdict(self.settings))
+            self.settings.write(self.path / "settings.json")
 
     def snapshot(self) -> Snapshot:
         """The committed state, for reading. It stays as it is while others write."""
@@ -97,7 +98,16 @@ class Store:
         :raises LockedError: at once, naming the process that holds it.
         """
         with _locked(self.path):
+            self._modernise()
             yield Writer(self)
+
+    def _modernise(self) -> None:
+        """Have HEAD name the encoder, where an earlier version left that to the settings. Killed anywhere: either."""
+        self.settings = Settings.read(self.path / "settings.json")
+        if self.settings.format != FORMAT:
+            self.head().write(self.path / "HEAD.json")
+            self.settings = replace(self.settings, format=FORMAT, encoder=None)
+            self.settings.write(self.path / "settings.json")
 
 
 @contextlib.contextmanager

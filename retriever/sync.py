@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..indexes.errors import InputError
+from ..indexes.errors import EncoderMismatchError, InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
-from .tables import chunk_schema, document_schema
+from .tables import PREVIOUS, among, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -205,6 +205,9 @@ class Indexer:
         self._report = report
         self._batch = _Batch()
         snapshot = writer.snapshot()
+        if encoder.fingerprint != writer.head.encoder.fingerprint:
+            raise EncoderMismatchError(f"{encoder.name} was to index what {writer.head.encoder.model} has indexed")
+        self._keeps = writer.head.previous is not None
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
         self._keys = np.sort(snapshot.read("chunks", ["key"])["key"].to_numpy())
@@ -245,7 +248,7 @@ class Indexer:
             return
         contexts = [piece.context for _, piece in waiting]
         keys = [key_of(context) for context in contexts]
-        vectors = self._vectors(contexts, keys)
+        vectors, kept = self._vectors(contexts, keys)
         rows = [
             {
                 "id": self._next_chunk + place,
@@ -262,34 +265,43 @@ class Indexer:
             }
             for place, ((number, piece), key, context) in enumerate(zip(waiting, keys, contexts, strict=True))
         ]
-        schema = chunk_schema(self._encoder.dim)
-        table = pa.Table.from_pylist(rows, schema.remove(schema.get_field_index("vector")))
+        schema = chunk_schema(self._encoder.dim, keeps=self._keeps)
+        table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
-        self._writer.stage(table.append_column(schema.field("vector"), column))
+        table = table.append_column(schema.field("vector"), column)
+        if self._keeps:
+            table = table.append_column(schema.field(PREVIOUS), pa.array(kept, pa.binary()))
+        self._writer.stage(table)
         self._next_chunk += len(rows)
         self._keys = np.sort(np.concatenate([self._keys, np.array(keys, np.int64)]))
         self._batch.staged += len(rows)
         self.chunks += len(rows)
 
-    def _vectors(self, contexts: list[str], keys: list[int]) -> Floats:
-        """A vector for each context; what the store or this batch holds already is not embedded again."""
-        known = self._stored(keys)
+    def _vectors(self, contexts: list[str], keys: list[int]) -> tuple[Floats, list[bytes | None]]:
+        """For each context its vector, and the one kept of the encoder before the last switch, if there is one.
+
+        What the store or this batch holds already is not embedded again.
+        """
+        known, kept = self._stored(keys)
         new = [context for context in dict.fromkeys(contexts) if context not in known]
         if new:
             known.update(zip(new, self._encoder.encode(new, kind="document"), strict=True))
         self._report.embedded += len(new)
         self._report.reused += len(contexts) - len(new)
-        return np.stack([known[context] for context in contexts])
+        return np.stack([known[context] for context in contexts]), [kept.get(context) for context in contexts]
 
-    def _stored(self, keys: list[int]) -> dict[str, NDArray[np.float32]]:
+    def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
         wanted = np.unique(np.array(keys, np.int64))
         hits = wanted[np.isin(wanted, self._keys, assume_unique=False)]
         if not len(hits):
-            return {}
-        listed = ",".join(map(str, hits.tolist()))
-        table = self._writer.staged(["context", "vector"], f"key IN ({listed})")
-        vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
-        return dict(zip(table["context"].to_pylist(), vectors, strict=True))
+            return {}, {}
+        table = self._writer.staged(["context", "vector", *[PREVIOUS] * self._keeps], among("key", hits.tolist()))
+        contexts = table["context"].to_pylist()
+        vectors = dict(zip(contexts, matrix(table["vector"], self._encoder.dim), strict=True))
+        if not self._keeps:
+            return vectors, {}
+        kept = zip(contexts, table[PREVIOUS].to_pylist(), strict=True)
+        return vectors, {context: previous for context, previous in kept if previous is not None}
 
 
 def key_of(context: str) -> int:

@@ -39,7 +39,15 @@ def document_schema() -> pa.Schema:
     )
 
 
-def chunk_schema(dim: int) -> pa.Schema:
+PREVIOUS = "previous_vector"
+
+
+def chunk_schema(dim: int, *, keeps: bool = False) -> pa.Schema:
+    """
+    :param keeps: with the vectors of the encoder before a switch, bytes of float32: LanceDB would take a second column
+        of vectors for another one to search.
+    """
+    kept = {PREVIOUS: pa.binary()} if keeps else {}  # null where a chunk came after the switch
     return pa.schema(
         {
             "id": pa.int64(),  # ascending, never used twice
@@ -54,6 +62,7 @@ def chunk_schema(dim: int) -> pa.Schema:
             "text": pa.string(),
             "context": pa.string(),  # heading path and text: what the encoder and full-text search see
             "vector": pa.list_(pa.float32(), dim),
+            **kept,
         }
     )
 

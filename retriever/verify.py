@@ -13,6 +13,7 @@ from ..indexes.kinds import KINDS
 from ..indexes.published import Published
 from .document import Document, LineCounter
 from .sync import key_of
+from .tables import PREVIOUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +83,7 @@ def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
         except DamagedError as error:
             yield Fault("vector index", name, str(error))
     index = snapshot.index
-    dim = snapshot.store.settings.dim
+    dim = snapshot.head.encoder.dim
     for batch in snapshot.batches(["id", "vector"]):
         ids = batch["id"].to_numpy()
         stored = batch["vector"].flatten().to_numpy().reshape(-1, dim)
@@ -95,6 +96,19 @@ def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
             return
         if not same:
             yield Fault("vector index", str(name), f"differs from the store in the chunks {ids[0]} to {ids[-1]}")
+    yield from _kept_faults(snapshot)
+
+
+def _kept_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """The vectors of the encoder before the last switch: each whole."""
+    before = snapshot.head.previous
+    if before is None:
+        return
+    for batch in snapshot.batches(["id", PREVIOUS]):
+        kept = batch[PREVIOUS].drop_null().to_pylist()
+        if any(len(vector) != 4 * before.dim or not np.isfinite(np.frombuffer(vector, "<f4")).all() for vector in kept):
+            ids = batch["id"]
+            yield Fault("store", "", f"a previous vector of the chunks {ids[0]} to {ids[-1]} is not what was kept")
 
 
 def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:

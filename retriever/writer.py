@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,24 @@ import pyarrow as pa
 
 from ..indexes.kinds import KINDS
 from ..indexes.published import publish
-from .settings import Head, write_json
 from .snapshot import Snapshot
-from .tables import FULL_TEXT, among, check, delete, document_schema, matrix, open_table, reading, writing
+from .tables import (
+    FULL_TEXT,
+    among,
+    check,
+    chunk_schema,
+    delete,
+    document_schema,
+    matrix,
+    open_table,
+    reading,
+    writing,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from .settings import EncoderId, Head
     from .store import Store
 
 # Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
 _STALE_ROWS = 1_000
 _STALE_SHARE = 0.1
 _KEEP_VERSIONS = timedelta(minutes=10)  # a reader may still be at an older version for this long
+ASIDE = "switching"  # where a switch keeps the vectors it has made: no use to any other writer
 
 
 class Writer:
@@ -106,6 +118,24 @@ class Writer:
         with writing(self._store.path):
             self._tidy(erase=True)
 
+    def replace_vectors(self, chunks: Iterable[pa.RecordBatch], encoder: EncoderId, previous: EncoderId | None) -> None:
+        """As one step: put these rows in the place of all chunks, with vectors of another encoder.
+
+        :param chunks: the chunks there are, in their order, under the same ids.
+        :param previous: the encoder of their previous vectors, None if they have none.
+        """
+        with writing(self._store.path):
+            path = self._store.path / "chunks.lance"
+            schema = chunk_schema(encoder.dim, keeps=previous is not None)
+            table = lance.write_dataset(chunks, path, schema=schema, mode="overwrite")
+            table.create_scalar_index("context", "INVERTED", **FULL_TEXT)
+            version, rows = lance.dataset(path).version, self.head.rows + 1
+            head = replace(self.head, chunks=version, rows=rows, encoder=encoder, previous=previous)
+            after = Snapshot(self._store, head)
+            name = self._published(after) if after.chunks.count_rows() else None
+            self._move(replace(head, vectors=name))
+            self._tidy()
+
     def drop_orphans(self, documents: Sequence[int]) -> None:
         """Remove these documents, and every chunk whose document is not in the table."""
         snapshot = self.snapshot()
@@ -139,11 +169,14 @@ class Writer:
         return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
 
     def _publish(self, snapshot: Snapshot) -> None:
-        dim = self._store.settings.dim
+        self._move(replace(self.head, vectors=self._published(snapshot)))
+
+    def _published(self, snapshot: Snapshot) -> str:
+        """The name of a vector index of this state, newly made."""
+        dim = snapshot.head.encoder.dim
         rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
         parent = self._store.path / "vectors"
-        name = publish(parent, "flat", KINDS["flat"], rows, dim=dim, covers=self.head.rows)
-        self._move(replace(self.head, vectors=name))
+        return publish(parent, "flat", KINDS["flat"], rows, dim=dim, covers=snapshot.head.rows)
 
     def _tidy(self, *, erase: bool = False) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
@@ -157,11 +190,13 @@ class Writer:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
                 moved: dict[str, Any] = {name: table.latest_version}
                 self._move(replace(self.head, **moved))
-            table.cleanup_old_versions(keep)
+            # What no version names is of a killed writer: there is one at a time, and this is it.
+            table.cleanup_old_versions(keep, delete_unverified=True)
         cutoff = time.time() - keep.total_seconds()
         for folder in (self._store.path / "vectors").glob("*"):
             if folder.name != self.head.vectors and folder.stat().st_mtime < cutoff:
                 shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._store.path / ASIDE, ignore_errors=True)
 
     def _move(self, head: Head) -> None:
         """The commit itself."""
@@ -170,7 +205,7 @@ class Writer:
             if version != getattr(self.head, name):
                 check(self._store.path / f"{name}.lance", version)
         self.head = replace(head, commits=self.head.commits + 1)
-        write_json(self._store.path / "HEAD.json", asdict(self.head))
+        self.head.write(self._store.path / "HEAD.json")
 
 
 def _next(table: pa.Table) -> int:

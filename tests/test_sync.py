@@ -13,7 +13,7 @@ from binocle import Retriever
 from binocle.indexes.errors import BinocleError, InputError
 from binocle.retriever import sync as syncing
 from binocle.retriever.document import Document, Part
-from binocle.retriever.settings import FORMAT, Settings
+from binocle.retriever.settings import EncoderId
 from binocle.retriever.store import Store
 from binocle.retriever.sync import Indexer, Report, sync
 
@@ -448,7 +448,7 @@ def test_a_folder_and_added_documents_share_an_index(world):
 
 
 def memory(tmp_path, encoder, name="index"):
-    return Store.create(tmp_path / name, Settings(FORMAT, None, encoder.name, encoder.fingerprint, encoder.dim))
+    return Store.create(tmp_path / name, EncoderId(encoder.name, encoder.fingerprint, encoder.dim))
 
 
 def pages(texts):
@@ -530,8 +530,7 @@ class Stop(Exception):  # noqa: N818 - it is no error
 
 
 def run(folder, index, encoder, progress=None):
-    settings = Settings(FORMAT, str(folder), encoder.name, encoder.fingerprint, encoder.dim)
-    store = Store.create(index, settings)
+    store = Store.create(index, EncoderId(encoder.name, encoder.fingerprint, encoder.dim), str(folder))
     with store.write() as writer:
         sync(writer, folder, encoder, progress=progress)
     return store
