@@ -1,4 +1,4 @@
-"""`binocle index, status, files, verify, forget`: what is in an index, and keeping it so."""
+"""`binocle index, switch, rollback, status, files, verify, forget`: what is in an index, and keeping it so."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ..retriever.switching import Switched, SwitchReport
     from ..retriever.sync import Progress, Report
 
 
@@ -62,8 +63,11 @@ def _summary(report: Report) -> str:
 class _Bar:
     """A live bar on a terminal, nothing elsewhere. Gives the callback that moves it, or None."""
 
-    def __enter__(self) -> Callable[[Progress], None] | None:
+    def __init__(self, beginning: str = "looking through the folder") -> None:
+        self._beginning = beginning
         self._bar: Any = None
+
+    def __enter__(self) -> Callable[[Progress | Switched], None] | None:
         if not sys.stderr.isatty():
             return None
         from rich.console import Console
@@ -78,18 +82,76 @@ class _Bar:
             transient=True,
         )
         self._bar.start()
-        self._task = self._bar.add_task("", total=None, what="looking through the folder")
+        self._task = self._bar.add_task("", total=None, what=self._beginning)
         return self._move
 
-    def _move(self, at: Progress) -> None:
+    def _move(self, at: Progress | Switched) -> None:
+        from ..retriever.sync import Progress
+
         elapsed = self._bar.tasks[0].elapsed or 1e-9
-        rate = f"{at.chunks / elapsed:.0f} passages/s" if at.chunks else "reading"
-        what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
-        self._bar.update(self._task, completed=at.bytes_done, total=max(1, at.bytes_total), what=what)
+        if isinstance(at, Progress):
+            rate = f"{at.chunks / elapsed:.0f} passages/s" if at.chunks else "reading"
+            what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
+            done, total = at.bytes_done, at.bytes_total
+        else:
+            what = f"{at.done:,} of {at.total:,} passages, {at.done / elapsed:.0f} passages/s"
+            done, total = at.done, at.total
+        self._bar.update(self._task, completed=done, total=max(1, total), what=what)
 
     def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
+
+
+@click.command()
+@click.argument("model")
+@folder_argument
+@index_option
+@json_option
+def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -> None:
+    """Embed an index anew with another encoder.
+
+    MODEL is a sentence-transformers folder or hub name, such as one fine-tuned from the index's own: it must cut texts
+    into the same passages. Searches are answered by the old encoder until all is done, and by the new one from then
+    on; 'binocle rollback' brings the old one back. Interrupt it when you like: it goes on where it stopped.
+
+    \b
+    binocle switch models/tuned docs
+    """
+    retriever = open_index(folder, index)
+    with _Bar("loading the encoder") as progress:
+        report = retriever.switch(model, progress=progress)
+    if as_json:
+        click.echo(json.dumps(report.as_dict()))
+    elif report.switched:
+        click.echo(f"{_switched(report)}; 'binocle rollback' brings {report.before} back")
+    else:
+        click.echo(f"the index has this encoder already: {report.model}")
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--model", metavar="NAME", help="Where the previous encoder is now, if it has moved.")
+@json_option
+def rollback(folder: Path | None, index: Path | None, model: str | None, as_json: bool) -> None:
+    """Bring back the encoder before the last switch.
+
+    Passages that were there before the switch get their vectors of then; those indexed since are embedded anew.
+
+    \b
+    binocle rollback ~/notes
+    """
+    retriever = open_index(folder, index)
+    with _Bar("loading the encoder") as progress:
+        report = retriever.rollback(model, progress=progress)
+    click.echo(json.dumps(report.as_dict()) if as_json else _switched(report))
+
+
+def _switched(report: SwitchReport) -> str:
+    passages = f"{report.chunks:,} passage{'s' * (report.chunks != 1)}"
+    embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"
+    return f"{passages} now of {report.model}, {embedded}, in {report.seconds:.1f} s"
 
 
 @click.command()
@@ -120,10 +182,18 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("documents", states),
         ("passages", f"{found.chunks:,}"),
         ("encoder", f"{found.model}, {found.dim} dimensions, fingerprint {found.fingerprint[:8]}"),
+        *([("previous", _previous(found.previous))] if found.previous else []),
         ("vectors", vectors),
         ("size", f"{found.bytes / 1e6:,.1f} MB"),
     ):
         click.echo(f"{name:<10} {value}")
+
+
+def _previous(before: dict[str, Any]) -> str:
+    return (
+        f"{before['model']}, {before['dim']} dimensions, fingerprint {before['fingerprint'][:8]}: 'binocle rollback' "
+        f"brings it back; {before['vectors']:,} vectors kept, {before['bytes'] / 1e6:,.1f} MB"
+    )
 
 
 @click.command()

@@ -24,7 +24,7 @@ import pytest
 from binocle import Retriever, __version__
 from binocle.cli import cli, main
 
-COMMANDS = "index search similar show status files verify forget evaluate doctor completion".split()
+COMMANDS = "index switch rollback search similar show status files verify forget evaluate doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -140,7 +140,7 @@ EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name)
 
 
 @pytest.fixture(scope="module")
-def documented(tmp_path_factory, write, tiny_model) -> Path:
+def documented(tmp_path_factory, write, tiny_model, make_model) -> Path:
     """A home directory with everything that the examples name."""
     home = tmp_path_factory.mktemp("documented") / "home"
     texts = {
@@ -151,6 +151,7 @@ def documented(tmp_path_factory, write, tiny_model) -> Path:
     (home / "docs/report.pdf").write_bytes(pdf("Invoice of March"))
     Retriever.open(home / "docs", model=tiny_model).sync()
     shutil.copytree(home / "docs", home / "notes")
+    Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
     collection(home / "scifact")
     return home
 
