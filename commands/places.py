@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 NOTHING = 1  # the exit code of a search without a hit, of a check that found a fault
 
 
-class _Folder(click.Path):
-    """Completes folders; whether one is there is for the command to say."""
+class _Path(click.Path):
+    """Completes files and folders; whether one is there is for the command to say."""
+
+    completes = "file"
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
@@ -34,9 +36,14 @@ class _Folder(click.Path):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(incomplete, type="dir")]
+        return [CompletionItem(incomplete, type=self.completes)]
 
 
+class _Folder(_Path):
+    completes = "dir"
+
+
+PATH = _Path()
 FOLDER = _Folder()
 index_option = click.option(
     "--index",
@@ -56,6 +63,12 @@ where_option = click.option(
     help="Only documents such as path='docs/**', type=pdf, modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable.",
 )
 k_option = click.option("-k", default=10, show_default=True, metavar="N", type=int, help="How many passages.")
+rerank_option = click.option(
+    "--rerank", metavar="MODEL", help="Rerank with a cross-encoder: its folder, or its name on the hub."
+)
+rerank_depth_option = click.option(
+    "--rerank-depth", default=50, show_default=True, metavar="N", type=int, help="How many passages to rerank."
+)
 
 
 def tell(text: str) -> None:

@@ -23,6 +23,8 @@ from .places import (
     known,
     open_index,
     place_of,
+    rerank_depth_option,
+    rerank_option,
     where_option,
     within,
 )
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 @k_option
 @click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
 @where_option
+@rerank_option
+@rerank_depth_option
+@click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about this long, the best passages first.")
 @click.option("--explain", is_flag=True, help="Show what each stage contributed.")
 @click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it has moved.")
 @json_option
@@ -50,6 +55,9 @@ def search(
     k: int,
     mode: str,
     where: tuple[str, ...],
+    rerank: str | None,
+    rerank_depth: int,
+    rerank_seconds: float | None,
     explain: bool,
     model: str | None,
     as_json: bool,
@@ -59,16 +67,27 @@ def search(
     Looks in FOLDER, or in the whole index found here or above. QUERY "-" is read from standard input. Paths are
     printed as they open from here; JSON has them as the index does, relative to the indexed folder.
 
+    With --rerank a cross-encoder reads the best passages again together with the query, and its order counts.
+
     \b
     binocle search "lifetime of a borrowed value" docs
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
+    binocle search "who pays the tax" --rerank cross-encoder/ms-marco-MiniLM-L6-v2 --rerank-seconds 2
     """
     if query == "-":
         if sys.stdin is None:
             raise InputError("the query is to be read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model)
-    hits = retriever.search(query, k, mode=mode, where=[*where, *within(retriever, folder)])
+    hits = retriever.search(
+        query,
+        k,
+        mode=mode,
+        where=[*where, *within(retriever, folder)],
+        rerank=rerank,
+        rerank_depth=rerank_depth,
+        rerank_seconds=rerank_seconds,
+    )
     _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json)
     if not hits and not retriever.snapshot().chunks.count_rows():
         click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)

@@ -53,7 +53,8 @@ def _explained(hit: Hit) -> str:
     stages = []
     for name, score in hit.scores.items():
         rank = hit.explanation["ranks"][name]
-        stages.append(f"{name} {score:.3f} (rank {rank})" if score is not None else f"{name} –")
+        among = f" of {hit.explanation['reranked']}" if name == "reranker" else ""
+        stages.append(f"{name} {score:.3f} (rank {rank}{among})" if score is not None else f"{name} –")
     times = ", ".join(f"{name} {time:.1f} ms" for name, time in hit.explanation["milliseconds"].items())
     return f"score {hit.score:.3f} = {hit.explanation['mode']} of {', '.join(stages)}; {times}"
 

@@ -12,13 +12,18 @@ words found gets its true cosine, one that only the meaning found gets BM25 0. M
 
 Measured on an earlier cut of the passages; `benchmarks/quality.py` measures them anew.
 On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
+
+A reranker then reads the best passages together with the query. Those that it reached come first, by the mean of two
+standard scores among them, the reranker's and the first stage's, weighted as the model folder says (unless it does,
+the reranker alone decides); the others follow in the order they had.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .reranker import Reranker
     from .snapshot import Snapshot
     from .where import Filter
 
@@ -49,8 +55,8 @@ class Hit:
     """A passage found, and the citation it can be checked by: `text` is the document's text[char_start:char_end].
 
     Lines are those of the file where it is made of lines, else of the extracted text. `score` orders the hits of one
-    query and is not comparable between queries: the fused score, the cosine or BM25, as the mode says. `scores` has
-    what each stage gave, None where the stage did not find the passage.
+    query and is not comparable between queries: the fused score, the cosine or BM25, as the mode says, or what a
+    reranker made of it. `scores` has what each stage gave, None where the stage did not find or reach the passage.
     """
 
     rank: int
@@ -82,6 +88,22 @@ class _Candidates:
     lexical: Floats
     semantic: Floats
     score: Floats
+    reranker: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """With what, and how far: the `depth` best passages of the first stage, or as many as `seconds` allow."""
+
+    reranker: Reranker
+    depth: int
+    seconds: float | None
+
+    def scores(self, query: str, passages: list[str]) -> Floats:
+        """Of the first passages, as many as were reached."""
+        if self.seconds is None:
+            return self.reranker.score(query, passages)
+        return self.reranker.score_within(self.seconds, query, passages)
 
 
 class Query:
@@ -93,7 +115,15 @@ class Query:
         self._vector = cache(vector)
         self._seconds: dict[str, float] = {}
 
-    def hits(self, k: int, *, mode: str, where: Filter | None, without: int | None = None) -> list[Hit]:
+    def hits(
+        self,
+        k: int,
+        *,
+        mode: str,
+        where: Filter | None,
+        without: int | None = None,
+        reranking: Reranking | None = None,
+    ) -> list[Hit]:
         """The k best passages, best first; of equal ones the first in the index.
 
         :param without: a chunk that is not to be answered.
@@ -105,9 +135,12 @@ class Query:
         documents = self._passing(where)
         if documents is not None and not len(documents):
             return []
-        found, order = self._ranked(min(total, k + (without is not None)), mode, documents)
-        order = order[found.ids[order] != without][:k] if without is not None else order[:k]
-        return self._cited(found, order, mode)
+        depth = max(k, reranking.depth) if reranking else k
+        found, order = self._ranked(min(total, depth + (without is not None)), mode, documents)
+        order = order[found.ids[order] != without] if without is not None else order
+        if reranking:
+            found, order = self._reranked(found, order, reranking)
+        return self._cited(found, order[:k], mode)
 
     def ranked(self, k: int, *, mode: str) -> tuple[Ids, Floats]:
         """The k best passages without their citations, which cost more than the search: ids and cosines, best first."""
@@ -167,18 +200,42 @@ class Query:
         score = (_standard(np.nan_to_num(lexical), leading) + _standard(semantic, leading)) / np.float32(2)
         return _Candidates(ids, lexical, semantic, score)
 
+    def _reranked(
+        self, found: _Candidates, order: NDArray[np.intp], reranking: Reranking
+    ) -> tuple[_Candidates, NDArray[np.intp]]:
+        """The candidates with scores that put those that the reranker reached first, and their order."""
+        began = time.perf_counter()
+        ids = found.ids[order[: reranking.depth]].tolist()
+        rows = self._snapshot.chunks_by_id(ids, ["context"])
+        given = reranking.scores(self._text, [rows[number]["context"] for number in ids])
+        self._seconds["reranker"] = time.perf_counter() - began
+        reached, rest = order[: len(given)], order[len(given) :]
+        reranker, score = np.full(len(found.ids), np.nan, np.float32), found.score.copy()
+        reranker[reached] = given
+        if len(reached):
+            score[reached] = _mean_standard(given, found.score[reached], reranking.reranker.first_stage_weight)
+        if len(reached) and len(rest):
+            score[rest] += score[reached].min() - 1 - score[rest].max()
+        best = np.argsort(-score[reached], kind="stable")
+        return replace(found, score=score, reranker=reranker), np.concatenate([reached[best], rest])
+
     def _cited(self, found: _Candidates, order: NDArray[np.intp], mode: str) -> list[Hit]:
         ids = found.ids[order].tolist()
         chunks = self._snapshot.chunks_by_id(ids, _CHUNK_COLUMNS)
         rows = self._snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
-        ranks = {"lexical": _ranks(found.lexical), "semantic": _ranks(found.semantic)}
+        stages = {"lexical": found.lexical, "semantic": found.semantic}
+        explained: dict[str, Any] = {"mode": mode}
+        if found.reranker is not None:
+            stages["reranker"] = found.reranker
+            explained["reranked"] = int((~np.isnan(found.reranker)).sum())
+        ranks = {stage: _ranks(scores) for stage, scores in stages.items()}
         hits = []
         for rank, (place, number) in enumerate(zip(order.tolist(), ids, strict=True), 1):
             chunk = chunks[number]
             row = rows[chunk["document"]]
-            scores = {"lexical": _real(found.lexical[place]), "semantic": _real(found.semantic[place])}
+            scores = {stage: _real(given[place]) for stage, given in stages.items()}
             explanation = {
-                "mode": mode,
+                **explained,
                 "ranks": {stage: ranks[stage].get(place) for stage in scores},
                 "milliseconds": {stage: round(1e3 * seconds, 2) for stage, seconds in self._seconds.items()},
             }
@@ -226,6 +283,15 @@ def check(query: str, k: int, mode: str) -> str:
     return query
 
 
+def check_reranking(depth: int, seconds: float | None) -> None:
+    if isinstance(depth, bool) or not isinstance(depth, (int, np.integer)) or depth < 1:
+        raise InputError(f"rerank_depth is how many passages to rerank, a whole number from 1, not {depth!r}")
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise InputError(f"rerank_seconds is the time for reranking, a number of seconds from 0, not {seconds!r}")
+
+
 def _aligned(ids: Ids, known: Ids, values: Floats) -> Floats:
     aligned = np.full(len(ids), np.nan, np.float32)
     aligned[np.searchsorted(ids, known)] = values
@@ -239,6 +305,13 @@ def _standard(values: Floats, leading: NDArray[np.bool_]) -> Floats:
         return np.zeros_like(values)
     standard: Floats = (values - values[leading].mean()) / deviation
     return standard
+
+
+def _mean_standard(reranker: Floats, first: Floats, first_weight: float) -> Floats:
+    """The weighted mean of the standard scores of two stages for the same passages."""
+    every = np.ones(len(first), np.bool_)
+    mean: Floats = (1 - first_weight) * _standard(reranker, every) + first_weight * _standard(first, every)
+    return mean
 
 
 def _ranks(scores: Floats) -> dict[int, int]:

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .reranker import Reranker
+
     Where = str | Sequence[str] | Mapping[str, Any] | None
+    Rerank = str | os.PathLike[str] | Reranker | None
 
 _T = TypeVar("_T")
 INDEX_NAME = ".binocle"
@@ -53,6 +56,7 @@ class Retriever:
         self._lock = threading.RLock()
         self._loading = threading.Lock()
         self._encoder: encoders.Encoder | None = None
+        self._rerankers: dict[str, Reranker] = {}
         self._current: Snapshot | None = None
 
     @classmethod
@@ -198,23 +202,43 @@ class Retriever:
 
     # Searching
 
-    def search(self, query: str, k: int = 10, *, mode: str = "hybrid", where: Where = None) -> list[queries.Hit]:
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        mode: str = "hybrid",
+        where: Where = None,
+        rerank: Rerank = None,
+        rerank_depth: int = 50,
+        rerank_seconds: float | None = None,
+    ) -> list[queries.Hit]:
         """The k passages that answer best, best first.
+
+        With a reranker, those of the `rerank_depth` best passages that it reaches come first. Their order is its own
+        unless its folder has a `binocle.json` with a `first_stage_weight`, such as {"first_stage_weight": 0.3}: then
+        it is the mean, so weighted, of the standard scores of both stages among them. The rest follow as they were.
 
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
         :param where: filters such as `"path=docs/**"`, `["type=pdf", "modified>=2026-01-01"]` or
             `{"author": "Ada"}`: see `retriever.where`.
+        :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep.
+        :param rerank_seconds: rerank for about this long, the best passages first, and as many as that reaches;
+            loading the model and compiling it, once a process, do not count.
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the encoder is not the one that the index was made with.
         """
         query = queries.check(query, k, mode)
+        queries.check_reranking(rerank_depth, rerank_seconds)
         chosen = parse(where)
+        reranker = None if rerank is None else self._reranker(rerank)
+        reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
 
         def hits(snapshot: Snapshot) -> list[queries.Hit]:
             def vector() -> NDArray[np.float32]:
                 return self._encoder_of(snapshot.head.encoder).encode([query], kind="query")
 
-            return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen)
+            return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
 
         return self._read(hits)
 
@@ -358,6 +382,17 @@ class Retriever:
         except NoIndexError:
             wanted = None
         return self._encoder_of(wanted)
+
+    def _reranker(self, given: str | os.PathLike[str] | Reranker) -> Reranker:
+        """The one given, or the one of that name, loaded once."""
+        from .reranker import Reranker
+
+        if isinstance(given, Reranker):
+            return given
+        with self._loading:
+            if str(given) not in self._rerankers:
+                self._rerankers[str(given)] = Reranker.load(given)
+            return self._rerankers[str(given)]
 
     def _encoder_of(self, wanted: EncoderId | None) -> encoders.Encoder:
         """The encoder of a committed state; of an index yet to be made, the one asked for."""
