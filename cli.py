@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from . import __version__
-from .commands import indexing, judging, searching, setup
+from .commands import indexing, judging, mining, searching, setup, training
 from .indexes.errors import BinocleError
 from .retriever.passage import printable
 
@@ -23,9 +23,7 @@ def main() -> NoReturn:
     """Run the command line: every error one line, never a traceback for a user's mistake."""
     # One query is one small product after another: a second thread for each only waits, up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "passive"
-    )  # threads that spin while they wait halve the rate of a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin while waiting halve a busy machine's rate
     os.environ.setdefault("LANCE_LOG", "error")  # its warnings are not for the one who searches
     if sys.stdout is None:  # closed by the caller, who then wants the exit code alone
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
@@ -108,6 +106,9 @@ for _command in (
     indexing.verify,
     indexing.forget,
     judging.evaluate,
+    judging.compare,
+    mining.mine,
+    training.train,
     setup.doctor,
     completion,
 ):

@@ -30,9 +30,7 @@ KEEP = 2  # checkpoints: the newest could be cut short
 
 
 def require(purpose: str) -> None:
-    """
-    :raises MissingExtraError: when torch or what trains with it is not installed.
-    """
+    """:raises MissingExtraError: when torch or what trains with it is not installed."""
     for package, module in (
         ("torch", "torch"),
         ("sentence-transformers", "sentence_transformers"),
@@ -54,7 +52,7 @@ def _silence() -> None:
     from transformers.utils import logging as chatter
 
     disable_progress_bar()
-    chatter.set_verbosity_error()
+    chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
     chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 
@@ -74,7 +72,7 @@ def has_bf16() -> bool:
     import torch
 
     if device() == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     try:
         flags = Path("/proc/cpuinfo").read_text("utf-8").split()
     except OSError:
@@ -247,17 +245,18 @@ def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: P
             self.began, self.first = time.monotonic(), 0
             self.metric: float | None = None
 
-        def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             self.began, self.first = time.monotonic(), state.global_step
 
-        def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-            if logs and metric is not None and f"eval_{metric}" in logs:
+        def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+            logs = given.get("logs") or {}
+            if f"eval_{metric}" in logs:
                 self.metric = float(logs[f"eval_{metric}"])
             if not state.is_world_process_zero:
                 return
             if log:
                 write_log(log, state.log_history)
-            if progress and logs and ("loss" in logs or f"eval_{metric}" in logs):
+            if progress and ("loss" in logs or f"eval_{metric}" in logs):
                 progress(self._update(state, logs.get("loss")))
 
         def _update(self, state: Any, loss: float | None) -> Update:

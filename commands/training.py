@@ -1,0 +1,189 @@
+"""`binocle train encoder, reranker`: models of one's own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .live import Live
+from .places import FOLDER, json_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..training.encoder import Trained
+
+
+@click.group()
+def train() -> None:
+    """Train an encoder or a reranker on text of your own.
+
+    DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
+    Face data set. Its columns say what it is: query and positive, with or without negatives; sentence1 and sentence2
+    with a score, a label 0 or 1, or a class; text with a label; or text alone.
+    """
+
+
+def _lengths(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    try:
+        return tuple(int(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"expected lengths such as 256,128,64, not {value!r}") from None
+
+
+def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(part.strip() for part in value.split(","))
+
+
+_data = click.argument("data")
+_out = click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Where the trained model goes.")
+_split = click.option("--split", default="train", show_default=True, help="Which qrels, or which split of a data set.")
+
+
+def _run_options(command: Any) -> Any:
+    """Options of every training run."""
+    for option in reversed(
+        (
+            click.option(
+                "--objective", metavar="NAME", help="What is learned. Default: what the data's columns ask for."
+            ),
+            click.option("--epochs", type=float, default=1.0, show_default=True, help="Times through the data."),
+            click.option("--steps", type=int, help="Steps, instead of epochs."),
+            click.option("--accumulate", type=int, default=1, show_default=True, help="Batches to a step."),
+            click.option("--warmup", type=float, default=0.1, show_default=True, help="Share of the steps."),
+            click.option("--weight-decay", type=float, default=0.01, show_default=True),
+            click.option("--dropout", type=float, default=0.0, show_default=True, help="On CPU it halves the speed."),
+            click.option("--bf16/--fp32", default=None, help="Default: bf16 where the hardware computes in it."),
+            click.option(
+                "--held-out", type=float, default=0.05, show_default=True, help="Share of documents held out."
+            ),
+            click.option("--evaluations", type=int, default=8, show_default=True, help="Of the held-out rows."),
+            click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain."),
+            click.option(
+                "--keep", type=float, default=0.0, show_default=True, help="Share of the base's weights kept."
+            ),
+            click.option("--seed", type=int, default=0, show_default=True),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@train.command()
+@_data
+@_out
+@click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
+@click.option("--pooling", metavar="MODES", callback=_names, help="cls, mean, max, or several such as cls,mean.")
+@click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
+@click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
+@click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
+@click.option("--learning-rate", "--lr", type=float, default=2e-5, show_default=True)
+@click.option("--max-length", type=int, help="Tokens of a text. Default: the base's.")
+@click.option("--scale", type=float, default=20.0, show_default=True, help="Of cosines: the inverse of a temperature.")
+@click.option("--margin", type=float, help="Of contrastive and triplet objectives.")
+@click.option("--temperature", type=float, default=1.0, show_default=True, help="Of a teacher's scores.")
+@click.option("--mini-batch", type=int, default=32, show_default=True, help="Texts in memory, for cached-ranking.")
+@click.option("--matryoshka", metavar="LENGTHS", callback=_lengths, help="Shorter vectors too, such as 256,128,64.")
+@click.option("--lora", type=int, metavar="RANK", help="Train low-rank additions only.")
+@click.option("--checkpointing", is_flag=True, help="Of activations: less memory, more time.")
+@_run_options
+@_split
+@json_option
+def encoder(
+    data: str,
+    out: Path,
+    base: str | None,
+    development: str | None,
+    teacher: str | None,
+    split: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train an encoder.
+
+    Interrupt it when you like: the same command goes on from its last checkpoint.
+
+    \b
+    binocle train encoder pairs.jsonl --out my-encoder
+    binocle train encoder sts.tsv --pooling cls --objective cosine --epochs 4 --out my-encoder
+    """
+    from ..training.encoder import Config, train_encoder
+
+    with Live() as live:
+        made = train_encoder(
+            data,
+            out,
+            base=base,
+            config=Config(**options),
+            split=split,
+            development=development,
+            teacher=teacher,
+            progress=live,
+        )
+    _say(made, as_json=as_json)
+
+
+@train.command()
+@_data
+@_out
+@click.option("--base", metavar="MODEL", help="A reranker, a sentence-transformers folder or any Hugging Face encoder.")
+@click.option("--index", metavar="DIR", type=FOLDER, help="Whose hybrid search finds the negatives of pairs.")
+@click.option("--encoder", metavar="MODEL", help="Of the index, where one is made of the data.")
+@click.option("--batch-size", type=int, default=8, show_default=True, help="Queries with their passages.")
+@click.option("--learning-rate", "--lr", type=float, default=3e-5, show_default=True)
+@click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of query and passage.")
+@click.option("--negatives", type=int, default=7, show_default=True, help="Passages for each relevant one.")
+@click.option("--depth", type=int, default=50, show_default=True, help="Of the search that they are drawn from.")
+@click.option("--queries", type=int, help="Learn from at most so many.")
+@_run_options
+@_split
+@json_option
+def reranker(
+    data: str,
+    out: Path,
+    base: str | None,
+    index: Path | None,
+    encoder: str | None,
+    split: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a reranker.
+
+    Negatives of pairs come from the hybrid search that it will rerank; use it with 'binocle search --rerank DIR'.
+
+    \b
+    binocle train reranker scifact --out my-reranker
+    """
+    from ..training.reranker import RerankerConfig, train_reranker
+
+    with Live() as live:
+        made = train_reranker(
+            data,
+            out,
+            base=base,
+            config=RerankerConfig(**options),
+            split=split,
+            index=index,
+            encoder=encoder,
+            progress=live,
+            tell=live.tell,
+        )
+    _say(made, as_json=as_json)
+
+
+def _say(made: Trained, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(made.as_dict()))
+        return
+    click.echo(f"{made.objective}: {made.steps:,} steps in {made.seconds:.0f} s, {made.texts_per_second:.0f} texts/s")
+    if made.after:
+        was = f"{made.before.value:.4f} -> " if made.before else ""
+        low, high = made.after.low, made.after.high
+        rows = f"{made.after.rows:,} held-out rows"
+        click.echo(f"{made.after.name} {was}{made.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
+    click.echo(f"{made.folder}, fingerprint {made.fingerprint[:8]}")

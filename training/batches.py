@@ -1,0 +1,128 @@
+"""Batches of equal lengths, without duplicates, drawn anew each epoch from rows that stay on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .data import hash_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_WINDOW = 64  # batches whose rows are sorted by length among themselves
+
+
+class Batches:
+    """Batches of row numbers: what a `DataLoader` takes as `batch_sampler`.
+
+    Each epoch shuffles the rows, takes them in windows of 64 batches, sorts a window's rows by length, cuts it into
+    batches and shuffles those: rows meet by chance, and little of a batch is padding. With `different`, no text is
+    twice in a batch, since in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would call the second a wrong
+    answer to the first: a row that does not fit waits for a batch that it fits. Every epoch has the same number of
+    batches, so that a run can be resumed by counting them.
+
+    :param table: the rows.
+    :param rows: which of them, by number.
+    :param columns: the columns of texts.
+    :param different: whether no two rows of a batch may share a text.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        rows: NDArray[np.uint32],
+        columns: tuple[str, ...],
+        *,
+        batch_size: int,
+        different: bool,
+        seed: int = 0,
+    ) -> None:
+        self._table = table.select(list(columns))
+        self._rows = rows
+        self.batch_size = batch_size
+        self._different = different
+        self._seed = seed
+        self.epoch = 0
+        self.drop_last = True
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return max(1, len(self._rows) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Exactly `len` batches; where duplicates leave too few, the epoch's first come again."""
+        given = 0
+        first: list[list[int]] = []
+        for batch in self._all():
+            if given == len(self):
+                return
+            if len(first) < _WINDOW:
+                first.append(batch)
+            given += 1
+            yield batch
+        while given < len(self):
+            yield first[given % len(first)]
+            given += 1
+
+    def _all(self) -> Iterator[list[int]]:
+        generator = np.random.default_rng((self._seed, self.epoch))
+        order = generator.permutation(self._rows)
+        waiting = np.empty(0, np.uint32)
+        for start in range(0, len(order), _WINDOW * self.batch_size):
+            window = np.concatenate([waiting, order[start : start + _WINDOW * self.batch_size]])
+            batches, waiting = self._cut(window)
+            for place in generator.permutation(len(batches)):
+                yield batches[place]
+        if len(waiting):
+            batches, rest = self._cut(waiting)
+            yield from batches
+            if len(rest):
+                yield rest.tolist()
+
+    def _cut(self, window: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
+        """Full batches of a window, and the rows that are left over."""
+        texts = self._table.take(pa.array(window))
+        lengths = sum(pc.utf8_length(column).to_numpy().astype(np.int64) for column in texts.columns)
+        order = np.argsort(-np.asarray(lengths), kind="stable")
+        if not self._different:
+            full = len(order) // self.batch_size * self.batch_size
+            cut = [window[order[i : i + self.batch_size]].tolist() for i in range(0, full, self.batch_size)]
+            return cut, window[order[full:]]
+        return self._packed(window[order], self._hashes(texts, order))
+
+    def _hashes(self, texts: pa.Table, order: NDArray[np.intp]) -> list[frozenset[int]]:
+        columns = [[hash_of(text) for text in column.to_pylist()] for column in texts.columns]
+        return [frozenset(column[place] for column in columns) for place in order]
+
+    def _packed(
+        self, window: NDArray[np.uint32], hashes: list[frozenset[int]]
+    ) -> tuple[list[list[int]], NDArray[np.uint32]]:
+        """Fill batches one after another with the longest rows that share no text with those already in."""
+        left = list(range(len(window)))
+        batches = []
+        while len(left) >= self.batch_size:
+            batch: list[int] = []
+            held: set[int] = set()
+            passed = []
+            for at, place in enumerate(left):
+                if held.isdisjoint(hashes[place]):
+                    held |= hashes[place]
+                    batch.append(place)
+                    if len(batch) == self.batch_size:
+                        passed += left[at + 1 :]
+                        break
+                else:
+                    passed.append(place)
+            if len(batch) < self.batch_size:  # the rest share texts: they wait for other rows
+                break
+            batches.append(window[batch].tolist())
+            left = passed
+        return batches, window[left]

@@ -1,0 +1,446 @@
+"""Training data: rows of texts from any of the usual places, checked to the last line before a model is touched.
+
+The columns say what the rows are (`Shape`); the names below are those that the field's own data sets use. Every row
+is read and checked once, in a stream, and written to one Arrow file that training maps into memory: a file of fifty
+million rows takes no more of it than a small one, and its last line is known to be right before the first step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..indexes.errors import InputError
+from .sources import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    Row = dict[str, Any]
+
+_BATCH = 10_000  # rows written to the Arrow file at a time
+TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # in which part of the data a row is; left out, since a held-out text is in it
+
+
+class Shape(Enum):
+    """What a row of training data is."""
+
+    PAIRS = "pairs (query, positive)"
+    TRIPLETS = "triplets (query, positive, negative, …)"
+    SCORED = "pairs with a score (sentence1, sentence2, score)"
+    LABELLED = "pairs with a label 0 or 1 (sentence1, sentence2, label)"
+    CLASSED = "pairs with a class (premise, hypothesis, label)"
+    GRADED = "candidates with a teacher's scores (query, positive, negative, …, scores)"
+    GROUPED = "texts with a class (text, label)"
+    TEXTS = "texts (text)"
+
+
+_NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, the first that is there counting
+    "query": ("query", "anchor", "question", "query_text", "title"),
+    "positive": ("positive", "pos", "positives", "answer", "passage", "document", "context", "response", "body"),
+    "negative": ("negative", "neg", "negatives", "hard_negative"),
+    "first": ("sentence1", "sentence_1", "text1", "premise", "sentence_A", "sent1", "sentence_a"),
+    "second": ("sentence2", "sentence_2", "text2", "hypothesis", "sentence_B", "sent2", "sentence_b"),
+    "score": ("score", "similarity", "similarity_score", "relatedness_score"),
+    "scores": ("scores", "teacher_scores"),
+    "positive_scores": ("pos_scores", "positive_scores"),
+    "negative_scores": ("neg_scores", "negative_scores"),
+    "label": ("label", "labels", "gold_label", "class", "category", "is_duplicate"),
+    "text": ("text", "sentence", "content", "abstract"),
+    "group": ("document_id", "doc_id", "group", "source_id"),
+}
+_CLASSES = {"entailment": 0, "neutral": 1, "contradiction": 2}
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Rows on disk: `rows.arrow` with the columns of one shape, and which part of the data each row is in."""
+
+    shape: Shape
+    folder: Path
+    texts: tuple[str, ...]  # names of the columns that are texts, in the order in which an objective takes them
+    classes: tuple[str, ...] = ()  # names of the classes, where rows have them
+    low: float = 0.0  # the range of scores
+    high: float = 1.0
+    part: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    def table(self) -> pa.Table:
+        """All rows, mapped into memory."""
+        return pa.ipc.open_stream(pa.memory_map(str(self.folder / "rows.arrow"))).read_all()
+
+    def training(self) -> NDArray[np.uint32]:
+        return np.flatnonzero(self.part == TRAIN).astype(np.uint32)
+
+    def held_out(self) -> NDArray[np.uint32]:
+        return np.flatnonzero(self.part == HELD_OUT).astype(np.uint32)
+
+
+def prepare(
+    source: str | Path | Iterable[Mapping[str, Any]],
+    folder: Path,
+    *,
+    split: str = "train",
+    held_out: float = 0.05,
+    most_held_out: int = 1_000,
+    development: str | Path | None = None,
+    seed: int = 0,
+) -> Prepared:
+    """Read and check every row, write them below `folder`, and set some aside by document.
+
+    A row is held out by the hash of the document that it is about: its `document_id` if it has one, else its positive
+    (the second text). Rows that share a text with a held-out one are left out of both parts.
+
+    :param source: a file, a BEIR folder, a Lance table, a data set's name, or the rows themselves.
+    :param split: which qrels of a BEIR folder, or which split of a data set.
+    :param held_out: share of the documents set aside; 0 for none.
+    :param most_held_out: rows set aside at most.
+    :param development: rows to hold out instead, in a file of their own; the shape must be the same.
+    :raises InputError: naming the file and line of the first row that does not fit.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    reader = _Reader()
+    count = _write(folder / "rows.arrow", reader, rows(source, split))
+    if not count:
+        raise InputError(f"{_named(source)} holds no rows to train on")
+    if development is not None:
+        given = count
+        count = _write(folder / "rows.arrow", reader, _both(source, development, split))
+        part = np.full(count, TRAIN, np.uint8)
+        part[given:] = HELD_OUT
+    assert reader.shape is not None
+    made = Prepared(reader.shape, folder, reader.texts, tuple(reader.classes), reader.low, reader.high)
+    if development is None:
+        keys = _keys(made.table(), "group" if reader.grouped else made.texts[min(1, len(made.texts) - 1)])
+        part = _split(keys, held_out, most_held_out, seed)
+    made.part = _without_leaks(made.table(), made.texts, part)
+    if not (made.part == TRAIN).any():
+        raise InputError(f"{_named(source)} has too few different documents to hold any out: give --held-out 0")
+    return made
+
+
+def _both(source: Any, development: str | Path, split: str) -> Iterator[tuple[str, Row]]:
+    yield from rows(source, split)
+    yield from rows(development, "dev")
+
+
+def _named(source: Any) -> str:
+    return str(source) if isinstance(source, (str, Path)) else "the data"
+
+
+def _write(file: Path, reader: _Reader, given: Iterator[tuple[str, Row]]) -> int:
+    """Check rows and write them. Gives how many."""
+    writer, batch, count = None, [], 0
+    with file.open("wb") as stream:
+        for where, row in given:
+            for fitted in reader.fit(where, row):
+                batch.append(fitted)
+                count += 1
+            if len(batch) >= _BATCH:
+                writer = _append(writer, stream, reader, batch)
+                batch = []
+        if batch:
+            writer = _append(writer, stream, reader, batch)
+        if writer is not None:
+            writer.close()
+    return count
+
+
+def _append(writer: Any, stream: Any, reader: _Reader, batch: list[Row]) -> Any:
+    schema = reader.schema()
+    writer = writer or pa.ipc.new_stream(stream, schema)
+    writer.write_batch(pa.RecordBatch.from_pylist(batch, schema))
+    return writer
+
+
+class _Reader:
+    """Fits rows to the shape of the first one."""
+
+    def __init__(self) -> None:
+        self.shape: Shape | None = None
+        self.texts: tuple[str, ...] = ()
+        self.classes: dict[str, int] = {}
+        self.low, self.high = float("inf"), float("-inf")
+        self.grouped = False
+        self._columns: dict[str, str] = {}
+        self._negatives: tuple[str, ...] = ()
+        self._width = 0  # negatives a row has
+        self._first = ""
+
+    def schema(self) -> pa.Schema:
+        fields = [(name, pa.string()) for name in self.texts]
+        if self.shape in (Shape.LABELLED, Shape.CLASSED, Shape.GROUPED):
+            fields.append(("label", pa.int64()))
+        elif self.shape is Shape.SCORED:
+            fields.append(("label", pa.float32()))
+        elif self.shape is Shape.GRADED:
+            fields.append(("label", pa.list_(pa.float32())))
+        return pa.schema([*fields, *([("group", pa.string())] if self.grouped else [])])
+
+    def fit(self, where: str, row: Row) -> list[Row]:
+        """What the row gives: one row, or one for each positive where it has a list of them."""
+        if self.shape is None:
+            self._learn(where, row)
+        made = list(self._fitted(where, row))
+        if self.grouped:
+            group = row.get(self._columns["group"])
+            if group is None or group == "":
+                raise InputError(f"{where}: {self._columns['group']!r} is empty: expected the document it is from")
+            for one in made:
+                one["group"] = str(group)
+        return made
+
+    def _learn(self, where: str, row: Row) -> None:
+        """The shape from the first row."""
+        self._first = where
+        for column, names in _NAMES.items():
+            found = next((name for name in names if row.get(name) not in (None, "")), None)
+            if found is not None:
+                self._columns[column] = found
+        self._negatives = tuple(sorted((n for n in row if n.startswith("negative_")), key=_numbered))
+        self.grouped = "group" in self._columns
+        self.shape = self._shape(where, row)
+        if self.shape in (Shape.SCORED, Shape.LABELLED, Shape.CLASSED):
+            self.texts = ("sentence1", "sentence2")
+        elif self.shape in (Shape.TEXTS, Shape.GROUPED):
+            self.texts = ("text",)
+        else:
+            self._width = len(self._negative_texts(where, row))
+            negatives = ["negative"] if self._width == 1 else [f"negative_{n + 1}" for n in range(self._width)]
+            self.texts = ("query", "positive", *negatives)
+
+    def _shape(self, where: str, row: Row) -> Shape:
+        has = self._columns.__contains__
+        two = ("first", "second") if has("first") and has("second") else ("query", "positive")
+        if has(two[0]) and has(two[1]):
+            self._columns |= {"one": self._columns[two[0]], "two": self._columns[two[1]]}
+            if has("scores") or has("positive_scores"):
+                return Shape.GRADED
+            if has("negative") or self._negatives:
+                return Shape.TRIPLETS
+            if has("score"):
+                return Shape.SCORED
+            if has("label"):
+                return self._labelled(row[self._columns["label"]])
+            return Shape.PAIRS
+        if has("text"):
+            return Shape.GROUPED if has("label") else Shape.TEXTS
+        raise InputError(
+            f"{where}: the columns {', '.join(map(repr, row)) or 'are none and'} are no training data: expected query "
+            "and positive, with or without negative; sentence1 and sentence2 with score or label; or text"
+        )
+
+    @staticmethod
+    def _labelled(label: Any) -> Shape:
+        """Whole numbers 0 and 1 are labels, words and higher ones are classes, the rest are scores."""
+        if isinstance(label, bool):
+            return Shape.LABELLED
+        if isinstance(label, float) and not label.is_integer():
+            return Shape.SCORED
+        try:
+            number = float(label)
+        except (TypeError, ValueError):
+            return Shape.CLASSED
+        if isinstance(label, str) and "." in label:
+            return Shape.SCORED
+        return Shape.LABELLED if number in (0, 1) else Shape.CLASSED if number == 2 else Shape.SCORED
+
+    def _fitted(self, where: str, row: Row) -> Iterator[Row]:
+        if self.shape in (Shape.TEXTS, Shape.GROUPED):
+            made: Row = {"text": self._text(where, row, self._columns["text"])}
+            if self.shape is Shape.GROUPED:
+                made["label"] = self._class(where, row)
+            yield made
+            return
+        one, two = self._columns["one"], self._columns["two"]
+        first = self._text(where, row, one)
+        seconds = row.get(two) if isinstance(row.get(two), (list, tuple)) else [row.get(two)]
+        for place, _ in enumerate(seconds or [None]):
+            second = self._text(where, {two: (seconds or [None])[place]}, two)
+            made = {self.texts[0]: first, self.texts[1]: second}
+            made.update(zip(self.texts[2:], self._negative_texts(where, row), strict=True))
+            if self.shape is Shape.SCORED:
+                made["label"] = self._score(where, row)
+            elif self.shape is Shape.LABELLED:
+                made["label"] = self._binary(where, row)
+            elif self.shape is Shape.CLASSED:
+                made["label"] = self._class(where, row)
+            elif self.shape is Shape.GRADED:
+                made["label"] = self._scores(where, row, place)
+            yield made
+
+    def _text(self, where: str, row: Row, column: str) -> str:
+        value = row.get(column)
+        if not isinstance(value, str) or not value.strip():
+            came = "nothing" if value is None else "an empty text" if isinstance(value, str) else repr(value)[:60]
+            raise InputError(f"{where}: expected a text in {column!r}, as in {self._first}, but {came} came")
+        return value.encode("utf-8", "replace").decode()
+
+    def _negative_texts(self, where: str, row: Row) -> list[str]:
+        assert self.shape is not None
+        if self.shape not in (Shape.TRIPLETS, Shape.GRADED):
+            extra = next((n for n in (*_NAMES["negative"], "negative_1") if row.get(n) not in (None, "", [])), None)
+            if extra and self.shape is Shape.PAIRS:
+                raise InputError(f"{where}: has {extra!r}, which {self._first} had not: rows must be of one shape")
+            return []
+        column = self._columns.get("negative")
+        if self._negatives:
+            texts = [self._text(where, row, name) for name in self._negatives]
+        elif column is None:
+            texts = []
+        elif isinstance(row.get(column), (list, tuple)):
+            texts = [self._text(where, {column: text}, column) for text in row[column]]
+        else:
+            texts = [self._text(where, row, column)]
+        if self._width and len(texts) < self._width:
+            raise InputError(f"{where}: has {len(texts)} negatives, {self._first} had {self._width}: give each as many")
+        return texts[: self._width or None]
+
+    def _number(self, where: str, column: str, value: Any) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = float("nan")
+        if isinstance(value, bool) or not np.isfinite(number):
+            raise InputError(f"{where}: expected a number in {column!r}, as in {self._first}, but {value!r} came")
+        return number
+
+    def _score(self, where: str, row: Row) -> float:
+        column = self._columns.get("score") or self._columns["label"]
+        score = self._number(where, column, row.get(column))
+        self.low, self.high = min(self.low, score), max(self.high, score)
+        return score
+
+    def _binary(self, where: str, row: Row) -> int:
+        column = self._columns["label"]
+        value = row.get(column)
+        number = float(value) if isinstance(value, bool) else self._number(where, column, value)
+        if number not in (0, 1):
+            raise InputError(f"{where}: expected 0 or 1 in {column!r}, as in {self._first}, but {value!r} came")
+        return int(number)
+
+    def _class(self, where: str, row: Row) -> int:
+        column = self._columns["label"]
+        value = row.get(column)
+        if value is None or isinstance(value, (dict, list)) or str(value).strip() in ("", "-"):
+            raise InputError(f"{where}: expected a class in {column!r}, as in {self._first}, but {value!r} came")
+        name = str(value).strip()
+        if name not in self.classes:
+            if len(self.classes) >= 100_000:
+                raise InputError(f"{where}: {column!r} has over 100,000 classes: are they scores? Call them 'score'")
+            self.classes[name] = len(self.classes)
+        return self.classes[name]
+
+    def _scores(self, where: str, row: Row, place: int) -> list[float]:
+        """The teacher's scores of the positive and of each negative, in that order."""
+        if "scores" in self._columns:
+            column = self._columns["scores"]
+            values = row.get(column)
+        else:
+            column = self._columns["positive_scores"]
+            positive, negative = row.get(column), row.get(self._columns.get("negative_scores", ""))
+            if not isinstance(positive, (list, tuple)) or not isinstance(negative, (list, tuple)):
+                raise InputError(f"{where}: expected lists of scores for positives and negatives")
+            values = [*positive[place : place + 1], *negative]
+        if not isinstance(values, (list, tuple)) or len(values) < self._width + 1:
+            raise InputError(
+                f"{where}: expected {self._width + 1} numbers in {column!r}: the positive's, then the others"
+            )
+        return [self._number(where, column, value) for value in values[: self._width + 1]]
+
+
+def _numbered(name: str) -> tuple[int, str]:
+    tail = name.rsplit("_", 1)[1]
+    return (int(tail) if tail.isdigit() else 0, name)
+
+
+def _keys(table: pa.Table, column: str) -> NDArray[np.uint64]:
+    """A hash of a column's text for each row."""
+    keys = np.empty(len(table), np.uint64)
+    start = 0
+    for batch in table.select([column]).to_batches():
+        keys[start : start + len(batch)] = [hash_of(text) for text in batch.column(0).to_pylist()]
+        start += len(batch)
+    return keys
+
+
+def hash_of(text: str) -> int:
+    """64 bits of BLAKE2b of the text without case and superfluous space."""
+    normal = " ".join(text.casefold().split())
+    return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+
+
+def _split(keys: NDArray[np.uint64], share: float, most: int, seed: int) -> NDArray[np.uint8]:
+    """Hold out whole documents: as many as give `share` of the rows, `most` rows at most, chosen by hash and seed."""
+    if not 0 <= share < 1:
+        raise InputError(f"held out is a share of the documents, from 0 to below 1, not {share}")
+    part = np.full(len(keys), TRAIN, np.uint8)
+    wanted = min(most, round(share * len(keys)))
+    different, counts = np.unique(keys, return_counts=True)
+    if not wanted or len(different) < 3:
+        return part
+    salt = np.uint64(int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little"))
+    order = np.argsort(different ^ salt, kind="stable")
+    taken = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), wanted, side="right")))]
+    part[np.isin(keys, different[taken])] = HELD_OUT
+    return part
+
+
+def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Leave out training rows that hold a text of a held-out one."""
+    held = np.flatnonzero(part == HELD_OUT)
+    if not len(held):
+        return part
+    known: set[int] = set()
+    for name in columns[:2]:
+        known.update(hash_of(text) for text in table[name].take(pa.array(held)).to_pylist())
+    start = 0
+    for batch in table.select(list(columns[:2])).to_batches():
+        for column in batch.columns:
+            for place, text in enumerate(column.to_pylist()):
+                if part[start + place] == TRAIN and hash_of(text) in known:
+                    part[start + place] = LEFT_OUT
+        start += len(batch)
+    return part
+
+
+def describe(made: Prepared) -> dict[str, Any]:
+    """What a model card says about the data."""
+    parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
+    counts = {name: int((made.part == number).sum()) for name, number in parts.items()}
+    return {"shape": made.shape.value, **counts, **({"classes": list(made.classes)} if made.classes else {})}
+
+
+def save(made: Prepared) -> None:
+    """Remember the parts beside the rows, so that a resumed run has the same ones."""
+    np.save(made.folder / "part.npy", made.part, allow_pickle=False)
+    facts = {
+        "shape": made.shape.name,
+        "texts": made.texts,
+        "classes": made.classes,
+        "low": made.low if np.isfinite(made.low) else 0.0,
+        "high": made.high if np.isfinite(made.high) else 1.0,
+    }
+    (made.folder / "data.json").write_text(json.dumps(facts), "utf-8")
+
+
+def load(folder: Path) -> Prepared:
+    """What `save` remembered."""
+    facts = json.loads((folder / "data.json").read_text("utf-8"))
+    return Prepared(
+        Shape[facts["shape"]],
+        folder,
+        tuple(facts["texts"]),
+        tuple(facts["classes"]),
+        facts["low"],
+        facts["high"],
+        np.load(folder / "part.npy", allow_pickle=False),
+    )

@@ -1,0 +1,613 @@
+"""Train an encoder: data, base model and objective in; a sentence-transformers folder with its card out.
+
+The siamese network of Reimers and Gurevych 2019 (arXiv:1908.10084): one transformer, pooled, on both sides. The loop
+and the losses are sentence-transformers'; here is what they are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes.errors import InputError
+from . import data as rows
+from . import heldout, loop, objectives
+from .batches import Batches
+from .card import Card, write_card
+from .data import Prepared, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .loop import Progress
+
+POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+_RUN = "run"  # the folder below the output that a run lives in until it is finished
+_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How to train. What is None is chosen from the data or the base model."""
+
+    objective: str | None = None
+    pooling: tuple[str, ...] | None = None  # one or more of POOLINGS, their vectors joined
+    epochs: float = 1.0
+    steps: int | None = None  # instead of epochs
+    batch_size: int = 32  # rows
+    accumulate: int = 1  # batches to a step
+    learning_rate: float = 2e-5
+    warmup: float = 0.1  # share of the steps
+    weight_decay: float = 0.01
+    dropout: float = 0.0  # its random numbers cost a CPU half of each step
+    max_length: int | None = None  # tokens
+    scale: float = 20.0
+    margin: float | None = None
+    temperature: float = 1.0
+    mini_batch: int = 32
+    matryoshka: tuple[int, ...] = ()
+    lora: int | None = None  # rank
+    checkpointing: bool = False  # of activations: less memory, a third more time
+    bf16: bool | None = None
+    held_out: float = 0.05
+    evaluations: int = 8  # of the held-out rows during the run
+    patience: int | None = 3  # evaluations without a gain before the run ends
+    keep: float = 0.0  # share of the base model's weights in the result (arXiv:2109.01903)
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Trained:
+    """What a run made."""
+
+    folder: Path
+    objective: str
+    steps: int
+    seconds: float
+    texts_per_second: float
+    before: heldout.Measured | None
+    after: heldout.Measured | None
+    fingerprint: str
+    resumed_from: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "objective": self.objective,
+            "steps": self.steps,
+            "seconds": round(self.seconds, 1),
+            "texts_per_second": round(self.texts_per_second, 1),
+            "before": self.before and self.before.as_dict(),
+            "after": self.after and self.after.as_dict(),
+            "fingerprint": self.fingerprint,
+            "resumed_from": self.resumed_from,
+        }
+
+
+def train_encoder(
+    data: str | Path | Iterable[Mapping[str, Any]],
+    out: str | Path,
+    *,
+    base: str | None = None,
+    config: Config | None = None,
+    split: str = "train",
+    development: str | Path | None = None,
+    teacher: str | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train an encoder and write it to the folder `out`, which `SentenceTransformer(out)` loads too.
+
+    Killed, the same call goes on from its last checkpoint and takes the steps that it would have taken.
+
+    :param data: what `data.prepare` reads.
+    :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 unless given.
+    :param development: rows to choose the best checkpoint by, instead of some held out from `data`.
+    :param teacher: an encoder whose vectors are to be learned, for texts alone.
+    :raises InputError: before the first step, for data or settings that do not fit.
+    """
+    loop.require("training")
+    from ..retriever.model_folder import DEFAULT_MODEL
+
+    config = config or Config()
+    check(config)
+    out = Path(out)
+    run = _Run(out, base or DEFAULT_MODEL, config, {"split": split, "teacher": teacher})
+    run.open(data)
+    prepared = run.data(data, split, development)
+    name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
+    if config.max_length is not None and config.max_length < 3:
+        raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")
+    session = _Session(run, prepared, name, teacher, progress)
+    return session.train()
+
+
+def check(config: Config) -> None:
+    """Raise InputError for the first setting that cannot be."""
+    positive = ("epochs", "batch_size", "accumulate", "learning_rate", "scale", "temperature", "mini_batch")
+    for name in (*positive, "evaluations", "steps", "lora", "patience"):
+        value = getattr(config, name)
+        if value is not None and (not math.isfinite(value) or value <= 0):
+            raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {value}")
+    for name in ("warmup", "dropout", "keep", "held_out"):
+        if not 0 <= getattr(config, name) < 1:
+            raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {getattr(config, name)}")
+    unknown = [one for one in config.pooling or () if one not in POOLINGS]
+    if unknown:
+        raise InputError(f"there is no pooling {unknown[0]!r}: expected one or more of {', '.join(POOLINGS)}")
+
+
+class _Run:
+    """The folder of a run: what it was asked, its data and checkpoints, until the model takes its place."""
+
+    def __init__(self, out: Path, base: str, config: Config, more: Mapping[str, Any]) -> None:
+        self.out, self.base, self.config = out, base, config
+        self.folder = out / _RUN
+        self._asked = {"base": base, "config": json.loads(json.dumps(asdict(config))), **more}
+
+    def open(self, data: Any) -> None:
+        """Make the folder, or go on with the same run in it."""
+        if self.out.exists() and not self.out.is_dir():
+            raise InputError(f"{self.out} is a file: expected a folder for the model")
+        asked = {**self._asked, "data": str(data) if isinstance(data, (str, Path)) else None}
+        file = self.folder / "asked.json"
+        if file.is_file():
+            if json.loads(file.read_text("utf-8")) != asked:
+                raise InputError(
+                    f"{self.out} holds an unfinished run with other settings: remove it or give another --out"
+                )
+            return
+        if self.out.exists() and any(self.out.iterdir()) and not self.folder.exists():
+            raise InputError(f"{self.out} is not empty: give another folder for the model")
+        if loop.is_main_process():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(asked), "utf-8")
+
+    def data(self, source: Any, split: str, development: str | Path | None) -> Prepared:
+        """The rows, read once however often the run is resumed."""
+        from filelock import FileLock
+
+        folder = self.folder / "data"
+        with FileLock(self.folder / "data.lock"):
+            if (folder / "data.json").is_file():
+                return rows.load(folder)
+            try:
+                made = rows.prepare(
+                    source,
+                    folder,
+                    split=split,
+                    held_out=self.config.held_out,
+                    development=development,
+                    seed=self.config.seed,
+                )
+            except InputError:
+                if not (self.folder / "began").exists():
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                    with contextlib.suppress(OSError):
+                        self.out.rmdir()
+                raise
+            rows.save(made)
+            return made
+
+
+class _Session:
+    """One training run in one process."""
+
+    def __init__(
+        self, run: _Run, data: Prepared, objective: str, teacher: str | None, progress: Progress | None
+    ) -> None:
+        self.run, self.config, self.data, self.objective = run, run.config, data, objective
+        self.progress = progress
+        self.table = data.table()
+        self.model = make_model(run.base, run.config, self._typical_tokens())
+        self.teacher = teacher
+        options = objectives.Options(
+            scale=self.config.scale,
+            margin=self.config.margin,
+            mini_batch=self.config.mini_batch,
+            gather=int(os.environ.get("WORLD_SIZE", "1")) > 1,
+            temperature=self.config.temperature,
+        )
+        self.loss = objectives.build(objective, self.model, data, options, self.config.matryoshka)
+        self.columns = len(data.texts)
+
+    def _typical_tokens(self) -> float:
+        """About how many tokens the longer texts have, at four characters each."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        some = self.table.slice(0, 2_000)
+        lengths = [np.percentile(pc.utf8_length(some[name]).to_numpy(), 75) for name in self.data.texts]
+        assert isinstance(some, pa.Table)
+        return float(max(lengths, default=0)) / 4
+
+    def train(self) -> Trained:
+        from safetensors.torch import load_file, save_file
+
+        trainer = self._trainer()
+        begin = self.run.folder / "begin.safetensors"
+        before_file = self.run.folder / "before.json"
+        trained_parts = self.loss.state_dict()
+        if not begin.is_file() and loop.is_main_process():
+            save_file({n: t.clone().contiguous() for n, t in _unshared(trained_parts).items()}, str(begin))
+        elif begin.is_file():
+            self.loss.load_state_dict(load_file(str(begin)), strict=False)  # new heads are drawn once
+        before = self._before(before_file)
+        checkpoint = loop.last_checkpoint(self.run.folder / "checkpoints")
+        (self.run.folder / "began").touch()
+        began = time.monotonic()
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        seconds = time.monotonic() - began
+        state = trainer.state
+        done = state.global_step - (int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else 0)
+        rate = done * self.config.batch_size * self.config.accumulate * self.columns / max(seconds, 1e-9)
+        made = Trained(
+            self.run.out,
+            self.objective,
+            state.global_step,
+            seconds,
+            rate,
+            before,
+            None,
+            "",
+            int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None,
+            list(state.log_history),
+        )
+        if loop.is_main_process():
+            self._finish(made)
+        return made
+
+    def _before(self, file: Path) -> heldout.Measured | None:
+        """The base model on the held-out rows, measured once a run."""
+        if not file.is_file():
+            found = heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
+            file.write_text(json.dumps(found and found.as_dict()), "utf-8")
+            return found
+        facts = json.loads(file.read_text("utf-8"))
+        if facts is None:
+            return None
+        low, high = facts["interval"]
+        return heldout.Measured(facts["name"], facts["value"], low, high, facts["rows"])
+
+    def _encode(self, texts: Any, kind: str) -> Any:
+        import torch
+
+        prompt = self.model.prompts.get(kind) or None
+        device = self.model.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self._bf16()), torch.no_grad():
+            training = self.model.training
+            vectors = self.model.encode(
+                list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True
+            )
+            self.model.train(training)
+        return np.asarray(vectors, np.float32)
+
+    def _bf16(self) -> bool:
+        return loop.has_bf16() if self.config.bf16 is None else self.config.bf16
+
+    def _teacher_encode(self) -> Any:
+        if self.teacher is None:
+            return None
+        from ..retriever import encoder as encoders
+
+        loaded = encoders.load(self.teacher)
+        return lambda texts, kind: loaded.encode(list(texts), kind=kind)
+
+    def _trainer(self) -> Any:
+        from sentence_transformers.sentence_transformer.trainer import SentenceTransformerTrainer
+        from sentence_transformers.sentence_transformer.training_args import (
+            BatchSamplers,
+            SentenceTransformerTrainingArguments,
+        )
+        from transformers import EarlyStoppingCallback
+
+        config, training = self.config, self.data.training()
+        if len(training) < 2:
+            raise InputError(f"there are {len(training)} rows to train on: expected at least two")
+        dataset = self._dataset(training)
+        held_out = self.data.held_out()
+        objective = objectives.OBJECTIVES[self.objective]
+        batches = Batches(
+            self.table.take(training) if len(training) < len(self.table) else self.table,
+            np.arange(len(training), dtype=np.uint32),
+            self.data.texts,
+            batch_size=min(config.batch_size, len(training)),
+            different=objective.different,
+            seed=config.seed,
+        )
+        self.batches = batches
+        steps = config.steps or max(1, math.ceil(len(batches) / config.accumulate * config.epochs))
+        each = max(1, steps // config.evaluations)
+        measurable = len(held_out) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
+        metric = heldout.NAMES[self.data.shape] if measurable else None
+        options: dict[str, Any] = {
+            "per_device_train_batch_size": batches.batch_size,
+            "gradient_accumulation_steps": config.accumulate,
+            "max_steps": steps,
+            "learning_rate": config.learning_rate,
+            "warmup_steps": math.ceil(config.warmup * steps),
+            "weight_decay": config.weight_decay,
+            "bf16": self._bf16(),
+            "seed": config.seed,
+            "logging_steps": max(1, min(50, steps // 50)),
+            "save_strategy": "steps",
+            "save_steps": each,
+            "eval_strategy": "steps" if metric else "no",
+            "eval_steps": each,
+            "prompts": self._prompts(),
+            "batch_sampler": BatchSamplers.GROUP_BY_LABEL if objective.grouped else _sampler(batches),
+            "activation_checkpointing": config.checkpointing,
+            "ddp_find_unused_parameters": False,
+        }
+        if metric:
+            options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
+        callbacks = [
+            loop.watcher(
+                self.progress,
+                texts=batches.batch_size * config.accumulate * self.columns,
+                metric=metric,
+                log=self.run.folder / "log.jsonl",
+            )
+        ]
+        if metric and config.patience:
+            callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
+        trainer = loop.resumable(SentenceTransformerTrainer)(
+            model=self.model,
+            args=SentenceTransformerTrainingArguments(**loop.arguments(self.run.folder / "checkpoints", **options)),
+            train_dataset=dataset,
+            loss=self.loss,
+            evaluator=self._evaluator(metric) if metric else None,
+            callbacks=callbacks,
+        )
+        loop.quiet(trainer)
+        return trainer
+
+    def _prompts(self) -> dict[str, str] | None:
+        """The base model's prompts, for the columns that are queries and those that are documents."""
+        found = {
+            column: self.model.prompts.get("query" if column in ("query", "sentence1") else "document")
+            for column in self.data.texts
+        }
+        return {column: prompt for column, prompt in found.items() if prompt} or None
+
+    def _dataset(self, training: Any) -> Any:
+        from datasets import Dataset
+
+        columns = [*self.data.texts, *(["label"] if "label" in self.table.column_names else [])]
+        dataset = Dataset.from_file(str(self.data.folder / "rows.arrow")).select_columns(columns)
+        if len(training) < len(dataset):
+            dataset = dataset.select(training)
+        if self.objective == "tsdae":
+            dataset.set_transform(self._noised)
+        if self.objective == "embeddings":
+            self._learned = self._teacher_vectors(dataset)
+            dataset = dataset.add_column("label", np.arange(len(dataset)).tolist())
+            dataset.set_transform(self._with_vectors)
+        return dataset
+
+    def _noised(self, batch: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Texts with six of ten words gone, TSDAE's best; drawn from text, epoch and seed, so that runs repeat."""
+        epoch, seed = self.batches.epoch, self.config.seed
+        return {"noisy": [_thinned(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
+
+    def _with_vectors(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        import torch
+
+        vectors = torch.from_numpy(np.array(self._learned[batch["label"]], np.float32))
+        return {"text": batch["text"], "label": list(vectors)}
+
+    def _teacher_vectors(self, dataset: Any) -> Any:
+        """The teacher's vectors of all rows, computed once and mapped into memory."""
+        assert self.teacher is not None
+        from ..retriever import encoder as encoders
+
+        file = self.run.folder / "teacher.npy"
+        loaded = encoders.load(self.teacher)
+        if loaded.dim != self.model.get_embedding_dimension():
+            raise InputError(
+                f"the teacher's vectors have {loaded.dim} dimensions, the student's "
+                f"{self.model.get_embedding_dimension()}: expected as many"
+            )
+        if not file.is_file():
+            aside = np.lib.format.open_memmap(
+                file.with_name("teacher.part.npy"), mode="w+", dtype=np.float32, shape=(len(dataset), loaded.dim)
+            )
+            for start in range(0, len(dataset), 2_048):
+                texts = dataset[start : start + 2_048]["text"]
+                aside[start : start + len(texts)] = loaded.encode(texts, kind="document")
+            aside.flush()
+            file.with_name("teacher.part.npy").replace(file)
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+
+    def _evaluator(self, metric: str) -> Any:
+        from sentence_transformers.base.evaluation import BaseEvaluator
+
+        session, teacher = self, self._teacher_encode()
+
+        class Evaluator(BaseEvaluator):
+            primary_metric = metric
+
+            def __call__(self, *_: Any, **__: Any) -> dict[str, float]:
+                found = heldout.measure(session._encode, session.data, teacher=teacher, seed=session.config.seed)
+                assert found is not None
+                return {metric: found.value}
+
+        return Evaluator()  # type: ignore[no-untyped-call]
+
+    def _finish(self, made: Trained) -> None:
+        """Write the model beside the run, then in its place."""
+        from safetensors.torch import load_file
+
+        from ..retriever import encoder as encoders
+
+        if self.config.lora:
+            merge_adapter(self.model)
+        if self.config.keep:
+            begin = load_file(str(self.run.folder / "begin.safetensors"))
+            average(self.loss, begin, self.config.keep)
+        ready = self.run.folder / "model"
+        shutil.rmtree(ready, ignore_errors=True)
+        self.model.eval()
+        self.model.save_pretrained(str(ready), create_model_card=False)
+        loaded = encoders.load(str(ready))
+        teacher = self._teacher_encode()
+        made.after = heldout.measure(
+            lambda texts, kind: loaded.encode(texts, kind="query" if kind == "query" else "document"),
+            self.data,
+            teacher=teacher,
+            seed=self.config.seed,
+        )
+        made.fingerprint = loaded.fingerprint
+        write_card(ready, self._card(made))
+        loop.write_log(ready / "log.jsonl", made.history)
+        for path in ready.iterdir():
+            path.replace(self.run.out / path.name)
+        shutil.rmtree(self.run.folder)
+
+    def _card(self, made: Trained) -> Card:
+        return Card(
+            kind="encoder",
+            base=self.run.base,
+            objective=f"{self.objective} ({objectives.OBJECTIVES[self.objective].source})",
+            data=rows.describe(self.data),
+            config={**asdict(self.config), "teacher": self.teacher},
+            measures=[
+                m.as_dict() | {"when": when} for when, m in (("before", made.before), ("after", made.after)) if m
+            ],
+            seconds=made.seconds,
+            steps=made.steps,
+            texts_per_second=made.texts_per_second,
+            fingerprint=made.fingerprint,
+            device=loop.device(),
+            bf16=self._bf16(),
+        )
+
+
+def _sampler(batches: Batches) -> Any:
+    def of(dataset: Any, **_: Any) -> Batches:  # noqa: ARG001 - sentence-transformers' signature
+        return batches
+
+    return of
+
+
+def _thinned(text: str, epoch: int, seed: int) -> str:
+    words = text.split()
+    generator = np.random.default_rng((rows.hash_of(text), epoch, seed))
+    kept = [word for word, stays in zip(words, generator.random(len(words)) > 0.6, strict=True) if stays]
+    return " ".join(kept or words[:1])
+
+
+def _unshared(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Each tensor once, under its first name: safetensors keeps no two names for one."""
+    seen: dict[int, str] = {}
+    return {name: seen.setdefault(t.data_ptr(), name) and t for name, t in state.items() if t.data_ptr() not in seen}
+
+
+def average(module: Any, begin: Mapping[str, Any], share: float) -> None:
+    """Weights between those at the beginning and those now (Wortsman et al. 2022, arXiv:2109.01903)."""
+    import torch
+
+    with torch.no_grad():
+        for name, value in module.state_dict().items():
+            if name in begin and value.is_floating_point():
+                value.mul_(1 - share).add_(begin[name].to(value), alpha=share)
+
+
+def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
+    """The `SentenceTransformer` to train: `base` as it is, or a transformer with pooling and unit length on top.
+
+    :raises ModelNotFoundError: when the base is neither here nor to be had.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    from ..retriever import model_folder
+
+    loop.require("training")
+    torch.manual_seed(config.seed)
+    folder = model_folder.find(base)
+    attention = "eager" if loop.device() == "cpu" and typical_tokens < _SHORT else "sdpa"
+    given: dict[str, Any] = {"attn_implementation": attention, "use_safetensors": True}
+    try:
+        try:
+            model = _load(folder, given)
+        except ValueError as error:
+            if "attn_implementation" not in str(error) and "scaled_dot_product" not in str(error):
+                raise
+            model = _load(folder, {"use_safetensors": True})
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise InputError(f"{base} does not load as an encoder ({reason})") from error
+    if config.pooling is not None:
+        words = model[0].get_embedding_dimension()
+        modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
+        model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
+    assert isinstance(model[0], Transformer)
+    if config.max_length is not None:
+        model.max_seq_length = config.max_length
+    model.model_card_data.generate_widget_examples = False
+    set_dropout(model, config.dropout)
+    if config.lora:
+        add_adapter(model, config)
+    return model.to(loop.device())
+
+
+def _load(folder: Path, given: dict[str, Any]) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    if (folder / "modules.json").is_file():
+        return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=given, trust_remote_code=False)
+    words = Transformer(str(folder), model_kwargs={**given, "local_files_only": True})
+    return SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()])
+
+
+def set_dropout(model: Any, share: float) -> None:
+    """The same dropout everywhere in a model, without a trace in its configuration."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = share
+        for name in ("dropout", "attention_dropout", "drop_prob", "hidden_dropout", "attention_probs_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, share)
+
+
+def add_adapter(model: Any, config: Config) -> None:
+    """Train low-rank additions to the weights instead of the weights (LoRA, Hu et al. 2021, arXiv:2106.09685)."""
+    from ..indexes.errors import MissingExtraError
+
+    try:
+        from peft import LoraConfig
+    except ImportError:
+        raise MissingExtraError("peft", "train", "LoRA") from None
+    assert config.lora is not None
+    model.add_adapter(
+        LoraConfig(r=config.lora, lora_alpha=2 * config.lora, lora_dropout=config.dropout, target_modules="all-linear")
+    )
+
+
+def merge_adapter(model: Any) -> None:
+    """Add the low-rank parts to the weights, so that the saved folder is an ordinary one."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    words = model[0].auto_model
+    for name, module in list(words.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            parent = words.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], module.get_base_layer())
+    words._hf_peft_config_loaded = False  # noqa: SLF001 - transformers would save the adapter alone
+    if hasattr(words, "peft_config"):
+        del words.peft_config

@@ -1,0 +1,166 @@
+"""How good an encoder is on the rows that were held out: one measure for each shape of data, with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from .data import Prepared, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Encode = Callable[[Sequence[str], str], Floats]  # texts and "query" or "document" to vectors (n, dim)
+
+NAMES = {
+    Shape.PAIRS: "ndcg@10",
+    Shape.TRIPLETS: "ndcg@10",
+    Shape.GRADED: "ndcg@10",
+    Shape.SCORED: "spearman",
+    Shape.LABELLED: "average precision",
+    Shape.CLASSED: "balanced accuracy",
+    Shape.GROUPED: "precision@1",
+    Shape.TEXTS: "agreement",
+}
+_BLOCK = 512  # queries whose similarities to all texts are in memory at once
+_RESAMPLES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure on the held-out rows, higher being better, with its 95 % bootstrap interval (Efron 1979)."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    rows: int
+    values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, where it is a mean
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "value": round(self.value, 4),
+            "interval": [round(self.low, 4), round(self.high, 4)],
+            "rows": self.rows,
+        }
+
+
+def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, seed: int = 0) -> Measured | None:
+    """Measure an encoder on the rows of `data` that are held out. None where there are none, or nothing to compare.
+
+    :param teacher: for texts alone: whose vectors the encoder's should be.
+    """
+    rows = data.held_out()
+    if not len(rows):
+        return None
+    table = data.table().take(pa.array(rows))
+    texts = {name: table[name].to_pylist() for name in data.texts}
+    name = NAMES[data.shape]
+    if data.shape in (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED):
+        return mean(name, _retrieval(encode, texts), seed)
+    if data.shape is Shape.TEXTS:
+        return mean(name, _cosines(encode, texts["text"], teacher), seed) if teacher else None
+    labels = table["label"].to_numpy()
+    if data.shape is Shape.GROUPED:
+        return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
+    cosines = _unit(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
+    of = {Shape.SCORED: spearman, Shape.LABELLED: average_precision, Shape.CLASSED: _separation}[data.shape]
+    return resampled(name, of, cosines, labels, seed)
+
+
+def _unit(first: Floats, second: Floats) -> Floats:
+    """Cosine of each pair."""
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    cosines: Floats = (first * second).sum(1) / np.maximum(lengths, 1e-12)
+    return cosines
+
+
+def _retrieval(encode: Encode, texts: dict[str, list[str]]) -> Floats:
+    """nDCG@10 of each different query over all different documents of the held-out rows."""
+    queries = list(dict.fromkeys(texts["query"]))
+    documents = list(dict.fromkeys(text for name, column in texts.items() if name != "query" for text in column))
+    place = {text: number for number, text in enumerate(documents)}
+    relevant: dict[str, set[int]] = {}
+    for query, positive in zip(texts["query"], texts["positive"], strict=True):
+        relevant.setdefault(query, set()).add(place[positive])
+    found, stored = encode(queries, "query"), encode(documents, "document")
+    values = np.empty(len(queries), np.float32)
+    for start in range(0, len(queries), _BLOCK):
+        scores = found[start : start + _BLOCK] @ stored.T
+        for row, ranking in enumerate(np.argsort(-scores, axis=1, kind="stable")[:, :10]):
+            wanted = relevant[queries[start + row]]
+            gains = np.array([number in wanted for number in ranking]) / np.log2(np.arange(2, len(ranking) + 2))
+            values[start + row] = gains.sum() / (1 / np.log2(np.arange(2, min(len(wanted), 10) + 2))).sum()
+    return values
+
+
+def _cosines(encode: Encode, texts: list[str], teacher: Encode) -> Floats:
+    """How similarities of neighbouring texts agree between encoder and teacher: their cosines' Spearman, by blocks."""
+    own, others = encode(texts, "document"), teacher(texts, "document")
+    blocks = range(0, max(1, len(texts) - 31), 32)
+    return np.array([spearman(*(_pairs(v[b : b + 32]) for v in (own, others))) for b in blocks], np.float32)
+
+
+def _pairs(vectors: Floats) -> Floats:
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    similarities: Floats = unit @ unit.T
+    return similarities[np.triu_indices(len(unit), 1)]
+
+
+def _neighbours(vectors: Floats, labels: NDArray[np.int64]) -> Floats:
+    """Whether the nearest other text is of the same class."""
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    similarities = unit @ unit.T
+    np.fill_diagonal(similarities, -np.inf)
+    same: Floats = (labels[similarities.argmax(1)] == labels).astype(np.float32)
+    return same
+
+
+def spearman(scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Rank correlation, equal values sharing their mean rank; 0 where either side is constant."""
+    one, other = _ranks(scores), _ranks(labels)
+    if one.std() == 0 or other.std() == 0:
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[inverse], np.float64)
+
+
+def average_precision(scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Mean of the precision at each positive, the pairs ranked by score."""
+    hits = labels[np.argsort(-scores, kind="stable")] == 1
+    if not hits.any():
+        return 0.0
+    return float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
+
+
+def _separation(scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """How well the cosine alone tells the classes apart: mean recall when each pair gets the nearest class mean."""
+    classes = np.unique(labels)
+    means = np.array([scores[labels == one].mean() for one in classes])
+    guesses = classes[np.abs(scores[:, None] - means[None, :]).argmin(1)]
+    return float(np.mean([(guesses[labels == one] == one).mean() for one in classes]))
+
+
+def mean(name: str, values: Floats, seed: int) -> Measured:
+    drawn = np.random.default_rng(seed).integers(0, len(values), (_RESAMPLES, len(values)))
+    low, high = np.percentile(values[drawn].mean(1), [2.5, 97.5])
+    return Measured(name, float(values.mean()), float(low), float(high), len(values), values)
+
+
+def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Measured:
+    generator = np.random.default_rng(seed)
+    resamples = [generator.integers(0, len(scores), len(scores)) for _ in range(200)]
+    low, high = np.percentile([of(scores[drawn], labels[drawn]) for drawn in resamples], [2.5, 97.5])
+    return Measured(name, of(scores, labels), float(low), float(high), len(scores))

@@ -1,0 +1,522 @@
+"""Train a reranker: a cross-encoder that reads query and passage together, on what the first stage puts before it.
+
+The loop and the losses are sentence-transformers'; the base is any Hugging Face encoder, a trained reranker, or a
+sentence-transformers encoder, whose transformer is taken and whose head is new.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..indexes.errors import InputError
+from . import candidates, heldout, loop
+from . import data as rows
+from .batches import Batches
+from .card import Card, write_card
+from .data import Prepared, Shape
+from .encoder import Config as EncoderConfig
+from .encoder import Trained, _Run, average, check, set_dropout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..retriever.retriever import Retriever
+    from .loop import Progress
+
+_LISTS = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
+_OBJECTIVES: dict[str, tuple[tuple[Shape, ...], str, str]] = {  # name -> shapes, loss, source
+    "listwise": (_LISTS, "ListNetLoss", "ListNet, Cao et al. 2007: softmax over a query's passages"),
+    "lambda": (_LISTS, "LambdaLoss", "LambdaLoss, Wang et al. 2018"),
+    "pairwise": (_LISTS, "RankNetLoss", "RankNet, Burges et al. 2005"),
+    "binary": ((Shape.LABELLED, *_LISTS), "BinaryCrossEntropyLoss", "binary cross-entropy, arXiv:1901.04085"),
+    "mse": ((Shape.SCORED, Shape.GRADED), "MSELoss", "mean squared error to a teacher's scores, arXiv:2010.02666"),
+}
+_DEFAULTS = {Shape.LABELLED: "binary", Shape.SCORED: "mse"}
+_WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage, tried on held-out queries
+_WEIGHED = 100  # queries that the weight is chosen by
+_DEPTH = 50  # passages reranked in a search, unless told otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerConfig:
+    """How to train a reranker."""
+
+    objective: str | None = None
+    epochs: float = 1.0
+    steps: int | None = None
+    batch_size: int = 8  # queries with their passages, or pairs
+    accumulate: int = 1
+    learning_rate: float = 3e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    dropout: float = 0.0
+    max_length: int = 256  # tokens of query and passage together
+    negatives: int = 7  # passages drawn for each relevant one
+    depth: int = 50  # of the first stage that they are drawn from
+    queries: int | None = None  # at most so many are learned from
+    bf16: bool | None = None
+    held_out: float = 0.05
+    evaluations: int = 4
+    patience: int | None = 3
+    keep: float = 0.0
+    seed: int = 0
+
+
+def train_reranker(
+    data: str | Path | Iterable[Mapping[str, Any]],
+    out: str | Path,
+    *,
+    base: str | None = None,
+    config: RerankerConfig | None = None,
+    split: str = "train",
+    index: str | Path | None = None,
+    encoder: str | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Trained:
+    """Train a cross-encoder and write it to the folder `out`, which `CrossEncoder(out)` loads too.
+
+    Pairs of query and positive get their negatives from the hybrid search of an index, as a search with this reranker
+    will; other shapes are learned as they are. How much of the first stage's score a search keeps is chosen on
+    held-out queries and written beside the model.
+
+    :param index: the index that negatives come from; else one is made of the collection, or of the positives.
+    :param encoder: for that index.
+    :raises InputError: before the first step, for data or settings that do not fit.
+    """
+    loop.require("training")
+    from ..retriever.model_folder import DEFAULT_MODEL
+
+    config = config or RerankerConfig()
+    check(
+        EncoderConfig(
+            **{
+                n: getattr(config, n)
+                for n in (
+                    "epochs",
+                    "steps",
+                    "batch_size",
+                    "learning_rate",
+                    "dropout",
+                    "accumulate",
+                    "warmup",
+                    "keep",
+                    "held_out",
+                    "patience",
+                )
+            }
+        )
+    )
+    if config.negatives < 1 or config.depth <= config.negatives:
+        raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
+    tell = tell or (lambda _: None)
+    run = _Run(Path(out), base or DEFAULT_MODEL, config, {"split": split, "index": str(index) if index else None})  # type: ignore[arg-type]
+    run.open(data)
+    prepared = _prepare(run, data, split, index, encoder, tell)
+    return _Session(run, prepared, progress, tell).train()
+
+
+@dataclass(slots=True)
+class _Ready:
+    data: Prepared
+    retriever: Retriever | None
+    relevant: dict[str, set[str]] = field(default_factory=dict)  # query -> paths, of held-out queries
+
+
+def _prepare(
+    run: _Run, source: Any, split: str, index: str | Path | None, encoder: str | None, tell: Callable[[str], None]
+) -> _Ready:
+    """The rows, with candidates where the data are pairs."""
+    given = run.data(source, split, None)
+    if given.shape is not Shape.PAIRS:
+        return _Ready(given, None)
+    retriever, names = _first_stage(run, given, source, index, encoder, tell)
+    folder = run.folder / "lists"
+    kept = (folder / "data.json").is_file()
+    made = rows.load(folder) if kept else _mined(run, given, retriever, names, folder, tell)
+    return _Ready(made, retriever, _relevant(given, names, held_out=True))
+
+
+def _first_stage(
+    run: _Run, given: Prepared, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
+) -> tuple[Retriever, dict[str, str]]:
+    """The index to search, and the name in it of each positive that has no document id."""
+    from ..retriever.retriever import Retriever
+
+    if index is not None:
+        return Retriever.open(index, model=encoder), {}
+    tell("indexing the documents")
+    folder = run.folder / "index"
+    if isinstance(source, (str, Path)) and (Path(source) / "corpus.jsonl").is_file():
+        from .sources import corpus
+
+        return candidates.index_of(folder, corpus(Path(source)), encoder), {}
+    table = given.table()
+    names: dict[str, str] = {}
+    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(table)
+    for text, group in zip(table["positive"].to_pylist(), groups, strict=True):
+        names.setdefault(text, group or f"d{len(names)}")
+    documents = ({"id": name, "text": text} for text, name in names.items())
+    return candidates.index_of(folder, documents, encoder), names
+
+
+def _relevant(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dict[str, set[str]]:
+    return {query: set(documents) for query, documents in _judged(given, names, held_out=held_out).items()}
+
+
+def _judged(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dict[str, dict[str, str]]:
+    """Query -> relevant document -> its text, of one part of the data."""
+    chosen = given.held_out() if held_out else given.training()
+    table = given.table().take(pa.array(chosen))
+    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(table)
+    found: dict[str, dict[str, str]] = {}
+    for query, text, group in zip(table["query"].to_pylist(), table["positive"].to_pylist(), groups, strict=True):
+        found.setdefault(query, {})[group or names[text]] = text
+    return found
+
+
+def _mined(
+    run: _Run,
+    given: Prepared,
+    retriever: Retriever,
+    names: Mapping[str, str],
+    folder: Path,
+    tell: Callable[[str], None],
+) -> Prepared:
+    """Rows (query, positive, negatives) of both parts, the parts kept."""
+    config: Any = run.config
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for held_out in (False, True):
+        judged = _judged(given, names, held_out=held_out)
+        most = config.queries if not held_out else None
+        if most is not None and len(judged) > most:
+            chosen = np.random.default_rng(config.seed).permutation(len(judged))[:most]
+            queries = list(judged)
+            judged = {queries[place]: judged[queries[place]] for place in sorted(chosen)}
+        found = list(
+            candidates.lists(
+                retriever,
+                judged,
+                negatives=config.negatives,
+                depth=config.depth,
+                seed=config.seed,
+                tell=partial(_tell_candidates, tell, len(judged)),
+            )
+        )
+        parts.append(found)
+    if not parts[0]:
+        raise InputError(
+            f"no query finds {config.negatives} other passages to learn from: index more documents, or ask for fewer "
+            "negatives"
+        )
+    prepared = rows.prepare([*parts[0], *parts[1]], folder, held_out=0.0)
+    prepared.part = np.repeat(np.array([rows.TRAIN, rows.HELD_OUT], np.uint8), [len(part) for part in parts])
+    rows.save(prepared)
+    return prepared
+
+
+class _Session:
+    """One training run."""
+
+    def __init__(self, run: _Run, ready: _Ready, progress: Progress | None, tell: Callable[[str], None]) -> None:
+        self.run, self.ready, self.data, self.progress, self.tell = run, ready, ready.data, progress, tell
+        self.config: Any = run.config
+        self.objective = _choose(self.config.objective, self.data.shape)
+        self.flat = self.objective in ("binary", "mse") and self.data.shape in _LISTS
+        self.table = self.data.table()
+        self.model = make_model(run.base, self.config)
+        losses: Any = __import__("sentence_transformers.cross_encoder.losses", fromlist=["losses"])
+        self.loss = getattr(losses, _OBJECTIVES[self.objective][1])(self.model)
+
+    def train(self) -> Trained:
+        from safetensors.torch import load_file, save_file
+
+        trainer, texts = self._trainer()
+        begin = self.run.folder / "begin.safetensors"
+        if begin.is_file():
+            self.loss.load_state_dict(load_file(str(begin)), strict=False)
+        else:
+            save_file({n: t.clone().contiguous() for n, t in self.loss.state_dict().items()}, str(begin))
+        before = self._measure()
+        checkpoint = loop.last_checkpoint(self.run.folder / "checkpoints")
+        (self.run.folder / "began").touch()
+        began = time.monotonic()
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        seconds = time.monotonic() - began
+        first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else 0
+        done = trainer.state.global_step - first
+        made = Trained(
+            self.run.out,
+            self.objective,
+            trainer.state.global_step,
+            seconds,
+            done * texts / max(seconds, 1e-9),
+            before,
+            None,
+            "",
+            first or None,
+            list(trainer.state.log_history),
+        )
+        if self.config.keep:
+            average(self.loss, load_file(str(begin)), self.config.keep)
+        made.after = self._measure()
+        self._finish(made)
+        return made
+
+    def _bf16(self) -> bool:
+        chosen: bool | None = self.config.bf16
+        return loop.has_bf16() if chosen is None else chosen
+
+    def _trainer(self) -> tuple[Any, int]:
+        from sentence_transformers.base.evaluation import BaseEvaluator
+        from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
+        from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
+        from transformers import EarlyStoppingCallback
+
+        config, session = self.config, self
+        dataset, batches, texts = self._dataset()
+        steps = config.steps or max(1, math.ceil(len(batches) / config.accumulate * config.epochs))
+        each = max(1, steps // config.evaluations)
+        metric = "ndcg@10" if self.data.shape in _LISTS else "spearman"
+        held = len(self.data.held_out()) > 0
+
+        class Evaluator(BaseEvaluator):
+            primary_metric = metric
+
+            def __call__(self, *_: Any, **__: Any) -> dict[str, float]:
+                found = session._measure()
+                assert found is not None
+                return {metric: found.value}
+
+        options: dict[str, Any] = {
+            "per_device_train_batch_size": batches.batch_size,
+            "gradient_accumulation_steps": config.accumulate,
+            "max_steps": steps,
+            "learning_rate": config.learning_rate,
+            "warmup_steps": math.ceil(config.warmup * steps),
+            "weight_decay": config.weight_decay,
+            "bf16": self._bf16(),
+            "seed": config.seed,
+            "logging_steps": max(1, min(50, steps // 50)),
+            "save_strategy": "steps",
+            "save_steps": each,
+            "eval_strategy": "steps" if held else "no",
+            "eval_steps": each,
+            "batch_sampler": lambda *_, **__: batches,
+        }
+        if held:
+            options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
+        log = self.run.folder / "log.jsonl"
+        callbacks = [loop.watcher(self.progress, texts=texts * config.accumulate, metric=metric, log=log)]
+        if held and config.patience:
+            callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
+        trainer = loop.resumable(CrossEncoderTrainer)(
+            model=self.model,
+            args=CrossEncoderTrainingArguments(**loop.arguments(self.run.folder / "checkpoints", **options)),
+            train_dataset=dataset,
+            loss=self.loss,
+            evaluator=Evaluator() if held else None,  # type: ignore[no-untyped-call]
+            callbacks=callbacks,
+        )
+        loop.quiet(trainer)
+        return trainer, texts * config.accumulate
+
+    def _dataset(self) -> tuple[Any, Batches, int]:
+        """The rows as the loss takes them, their batches, and how many pairs a batch has."""
+        from datasets import Dataset
+
+        names = self.data.texts
+        table = self.table.take(pa.array(self.data.training()))
+        if self.flat:
+            table = _flattened(table, names)
+            columns: tuple[str, ...] = ("query", "passage")
+        else:
+            columns = names
+        if len(table) < 2:
+            raise InputError(f"there are {len(table)} rows to train on: expected at least two")
+        size = min(self.config.batch_size * (len(names) - 1 if self.flat else 1), len(table))
+        numbers = np.arange(len(table), dtype=np.uint32)
+        batches = Batches(table, numbers, columns, batch_size=size, different=False, seed=self.config.seed)
+        kept = [*columns, *(["label"] if "label" in table.column_names else [])]
+        dataset = Dataset(table.select(kept))
+        if self.data.shape in _LISTS and not self.flat:
+            dataset.set_transform(lambda batch: _as_lists(batch, names))
+            return dataset, batches, size * (len(names) - 1)
+        return dataset, batches, size
+
+    def _measure(self) -> heldout.Measured | None:
+        """nDCG@10 of the positive among its candidates, or Spearman, on the held-out rows."""
+        import torch
+
+        rows_held = self.data.held_out()
+        if not len(rows_held):
+            return None
+        table = self.table.take(pa.array(rows_held))
+        columns = [table[name].to_pylist() for name in self.data.texts]
+        pairs = [(query, text) for query, *texts in zip(*columns, strict=True) for text in texts]
+        training = self.model.training
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bf16()), torch.no_grad():
+            scores = self.model.predict(
+                pairs, batch_size=32, activation_fn=torch.nn.Identity(), show_progress_bar=False
+            )
+        self.model.train(training)
+        scores = np.asarray(scores, np.float32)
+        seed = self.config.seed
+        if self.data.shape not in _LISTS:
+            return heldout.resampled("spearman", heldout.spearman, scores, table["label"].to_numpy(), seed)
+        scores = scores.reshape(len(table), -1)
+        ranks = (scores[:, 1:] >= scores[:, :1]).sum(1)  # of the positive, from 0; a tie counts against it
+        values = np.where(ranks < 10, 1 / np.log2(ranks + 2), 0).astype(np.float32)
+        return heldout.mean("ndcg@10", values, seed)
+
+    def _finish(self, made: Trained) -> None:
+        ready = self.run.folder / "model"
+        shutil.rmtree(ready, ignore_errors=True)
+        self.model.eval()
+        self.model.save_pretrained(str(ready), create_model_card=False)
+        measures = [m.as_dict() | {"when": when} for when, m in (("before", made.before), ("after", made.after)) if m]
+        if self.ready.retriever is not None and self.ready.relevant:
+            self.tell("choosing how much of the first stage to keep")
+            measures += _weigh(ready, self.ready.retriever, self.ready.relevant, self.config.seed)
+        from ..retriever.reranker import Reranker
+
+        made.fingerprint = Reranker.load(str(ready)).fingerprint
+        write_card(
+            ready,
+            Card(
+                kind="reranker",
+                base=self.run.base,
+                objective=f"{self.objective} ({_OBJECTIVES[self.objective][2]})",
+                data=rows.describe(self.data),
+                config=asdict(self.config),
+                measures=measures,
+                seconds=made.seconds,
+                steps=made.steps,
+                texts_per_second=made.texts_per_second,
+                fingerprint=made.fingerprint,
+                device=loop.device(),
+                bf16=self._bf16(),
+            ),
+        )
+        loop.write_log(ready / "log.jsonl", made.history)
+        for path in ready.iterdir():
+            path.replace(self.run.out / path.name)
+        shutil.rmtree(self.run.folder)
+
+
+def _tell_candidates(tell: Callable[[str], None], total: int, done: int) -> None:
+    tell(f"candidates of {done:,} of {total:,} queries")
+
+
+def _choose(name: str | None, shape: Shape) -> str:
+    if name is None:
+        name = _DEFAULTS.get(shape, "listwise")
+    if name not in _OBJECTIVES:
+        raise InputError(f"there is no objective {name!r} for rerankers: expected one of {', '.join(_OBJECTIVES)}")
+    if shape not in _OBJECTIVES[name][0]:
+        wanted = " or ".join(one.value for one in _OBJECTIVES[name][0])
+        raise InputError(f"the objective {name} takes {wanted}, but the data are {shape.value}")
+    return name
+
+
+def make_model(base: str, config: Any) -> Any:
+    """The `CrossEncoder` to train: one score for a pair."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    from ..retriever import model_folder
+
+    torch.manual_seed(config.seed)
+    folder = model_folder.find(base)
+    try:
+        model = CrossEncoder(
+            str(folder),
+            num_labels=1,
+            max_length=config.max_length,
+            local_files_only=True,
+            trust_remote_code=False,
+            device=loop.device(),
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
+    model.model_card_data.generate_widget_examples = False
+    set_dropout(model, config.dropout)
+    return model
+
+
+def _as_lists(batch: dict[str, list[Any]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Columns query, positive, negatives to a query and the list of its passages, the positive first."""
+    passages = [list(texts) for texts in zip(*(batch[name] for name in names[1:]), strict=True)]
+    labels = batch.get("label") or [[1.0, *[0.0] * (len(names) - 2)]] * len(passages)
+    return {"query": batch["query"], "passages": passages, "label": [list(map(float, one)) for one in labels]}
+
+
+def _flattened(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """A row for each pair of query and passage: 1 for the positive, 0 for others, or the teacher's score."""
+    given = table["label"].to_pylist() if "label" in table.column_names else None
+    queries, passages, labels = [], [], []
+    columns = [table[name].to_pylist() for name in names[1:]]
+    for number, query in enumerate(table["query"].to_pylist()):
+        for place, column in enumerate(columns):
+            queries.append(query)
+            passages.append(column[number])
+            labels.append(given[number][place] if given else float(place == 0))
+    return pa.table({"query": queries, "passage": passages, "label": pa.array(labels, pa.float32())})
+
+
+def _weigh(ready: Path, retriever: Retriever, relevant: Mapping[str, set[str]], seed: int) -> list[dict[str, Any]]:
+    """Choose the first stage's weight on held-out queries, write it beside the model, and say what it gives."""
+    from ..retriever.reranker import Reranker
+
+    reranker = Reranker.load(str(ready))
+    queries = sorted(relevant)
+    chosen = np.random.default_rng(seed).permutation(len(queries))[:_WEIGHED]
+    gains = []  # for each query: nDCG@10 at every weight
+    first = []
+    for place in chosen:
+        query = queries[place]
+        hits = retriever.search(query, _DEPTH)
+        if len(hits) < 2:
+            continue
+        rows_of = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
+        own = _standard(reranker.score(query, [rows_of[hit.chunk]["context"] for hit in hits]))
+        stage = _standard(np.array([hit.score for hit in hits], np.float32))
+        paths = [hit.path for hit in hits]
+        gains.append([_ndcg(paths, (1 - w) * own + w * stage, relevant[query]) for w in _WEIGHTS])
+        first.append(_ndcg(paths, stage, relevant[query]))
+    if not gains:
+        return []
+    table = np.array(gains, np.float32)
+    best = int(table.mean(0).argmax())
+    facts = {"first_stage_weight": round(float(_WEIGHTS[best]), 2)}
+    (ready / "binocle.json").write_text(json.dumps(facts), "utf-8")
+    on = f"hybrid search's best {_DEPTH}, held-out queries"
+    return [
+        heldout.mean("ndcg@10", values, seed).as_dict() | {"on": on, "when": when}
+        for when, values in (("first stage alone", np.array(first, np.float32)), ("reranked", table[:, best]))
+    ]
+
+
+def _standard(values: Any) -> Any:
+    deviation = values.std()
+    return (values - values.mean()) / deviation if deviation > 1e-6 else np.zeros_like(values)
+
+
+def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:
+    """nDCG@10 of documents, each ranking where its best passage does."""
+    ranking = list(dict.fromkeys(paths[place] for place in np.argsort(-scores, kind="stable")))[:10]
+    gained = sum(1 / math.log2(rank + 2) for rank, path in enumerate(ranking) if path in relevant)
+    return gained / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(relevant))))

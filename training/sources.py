@@ -1,0 +1,225 @@
+"""Rows from files, folders, tables and data sets, each with the place where it stands, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ..indexes.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Rows = Iterator[tuple[str, dict[str, Any]]]
+
+_LONGEST_LINE = 64 << 20  # bytes of one line: a longer one is no row but a file without line ends
+
+
+def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train") -> Rows:
+    """Every row of a source with where it stands: "file:line", or "source, row N" where there are no lines.
+
+    :param source: a .jsonl, .csv, .tsv or .parquet file (.gz too), a BEIR folder, a Lance table, the name of a
+        Hugging Face data set, or mappings.
+    :param split: which qrels of a BEIR folder (`qrels/SPLIT.tsv`), or which split of a data set.
+    """
+    if isinstance(source, Iterable) and not isinstance(source, (str, bytes, Path)):
+        return _given(source)
+    path = Path(source)
+    if path.is_dir():
+        return _folder(path, split)
+    if path.is_file():
+        return _file(path)
+    name = str(source)
+    if path.suffix or name.startswith(("/", ".", "~")) or name.count("/") > 1 or not name.strip():
+        raise InputError(f"there is no file or folder {name or repr(name)}")
+    return _dataset(name, split)
+
+
+def _given(source: Iterable[Mapping[str, Any]]) -> Rows:
+    for number, row in enumerate(source, 1):
+        if not isinstance(row, Mapping):
+            raise InputError(f"row {number}: expected a mapping of columns to values, not {type(row).__name__}")
+        yield f"row {number}", dict(row)
+
+
+def _folder(path: Path, split: str) -> Rows:
+    if (path / "corpus.jsonl").is_file():
+        return _beir(path, split)
+    if (path / "_versions").is_dir():
+        return _lance(path)
+    raise InputError(f"{path} is a folder without training data: expected BEIR's corpus.jsonl in it, or a Lance table")
+
+
+def _file(path: Path) -> Rows:
+    names = [suffix.lower() for suffix in path.suffixes]
+    kind = next((name for name in reversed(names) if name != ".gz"), "")
+    readers: dict[str, Callable[[Path], Rows]] = {
+        ".jsonl": _json_lines,
+        ".ndjson": _json_lines,
+        ".json": _json_lines,
+        ".csv": _commas,
+        ".tsv": _tabs,
+        ".parquet": _parquet,
+        ".txt": _lines,
+    }
+    if kind not in readers:
+        raise InputError(f"{path} has no known kind: expected {', '.join(readers)}, a BEIR folder or a Lance table")
+    return readers[kind](path)
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    return opened(path, "rb")  # type: ignore[no-any-return]
+
+
+def _text(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines in UTF-8 with their numbers, without their ends."""
+    number = 0
+    with _bytes(path) as stream:
+        try:
+            while line := stream.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+                    raise InputError(f"{path}:{number} has over {_LONGEST_LINE >> 20} MB: expected one row a line")
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise InputError(f"{path}:{number + 1} is not whole gzip data ({error})") from None
+
+
+def _json_lines(path: Path) -> Rows:
+    for number, line in _text(path):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number} is not JSON ({error}): expected one object a line") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}:{number}: expected an object with columns as its keys, not {type(row).__name__}")
+        yield f"{path}:{number}", row
+
+
+def _lines(path: Path) -> Rows:
+    for number, line in _text(path):
+        if line.strip():
+            yield f"{path}:{number}", {"text": line}
+
+
+def _commas(path: Path) -> Rows:
+    return _separated(path, ",")
+
+
+def _tabs(path: Path) -> Rows:
+    return _separated(path, "\t")
+
+
+def _separated(path: Path, separator: str) -> Rows:
+    """RFC 4180 where a quote opens a field; the header names the columns."""
+    csv.field_size_limit(_LONGEST_LINE)
+    at = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal at
+        for number, line in _text(path):
+            at = number
+            yield line + "\n"
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
+    header: list[str] = []
+    began = 1
+    try:
+        for cells in reader:
+            if not header:
+                header = _header(path, cells, separator)
+            elif cells:
+                if len(cells) != len(header):
+                    raise InputError(f"{path}:{began} has {len(cells)} fields where the header has {len(header)}")
+                yield f"{path}:{began}", dict(zip(header, cells, strict=True))
+            began = at + 1
+    except csv.Error as error:
+        raise InputError(f"{path}:{began} is not well-formed ({error}): close or double its quotes") from None
+
+
+def _header(path: Path, cells: list[str], separator: str) -> list[str]:
+    header = [cell.strip() for cell in cells]
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}:1 names the column {twice!r} twice: expected a header with a name for each column")
+    if len(header) == 1 and separator == "," and "\t" in header[0]:
+        raise InputError(f"{path}:1 is separated by tabs: name the file .tsv")
+    return header
+
+
+def _parquet(path: Path) -> Rows:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches(batch_size=1_000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", row
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path} is not a whole Parquet file ({str(error).splitlines()[0][:120]})") from None
+
+
+def _lance(path: Path) -> Rows:
+    import lance
+
+    try:
+        table = lance.dataset(str(path))
+        number = 0
+        for batch in table.to_batches(batch_size=1_000):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}, row {number}", row
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a Lance table ({str(error).splitlines()[0][:120]})") from None
+
+
+def _beir(path: Path, split: str) -> Rows:
+    """Each judged query with each of its relevant documents, as title and text."""
+    from .evaluation import _qrels, _queries
+
+    queries, qrels = _queries(path), _qrels(path, split)
+    wanted = {document for grades in qrels.values() for document in grades}
+    documents = {
+        row["id"]: "\n".join(filter(None, (row["title"], row["text"]))) for row in corpus(path) if row["id"] in wanted
+    }
+    for query, grades in qrels.items():
+        for document, grade in grades.items():
+            if grade > 0 and document in documents:
+                where = f"{path}/qrels/{split}.tsv, query {query!r}"
+                yield where, {"query": queries[query], "positive": documents[document], "document_id": document}
+
+
+def corpus(path: Path) -> Iterator[dict[str, str]]:
+    """The documents of a BEIR folder: id, title and text."""
+    from .evaluation import _corpus
+
+    return _corpus(path)
+
+
+def _dataset(name: str, split: str) -> Rows:
+    """A data set of the Hugging Face hub or of its local cache; "NAME:CONFIGURATION" where it has several."""
+    try:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetNotFoundError
+    except ImportError:
+        raise MissingExtraError("datasets", "train", f"the data set {name}") from None
+    name, _, configuration = name.partition(":")
+    try:
+        loaded = load_dataset(name, configuration or None, split=split)
+    except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [""])[0][:160]
+        raise InputError(f"there is no file or folder {name}, nor a data set to be had ({reason})") from None
+    for number, row in enumerate(loaded, 1):
+        yield f"{name}, row {number}", dict(row)
