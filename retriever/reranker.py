@@ -45,8 +45,8 @@ class Reranker(ABC):
     first_stage_weight: float = 0.0  # share of the first stage in the final order, from the folder's binocle.json
 
     @staticmethod
-    def load(name: str | os.PathLike[str]) -> Reranker:
-        """Load a cross-encoder by folder or name, without torch where the model is a plain BERT.
+    def load(name: str | os.PathLike[str] | Reranker) -> Reranker:
+        """Load a cross-encoder by folder or name, without torch where the model is a plain BERT; one loaded is itself.
 
         Found as encoders are: a folder, the Hugging Face cache, the hub; a single word is one of `cross-encoder/`.
 
@@ -54,6 +54,8 @@ class Reranker(ABC):
         :raises InputError: when the model is no cross-encoder, gives several scores, or is damaged.
         :raises MissingExtraError: when the model needs torch and it is not installed.
         """
+        if isinstance(name, Reranker):
+            return name
         if not isinstance(name, (str, os.PathLike)):
             raise InputError(f"{name!r} is not a reranker: expected a folder, a name on the hub, or a Reranker")
         folder = model_folder.find(os.fspath(name), RERANKER)
@@ -82,7 +84,12 @@ class Reranker(ABC):
     def _score(self, pairs: Pairs) -> Floats:
         pieces = [pairs[start : start + _PIECE] for start in range(0, len(pairs), _PIECE)]
         scores = [self._scorer(piece)(0, len(piece)) for piece in pieces]
-        return np.concatenate(scores) if scores else np.empty(0, np.float32)
+        return self._sound(np.concatenate(scores)) if scores else np.empty(0, np.float32)
+
+    def _sound(self, scores: Floats) -> Floats:
+        if not np.isfinite(scores).all():
+            raise InputError(f"the reranker {self.name} gives scores that are no numbers: its weights are damaged")
+        return scores
 
     def score_within(self, seconds: float, query: str, passages: Sequence[str]) -> Floats:
         """The logits of as many of the passages, from the first on, as can be scored in that time.
@@ -99,7 +106,7 @@ class Reranker(ABC):
             spent = time.perf_counter() - began
             fitting = int((seconds - spent) * len(scores) / spent)
             count = max(0, fitting if fitting <= _SLICE else max(_SLICE, fitting // 2))
-        return scores
+        return self._sound(scores)
 
     @abstractmethod
     def _scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:

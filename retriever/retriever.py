@@ -387,8 +387,8 @@ class Retriever:
         """The one given, or the one of that name, loaded once."""
         from .reranker import Reranker
 
-        if isinstance(given, Reranker):
-            return given
+        if not isinstance(given, (str, os.PathLike)):
+            return Reranker.load(given)
         with self._loading:
             if str(given) not in self._rerankers:
                 self._rerankers[str(given)] = Reranker.load(given)

@@ -19,13 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, NoIndexError
-from ..retriever.query import MODES
+from ..retriever.query import MODES, check_reranking
+from ..retriever.reranker import Reranker
 from ..retriever.retriever import INDEX_NAME, Retriever
 from .judgements import read_qrels, read_queries
 from .significance import interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ..retriever.retriever import Rerank
 
     Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
     Ranking = Sequence[tuple[str, float]]  # documents with scores, best first
@@ -50,6 +53,7 @@ class Evaluation:
     query_milliseconds: float  # mean, one at a time
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by the bootstrap over queries
     per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
+    reranker: str | None = None
 
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
         """For JSON; the values of each query only if asked."""
@@ -68,6 +72,8 @@ def evaluate(
     index: str | Path | None = None,
     queries: str | Path | None = None,
     qrels: str | Path | None = None,
+    rerank: Rerank = None,
+    rerank_depth: int = 50,
     run_file: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Evaluation:
@@ -78,6 +84,7 @@ def evaluate(
     :param index: where to keep the index, so that another mode need not make it again; else it is made and removed.
     :param queries: queries of your own: JSON lines {_id, text} or "id, tab, text".
     :param qrels: judgements of your own: query, document and grade, or TREC's four columns.
+    :param rerank: a cross-encoder to rerank the first `rerank_depth` passages with, as `Retriever.search` does.
     :param run_file: where to write the rankings in TREC's format.
     :raises InputError: when the folder is not a collection, naming the file and line.
     """
@@ -89,7 +96,9 @@ def evaluate(
         raise InputError(f"there is no folder {Path(run_file).parent} to write the run into")
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
-    asked, judged = _asked(folder, split, queries, qrels)
+    check_reranking(rerank_depth, None)
+    reranker = None if rerank is None else Reranker.load(rerank)
+    asked, judged = questions(folder, split, queries, qrels)
     tell = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
         place = index or _live_index(folder, model) or Path(temporary) / "index"
@@ -100,7 +109,8 @@ def evaluate(
         tell(f"{len(judged)} queries")
         passages = 2 * _DEPTH * math.ceil(chunks / max(1, documents))
         began = time.monotonic()
-        run = {query: _ranked(retriever, asked[query], passages, mode) for query in judged}
+        options: dict[str, Any] = {"mode": mode, "rerank": reranker, "rerank_depth": rerank_depth}
+        run = {query: _ranked(retriever, asked[query], passages, **options) for query in judged}
         seconds = time.monotonic() - began
         name = retriever.encoder.name
     if run_file is not None:
@@ -111,6 +121,7 @@ def evaluate(
         split=split if qrels is None else Path(qrels).stem,
         mode=mode,
         model=name,
+        reranker=reranker.name if reranker else None,
         measures={measure: round(_mean(found), 4) for measure, found in per_query.items()},
         queries=len(judged),
         documents=documents,
@@ -122,7 +133,7 @@ def evaluate(
     )
 
 
-def _asked(
+def questions(
     folder: Path, split: str, queries: str | Path | None, qrels: str | Path | None
 ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Queries and their judgements: the collection's, or those of files of one's own."""
@@ -189,9 +200,9 @@ def _check_index(retriever: Retriever, folder: Path) -> None:
         )
 
 
-def _ranked(retriever: Retriever, query: str, passages: int, mode: str) -> list[tuple[str, float]]:
+def _ranked(retriever: Retriever, query: str, passages: int, **options: Any) -> list[tuple[str, float]]:
     best: dict[str, float] = {}
-    for hit in retriever.search(query, passages, mode=mode):
+    for hit in retriever.search(query, passages, **options):
         best.setdefault(hit.path, hit.score)
     return list(best.items())[:_DEPTH]
 
