@@ -109,6 +109,7 @@ for _command in (
     judging.compare,
     mining.mine,
     training.train,
+    mining.mine,
     setup.doctor,
     completion,
 ):

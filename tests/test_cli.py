@@ -24,7 +24,7 @@ import pytest
 from binocle import Retriever, __version__
 from binocle.cli import cli, main
 
-COMMANDS = "index switch rollback search similar show status files verify forget evaluate doctor completion".split()
+COMMANDS = "index switch rollback search similar show status files verify forget evaluate mine doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -153,12 +153,15 @@ def documented(tmp_path_factory, write, tiny_model, make_model) -> Path:
     shutil.copytree(home / "docs", home / "notes")
     Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
     collection(home / "scifact")
+    shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")
+    (home / "pairs.jsonl").write_text('{"query": "install", "positive": "Put the package in its place."}\n')
     return home
 
 
 @pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
 def test_example_of_the_help_works_as_written(words: list[str], run, documented, tmp_path, monkeypatch, tiny_model):
-    monkeypatch.setattr("binocle.retriever.retriever.DEFAULT_MODEL", tiny_model)
+    for module in ("retriever.retriever", "training.mining"):
+        monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     home = shutil.copytree(documented, tmp_path / "home")
     words = [re.sub("^(~|/tmp)", str(home), word) for word in words]
     monkeypatch.chdir(home / "docs" if words[0] == "search" and "--where" in words else home)

@@ -1,0 +1,139 @@
+"""`binocle mine`: hard negatives for training data."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from ..indexes.errors import InputError
+from .places import FOLDER, json_option, open_index
+
+if TYPE_CHECKING:
+    from ..training.negatives import MiningReport
+
+_SECONDS = 15.0  # between plain lines
+
+
+@click.command()
+@click.argument("data", metavar="DATA")
+@click.option(
+    "--out", required=True, metavar="FILE", type=click.Path(path_type=Path), help="A .jsonl or .parquet file to write."
+)
+@click.option("--split", default="train", show_default=True, help="Of a BEIR folder (qrels/SPLIT.tsv) or a data set.")
+@click.option(
+    "--corpus", metavar="TEXTS", help="A BEIR folder or a file with a column of texts to take negatives from."
+)
+@click.option("--column", metavar="NAME", help="The column of texts in --corpus.")
+@click.option("--index", "index", metavar="DIR", type=FOLDER, help="An index, to take its passages as negatives.")
+@click.option("--model", metavar="NAME", help="Encoder: a sentence-transformers folder or hub name.")
+@click.option("--mode", type=click.Choice(["semantic", "hybrid"]), default="semantic", show_default=True)
+@click.option("--negatives", type=int, default=5, show_default=True, metavar="N", help="For each query.")
+@click.option("--depth", type=int, default=100, show_default=True, metavar="N", help="Candidates looked at.")
+@click.option("--skip-top", type=int, default=0, show_default=True, metavar="N", help="Best candidates passed over.")
+@click.option("--margin", type=float, metavar="X", help="How far a negative scores below the positive, at least.")
+@click.option("--relative-margin", type=float, metavar="X", help="The same as a share of the positive's score.")
+@click.option("--max-score", type=float, metavar="X", help="What a negative scores at most.")
+@click.option("--min-score", type=float, metavar="X", help="What a negative scores at least.")
+@click.option("--judge", metavar="NAME", help="A cross-encoder that must score a negative below the positive.")
+@click.option("--judge-margin", type=float, default=0.0, show_default=True, metavar="X", help="… by at least this.")
+@click.option("--strategy", type=click.Choice(["top", "random"]), default="top", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of --strategy random.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tuple", "list", "triplet"]),
+    default="tuple",
+    show_default=True,
+    help="Columns negative_1 and so on, a list of negatives, or a row for each.",
+)
+@click.option("--scores", is_flag=True, help="Add the scores of the positive and the negatives, for distillation.")
+@json_option
+def mine(
+    data: str,
+    out: Path,
+    corpus: str | None,
+    index: Path | None,
+    judge: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Find hard negatives for the pairs of DATA.
+
+    DATA is a .jsonl, .csv, .tsv or .parquet file with the columns query and positive, a BEIR folder, or the name of a
+    data set. Negatives are the texts that the model ranks highest for a query and that are no answer to it. They are
+    taken from the positives, unless a corpus or an index is given. A relative margin of 0.05 keeps most of the answers
+    out that nobody marked as such.
+
+    \b
+    binocle mine scifact --out mined.jsonl --negatives 1
+    binocle mine pairs.jsonl --index docs --mode hybrid --out mined.parquet --format list --scores
+    """
+    from ..training.mining import mine as find
+
+    if corpus is not None and index is not None:
+        raise InputError("negatives come from a corpus or from an index: give --corpus or --index, not both")
+    places = open_index(index, None) if index else corpus
+    with _Bar() as bar:
+        report = find(data, out, corpus=places, judge=_judge(judge), progress=bar.move, **settings)
+    click.echo(json.dumps(report.as_dict()) if as_json else _summary(report, out, settings["negatives"]))
+
+
+def _judge(name: str | None) -> Any:
+    if name is None:
+        return None
+    from ..retriever.reranker import Reranker
+
+    return Reranker.load(name)
+
+
+def _summary(report: MiningReport, out: Path, wanted: int) -> str:
+    made = f"{out}: {report.rows:,} row{'s' * (report.rows != 1)}, {report.negatives:,} negatives"
+    asked = f"{report.queries:,} queries from {report.documents:,} texts"
+    lines = [f"{made} for {asked}, in {sum(report.seconds.values()):,.1f} s"]
+    if report.dropped:
+        counts = ", ".join(f"{why} {count:,}" for why, count in report.dropped.items())
+        lines.append(f"dropped of {report.candidates:,} candidates: {counts}")
+    if report.short:
+        lines.append(f"{report.short:,} queries have fewer than {wanted}, {report.none:,} of them none")
+    return "\n".join(lines)
+
+
+class _Bar:
+    """A live bar on a terminal, a plain line now and then elsewhere."""
+
+    def __enter__(self) -> Self:
+        self._bar: Any = None
+        self._said = time.monotonic()
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def move(self, what: str, done: int, total: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._said >= _SECONDS:
+                self._said = time.monotonic()
+                click.echo(f"{what}: {done:,} of {total:,}", err=True)
+            return
+        if not self._bar.tasks or self._bar.tasks[-1].description != what:
+            self._bar.add_task(what, total=total)
+        self._bar.update(self._bar.tasks[-1].id, completed=done, total=total)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
