@@ -12,6 +12,7 @@ from ..retriever import model_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
     from typing_extensions import TypeIs
@@ -33,8 +34,24 @@ Model = encoders.Encoder | CrossEncoder
 
 
 def load(name: str | None) -> Model:
-    """An encoder, or a cross-encoder where the folder says that it is one."""
-    return encoders.load(name or model_folder.DEFAULT_MODEL)
+    """An encoder, or a cross-encoder where the folder says that it is one; all-MiniLM-L6-v2 unless named."""
+    name = name or model_folder.DEFAULT_MODEL
+    return load_reranker(name) if reads_pairs(model_folder.find(name)) else encoders.load(name)
+
+
+def load_reranker(name: str) -> CrossEncoder:
+    from ..retriever.reranker import Reranker
+
+    return Reranker.load(name)
+
+
+def reads_pairs(folder: Path) -> bool:
+    """Whether a model is a cross-encoder, which gives pairs a score but texts no vector."""
+    try:
+        model_folder.CrossEncoderSettings.read(folder)
+    except InputError:
+        return False
+    return True
 
 
 def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
