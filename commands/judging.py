@@ -117,6 +117,7 @@ def _measures(found: Evaluation | Measured) -> list[str]:
     "--measure", "measures", metavar="NAME", multiple=True, help="Such as MAP. Default: the main one. Repeatable."
 )
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
+@rerank_depth_option
 @click.option("--indexes", metavar="DIR", type=FOLDER, help="Keep the indexes here, for the next comparison.")
 @click.option("--out", metavar="DIR", type=FOLDER, help="Write the table, JSON, TREC runs and plots into this folder.")
 @click.option(
@@ -131,6 +132,7 @@ def compare(
     baseline: str | None,
     measures: tuple[str, ...],
     split: str,
+    rerank_depth: int,
     indexes: Path | None,
     out: Path | None,
     plots: str,
@@ -156,6 +158,7 @@ def compare(
         baseline=baseline,
         measures=measures,
         split=split,
+        rerank_depth=rerank_depth,
         indexes=indexes,
         out=out,
         picture=None if plots == "none" else plots,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from ..retriever import model_folder
+from ..retriever.query import check_reranking
 from . import contenders as contending
 from . import labelled, plots, similarity
 from .comparison import Cell, Column, Comparison
@@ -52,6 +53,7 @@ def compare(
     baseline: str | None = None,
     measures: Sequence[str] = (),
     split: str = "test",
+    rerank_depth: int = 50,
     indexes: str | Path | None = None,
     out: str | Path | None = None,
     picture: str | None = "svg",
@@ -65,12 +67,14 @@ def compare(
     :param modes: of the models that name none; with several, each model stands once for each.
     :param baseline: the contender that others are compared to, as it is written; the first unless given.
     :param measures: those to compare; unless given one for each data set: nDCG@10, Spearman, AP or MAP.
+    :param rerank_depth: how many passages a RERANKER reads.
     :param indexes: where to keep the indexes of collections for the next comparison; else they are made and removed.
     :param out: a folder for comparison.json and .txt, TREC runs, and plots.
     :param picture: "svg" or "png" for plots in `out`; None for none.
     :param per_query: keep the values of each query in comparison.json too.
     :raises InputError: before anything is measured, for whatever of this cannot be.
     """
+    check_reranking(rerank_depth, None)
     parsed = contending.parse(contenders, modes)
     first = _baseline(parsed, baseline)
     sets = _read(data, split)
@@ -83,7 +87,7 @@ def compare(
         for one in sets:
             if one.rows is None:
                 place = _Indexes(Path(indexes) if indexes else Path(temporary), one.path, parsed)
-                results |= _on_collection(one, parsed, place, split, target, tell)
+                results |= _on_collection(one, parsed, place, split, rerank_depth, target, tell)
     results |= _on_rows([one for one in sets if one.rows is not None], parsed, tell)
     found = _tested(parsed, first, columns, results)
     if target is not None:
@@ -181,6 +185,7 @@ def _on_collection(
     contenders: Sequence[Contender],
     indexes: _Indexes,
     split: str,
+    rerank_depth: int,
     target: Path | None,
     tell: Callable[[str], None],
 ) -> Results:
@@ -188,15 +193,15 @@ def _on_collection(
     for contender in contenders:
         tell(f"{contender.name} on {one.name}")
         index, model = indexes.of(contender)
-        more: dict[str, Any] = {"rerank": contender.reranker} if contender.reranker else {}
         results[contender.name, one.name] = evaluate(
             one.path,
             mode=contender.mode,
             split=split,
             model=model,
             index=index,
+            rerank=contender.reranker,
+            rerank_depth=rerank_depth,
             run_file=None if target is None else target / f"{_slug(one.name)}.{_slug(contender.name)}.run",
-            **more,
         )
     return results
 

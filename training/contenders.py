@@ -45,6 +45,10 @@ def parse(written: Sequence[str], modes: Sequence[str] = ("semantic",)) -> list[
 def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, str | None]]:
     if not text.strip():
         raise InputError("'' is no contender: expected MODEL, MODEL@MODE, MODEL@MODE+RERANKER or lexical")
+    folder, _, ending = text.rpartition("@")
+    if ending in MODES and _is_folder(folder):  # whatever signs are in its name
+        yield folder, ending, None
+        return
     rest, reranker = _split(text, "+")
     if rest == BM25:
         yield None, BM25, reranker
@@ -59,11 +63,15 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
 def _split(text: str, sign: str) -> tuple[str, str | None]:
     """What stands before and after the last of a sign, unless the whole is a folder of that name."""
     before, found, after = text.rpartition(sign)
-    if not found or Path(text).expanduser().is_dir():
+    if not found or _is_folder(text):
         return text, None
     if not before or not after:
         raise InputError(f"{text!r} is no contender: expected MODEL, MODEL@MODE, MODEL@MODE+RERANKER or lexical")
     return before, after
+
+
+def _is_folder(text: str) -> bool:
+    return bool(text) and Path(text).expanduser().is_dir()
 
 
 def _check_mode(mode: str) -> None:
