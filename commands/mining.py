@@ -31,7 +31,13 @@ _SECONDS = 15.0  # between plain lines
 @click.option("--column", metavar="NAME", help="The column of texts in --corpus.")
 @click.option("--index", "index", metavar="DIR", type=FOLDER, help="An index, to take its passages as negatives.")
 @click.option("--model", metavar="NAME", help="Encoder: a sentence-transformers folder or hub name.")
-@click.option("--mode", type=click.Choice(["semantic", "hybrid"]), default="semantic", show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice(["semantic", "hybrid"]),
+    default="semantic",
+    show_default=True,
+    help="The search that ranks candidates.",
+)
 @click.option("--negatives", type=int, default=5, show_default=True, metavar="N", help="For each query.")
 @click.option("--depth", type=int, default=100, show_default=True, metavar="N", help="Candidates looked at.")
 @click.option("--skip-top", type=int, default=0, show_default=True, metavar="N", help="Best candidates passed over.")
@@ -41,7 +47,13 @@ _SECONDS = 15.0  # between plain lines
 @click.option("--min-score", type=float, metavar="X", help="What a negative scores at least.")
 @click.option("--judge", metavar="NAME", help="A cross-encoder that must score a negative below the positive.")
 @click.option("--judge-margin", type=float, default=0.0, show_default=True, metavar="X", help="… by at least this.")
-@click.option("--strategy", type=click.Choice(["top", "random"]), default="top", show_default=True)
+@click.option(
+    "--strategy",
+    type=click.Choice(["top", "random"]),
+    default="top",
+    show_default=True,
+    help="Which of the candidates that are left.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of --strategy random.")
 @click.option(
     "--format",

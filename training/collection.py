@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int64]
 
-_BLOCK_TEXTS = 2_048  # encoded together: enough for batches of equal lengths, and little beside a model's weights
+_BLOCK_TEXTS = 1_024  # encoded together: enough for batches of equal lengths, and little beside a model's weights
 _BLOCK_CHARACTERS = 4_000_000
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
