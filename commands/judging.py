@@ -180,7 +180,7 @@ def _show(found: Comparison) -> None:
     from rich.text import Text
 
     console = Console()
-    console.print(Text(found.title()), "")
+    console.print(Text(found.title() + "\n"))
     for columns in found.blocks(console.width - 2):
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
         table.add_column()

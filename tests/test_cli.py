@@ -24,7 +24,7 @@ import pytest
 from binocle import Retriever, __version__
 from binocle.cli import cli, main
 
-COMMANDS = "index switch rollback search similar show status files verify forget evaluate mine doctor completion".split()
+COMMANDS = "index switch rollback search similar show status files verify forget evaluate compare mine doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -139,6 +139,14 @@ def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run
 EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] != "doctor"]
 
 
+JUDGED = {
+    "sts.tsv": "sentence1\tsentence2\tscore\nThe cat sat.\tA cat sat on the mat.\t5\n"
+    "Income tax is due.\tThe ship sails.\t0\nBake the bread.\tThe oven is hot.\t2.5\n",
+    "questions.tsv": "q1\tinstall the package\nq2\tinvoice of march\n",
+    "answers.tsv": "q1\tguide/install.md\t1\nq2\treport.pdf\t1\n",
+}
+
+
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory, write, tiny_model, make_model) -> Path:
     """A home directory with everything that the examples name."""
@@ -152,7 +160,9 @@ def documented(tmp_path_factory, write, tiny_model, make_model) -> Path:
     Retriever.open(home / "docs", model=tiny_model).sync()
     shutil.copytree(home / "docs", home / "notes")
     Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
+    make_model(home / "models/base", seed=2)
     collection(home / "scifact")
+    write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")
     (home / "pairs.jsonl").write_text('{"query": "install", "positive": "Put the package in its place."}\n')
     return home
@@ -215,7 +225,7 @@ def test_completion_prints_a_script_the_shell_can_read(shell: str, run, tmp_path
         ("binocle completion ", ["plain,bash", "plain,zsh", "plain,fish"]),
         ("binocle index d", ["dir,d"]),
         ("binocle search x --index d", ["dir,d"]),
-        ("binocle evaluate d", ["dir,d"]),
+        ("binocle evaluate d", ["file,d"]),
     ],
 )
 def test_shells_are_told_what_may_follow(words: str, completions: list[str], run, monkeypatch):
@@ -645,9 +655,10 @@ def test_evaluate_prints_the_measures(tmp_path: Path, run, tiny_model):
     words = ["evaluate", folder, "--model", tiny_model, "--mode", "lexical", "--index", tmp_path / "kept"]
     shown = run(*words, "--run", tmp_path / "small.run")
     assert (shown.code, shown.err) == (0, "")
+    one = r"1\.0000  \[1\.0000, 1\.0000\]\n"
     assert re.fullmatch(
         "small test: 2 queries, 3 documents, lexical\n"
-        "nDCG@10     1.0000\nRecall@100  1.0000\nMRR@10      1.0000\nMAP         1.0000\n"
+        rf"nDCG@10     {one}Recall@100  {one}MRR@10      {one}MAP         {one}"
         r"indexed in \d+\.\d s, \d+\.\d ms a query\n",
         shown.out,
     )
@@ -655,6 +666,9 @@ def test_evaluate_prints_the_measures(tmp_path: Path, run, tiny_model):
     assert [row[:4] for row in ranked] == [["q1", "Q0", "d1", "1"], ["q2", "Q0", "d2", "1"]]
     (row,) = run(*words, "--json").rows
     assert row["measures"] == {"nDCG@10": 1.0, "Recall@100": 1.0, "MRR@10": 1.0, "MAP": 1.0}
+    assert row["intervals"]["MAP"] == [1, 1]
+    assert "per_query" not in row
+    assert run(*words, "--json", "--per-query").rows[0]["per_query"]["MAP"] == {"q1": 1, "q2": 1}
     assert (row["collection"], row["split"], row["mode"], row["queries"], row["documents"]) == (
         "small",
         "test",
@@ -662,6 +676,57 @@ def test_evaluate_prints_the_measures(tmp_path: Path, run, tiny_model):
         2,
         3,
     )
+
+
+def test_evaluate_of_judged_rows_says_what_they_are(tmp_path: Path, run, tiny_model, write):
+    write(tmp_path, JUDGED | {"same.csv": "text1,text2,label\ncat,cat,1\ncat,tax,0\n"})
+    shown = run("evaluate", tmp_path / "sts.tsv", "--model", tiny_model)
+    assert (shown.code, shown.err) == (0, "")
+    number = r" +-?\d\.\d{4}  \[-?\d\.\d{4}, -?\d\.\d{4}\]"
+    heading = f"sts: 3 rows, similarity, {re.escape(tiny_model)}\n"
+    assert re.fullmatch(rf"{heading}Spearman{number}\nPearson{number}\nscored in \d+\.\d s\n", shown.out)
+    lines = run("evaluate", tmp_path / "same.csv", "--model", tiny_model).out.splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == ["AP", "AUC", "Accuracy", "F1"]
+    assert re.search(r"at \d\.\d{4} and above$", lines[3])
+
+
+# compare
+
+
+@pytest.fixture
+def compared(tmp_path: Path, write, make_model, monkeypatch) -> list:
+    """The words of a comparison of two models, on a collection and on judged rows, there."""
+    write(tmp_path, JUDGED)
+    for seed, name in enumerate(("base", "tuned")):
+        make_model(tmp_path / name, seed=seed)
+    collection(tmp_path / "small")
+    monkeypatch.chdir(tmp_path)
+    return ["compare", "base", "tuned", "lexical", "--data", "small", "--data", "sts.tsv", "--indexes", "kept"]
+
+
+def test_compare_prints_an_aligned_table_and_what_is_real(compared: list, run, tmp_path):
+    shown = run(*compared, "--out", "out", "--plots", "none")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("3 contenders; differences are to base\n\n")
+    assert "lexical: no real difference from base on anything measured here.\n" in shown.out
+    assert shown.out == (tmp_path / "out/comparison.txt").read_text()
+    names = {"comparison.json", "comparison.txt", "small.base.run", "small.tuned.run", "small.lexical.run"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    (row,) = run(*compared, "--json", "--baseline", "lexical", "--measure", "MAP").rows
+    assert row["baseline"] == "lexical"
+    assert [(cell["data"], cell["measure"]) for cell in row["results"][::3]] == [("small", "MAP"), ("sts", "Spearman")]
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_compare_on_a_terminal_is_a_table_in_colour(compared: list, run):
+    code, sent = in_terminal(*compared)
+    assert code == 0
+    assert "\x1b[" in sent
+    lines = plain(sent).splitlines()
+    assert max(map(len, lines)) <= 100
+    plainly = run(*compared).out
+    cells = {cell for line in plainly.splitlines() if len(line) <= 100 for cell in re.split("   +", line.strip())}
+    assert {cell for cell in cells if not any(cell in line for line in lines)} == set()
 
 
 # A process of its own: pipes, terminals, signals

@@ -156,6 +156,7 @@ HEAVY = [
     "pandas",
     "sklearn",
     "huggingface_hub",
+    "matplotlib",
     "datasets",
 ]
 

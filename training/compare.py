@@ -331,6 +331,7 @@ def _distributions(found: Comparison) -> Iterator[tuple[tuple[str, str], dict[st
                     "positives": measured.scores[right],
                     "negatives": measured.scores[~right],
                     "threshold": measured.thresholds.get("F1"),
+                    "score": measured.score,
                 },
             )
 

@@ -35,6 +35,7 @@ class Measured:
     gold: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # what was said of it; 1 for a positive
     per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
     run: Run = field(default_factory=dict, repr=False)
+    score: str = "cosine similarity"  # what the scores are
 
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
         """For JSON; the values of each row or query only if asked."""

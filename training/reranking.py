@@ -9,7 +9,7 @@ import numpy as np
 
 from .evaluation import intervals, values
 from .measured import Measured, Run
-from .scoring import finite, is_encoder, unit_vectors
+from .scoring import finite, is_encoder, score_name, unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,7 @@ def evaluate_rankings(rankings: Rankings, model: Model) -> Measured:
         gold=np.concatenate(gold).astype(np.float64),
         per_query=per_query,
         run=run,
+        score=score_name(model),
     )
 
 

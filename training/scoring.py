@@ -75,6 +75,10 @@ def is_encoder(model: Model) -> TypeIs[encoders.Encoder]:
     return hasattr(model, "encode")
 
 
+def score_name(model: Model) -> str:
+    return "cosine similarity" if is_encoder(model) else "score of the cross-encoder"
+
+
 def unit_vectors(
     model: encoders.Encoder, texts: Sequence[str], *, kind: encoders.Kind = "document"
 ) -> NDArray[np.float32]:

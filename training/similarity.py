@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .measured import Measured
-from .scoring import pair_scores
+from .scoring import pair_scores, score_name
 from .significance import Floats, Statistic, Weighted
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def evaluate_pairs(pairs: Pairs, model: Model) -> Measured:
         thresholds={} if pairs.kind == "similarity" else thresholds(scores, gold),
         scores=scores,
         gold=gold,
+        score=score_name(model),
     )
 
 
