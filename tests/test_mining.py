@@ -402,6 +402,26 @@ def test_an_index_gives_its_passages_in_the_order_in_which_it_finds_them(index, 
     assert report.dropped["part of a positive"] >= 1  # that document is known by another name
 
 
+def test_a_piece_of_a_positive_is_known_without_the_title_that_search_sets_above_it(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(
+        [{"id": "a", "title": "A guide", "text": LONG}, {"id": "b", "title": "Another", "text": "Sail the ship."}]
+    )
+    pairs = [{"query": "the sea", "positive": LONG}, {"query": "a boat", "positive": "So they sail the ship at night."}]
+    report = mine(pairs, tmp_path / "out.jsonl", corpus=retriever, form="list")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
+    assert rows[0]["negatives"] == ["Another\nSail the ship."]
+    assert rows[1]["negatives"] and all(text.startswith("A guide\n") for text in rows[1]["negatives"])
+    assert report.dropped["part of a positive"] == report.documents  # every passage for one of the two
+
+
+def test_a_word_within_a_word_is_no_part_of_a_positive():
+    answer = negatives._Answer("", "the category of cats", 0.0)
+    assert not negatives._is_part("cat", [answer])
+    assert negatives._is_part("category of", [answer])
+    assert negatives._is_part("all the category of cats here", [answer])
+
+
 def test_a_path_of_an_index_or_of_a_folder_that_has_one_is_that_index(retriever, tmp_path):
     counts = []
     for corpus in (str(retriever.path), retriever.folder, retriever):

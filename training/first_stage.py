@@ -44,6 +44,10 @@ class FirstStage(Protocol):
 
     def texts(self, ids: Ids) -> dict[int, str]: ...
 
+    def bodies(self, ids: Ids) -> dict[int, str]:
+        """Their texts without titles: what can be found again in the document that they are from."""
+        ...
+
 
 class Documents:
     """The documents of a collection, by exact search over their vectors."""
@@ -52,7 +56,7 @@ class Documents:
 
     def __init__(self, collection: Collection, keys: tuple[Ids, Ids], index: FlatIndex) -> None:
         self.size = collection.documents
-        self.texts = collection.texts
+        self.texts = self.bodies = collection.texts
         self._text_keys, self._name_keys = keys
         self._index = index
 
@@ -98,8 +102,14 @@ class Passages:
         return self._text_keys[places], self._name_keys[places]
 
     def texts(self, ids: Ids) -> dict[int, str]:
-        rows = self._snapshot.chunks_by_id(np.unique(ids).tolist(), ["context"])
-        return {number: row["context"] for number, row in rows.items()}
+        return self._column(ids, "context")
+
+    def bodies(self, ids: Ids) -> dict[int, str]:
+        return self._column(ids, "text")
+
+    def _column(self, ids: Ids, name: str) -> dict[int, str]:
+        rows = self._snapshot.chunks_by_id(np.unique(ids).tolist(), [name])
+        return {number: row[name] for number, row in rows.items()}
 
 
 def _constant(vector: Floats) -> Callable[[], Floats]:

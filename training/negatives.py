@@ -284,9 +284,14 @@ class Miner:
             for (row, column), number in zip(places, ids, strict=True)
         ]
         if self._stage.cut:
-            kept = [one for one in tried if not _is_part(words(one.text), answers[one.row])]
-            self._report.drop("part of a positive", len(tried) - len(kept))
-            tried = kept
+            bodies = self._stage.bodies(np.array(ids, np.int64))
+            whole = [
+                one
+                for one, number in zip(tried, ids, strict=True)
+                if not _is_part(words(bodies[number]), answers[one.row])
+            ]
+            self._report.drop("part of a positive", len(tried) - len(whole))
+            tried = whole
         if self._rules.judge is None:
             yield from tried
             return
@@ -300,8 +305,7 @@ class Miner:
 
     def _judged(self, pairs: list[tuple[str, str]]) -> list[float]:
         assert self._rules.judge is not None
-        with self._report.timed("judging"):
-            scores: list[float] = np.asarray(self._rules.judge.score_pairs(pairs), np.float32).tolist() if pairs else []
+        scores: list[float] = np.asarray(self._rules.judge.score_pairs(pairs), np.float32).tolist() if pairs else []
         return scores
 
 
@@ -320,7 +324,7 @@ class _Candidate(NamedTuple):
 
 def _is_part(text: str, answers: list[_Answer]) -> bool:
     """Whether a passage is cut from a positive, or the other way round."""
-    return any(text in answer.words or answer.words in text for answer in answers)
+    return any(f" {text} " in f" {answer.words} " or f" {answer.words} " in f" {text} " for answer in answers)
 
 
 def _first_of_each(keys: Ids, usable: Mask) -> Mask:
