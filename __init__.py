@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from .retriever.encoder import Encoder
     from .retriever.encoder import load as load_encoder
     from .retriever.query import Hit
+    from .retriever.reranker import Reranker
     from .retriever.retriever import Retriever
     from .training.evaluation import evaluate
 
 __version__ = "0.1.0"
-__all__ = ["BinocleError", "Context", "Document", "Encoder", "Hit", "Retriever", "evaluate", "load_encoder"]
+__all__ = ["BinocleError", "Context", "Document", "Encoder", "Hit", "Reranker", "Retriever", "evaluate", "load_encoder"]
 
 _PLACES = {
     "BinocleError": ("indexes.errors", "BinocleError"),
@@ -34,6 +35,7 @@ _PLACES = {
     "Document": ("retriever.document", "Document"),
     "Encoder": ("retriever.encoder", "Encoder"),
     "Hit": ("retriever.query", "Hit"),
+    "Reranker": ("retriever.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
     "evaluate": ("training.evaluation", "evaluate"),
     "load_encoder": ("retriever.encoder", "load"),
