@@ -51,8 +51,9 @@ def evaluate(
     """Measure quality on judged data, with 95 % intervals.
 
     DATA is a test collection in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), any folder of documents
-    with --queries and --qrels of your own, or a .jsonl, .csv or .tsv file whose columns say what it holds: sentence1,
-    sentence2 and score (similarity); text1, text2 and label (same or not); query, positive and negative (reranking).
+    with --queries and --qrels of your own, or a .jsonl, .csv, .tsv or .parquet file whose columns say what it holds:
+    sentence1, sentence2 and score (similarity); text1, text2 and label (same or not); query, positive and negative
+    (reranking).
 
     \b
     binocle evaluate scifact --mode semantic --run scifact.run
@@ -61,7 +62,7 @@ def evaluate(
     """
     progress = tell if sys.stderr.isatty() else None
     found: Evaluation | Measured
-    if data.is_file():
+    if data.is_file() or (data.suffix and not data.exists()):
         _refuse(context, of_collections, data)
         from ..training.measured import evaluate_file
 

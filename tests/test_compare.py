@@ -287,6 +287,7 @@ def test_data_of_the_same_name_are_told_apart(rows, models, tmp_path):
         ({"data": ["sts.tsv", "sts.tsv"]}, InputError, "given twice"),
         ({"data": ["sts.tsv", "."]}, InputError, "corpus.jsonl is missing"),
         ({"measures": ["BLEU"]}, InputError, "no measure 'BLEU'"),
+        ({"measures": ["map"]}, InputError, "MAP is no measure of any of these data, which have Spearman, Pearson"),
         ({"baseline": "c"}, InputError, "'c' is not one of the contenders: expected one of a, b"),
         ({"modes": ["dense"]}, InputError, "no mode 'dense'"),
         ({"contenders": ["no-such-model", "lexical"]}, ModelNotFoundError, "no-such-model"),

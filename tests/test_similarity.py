@@ -211,6 +211,20 @@ def test_passages_may_stand_in_numbered_columns(tmp_path):
     assert (found.positives, found.negatives) == ([["a cat"]], [["a dog", "a ship"]])
 
 
+def test_compressed_and_parquet_files_are_read_like_the_others(files):
+    import gzip
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (files / "sts.tsv.gz").write_bytes(gzip.compress((files / "similarity.tsv").read_bytes()))
+    found = labelled.read(files / "sts.tsv.gz")
+    assert (found.name, found.gold) == ("sts", labelled.read(files / "similarity.tsv").gold)
+    columns = {"query": ["cat"], "positive": [["the cat", "a cat"]], "negative": ["tax"]}
+    pq.write_table(pa.table(columns), files / "ranked.parquet")
+    assert labelled.read(files / "ranked.parquet").positives == [["the cat", "a cat"]]
+
+
 ROW = {"sentence1": "a", "sentence2": "b", "score": 1}
 LABELLED = {"text1": "a", "text2": "b", "label": 1}
 RANKED = {"query": "a", "positive": ["b"], "negative": ["c"]}
@@ -239,7 +253,7 @@ WRONG = {
     "no negative column": ("x.jsonl", [RANKED, {"query": "a", "positive": "b"}], "x.jsonl:2 has no negative"),
     "a passage that is none": ("x.jsonl", [{**RANKED, "positive": ["b", 1]}], "x.jsonl:1: expected a text, or a list of them, in 'positive', not 1"),
     "positive and negative at once": ("x.jsonl", [{**RANKED, "negative": ["c", "b"]}], "x.jsonl:1 has 'b' as positive and as negative"),
-    "another kind of file": ("x.txt", "a\n", "expected .jsonl, .csv or .tsv"),
+    "another kind of file": ("x.docx", "a\n", "x.docx has no known kind"),
 }  # fmt: skip
 
 

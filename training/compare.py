@@ -123,7 +123,7 @@ def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
     if not data:
         raise InputError("a comparison needs data: test collections, or files of judged rows")
     paths = [Path(path).expanduser() for path in data]
-    stems = [path.resolve().name if path.is_dir() else path.stem for path in paths]
+    stems = [path.resolve().name if path.is_dir() else labelled.name_of(path) for path in paths]
     sets: list[_Data] = []
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else str(path)
@@ -146,12 +146,19 @@ def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[Column]:
         if measure.lower() not in known:
             raise InputError(f"there is no measure {measure!r}: expected one of {', '.join(known.values())}")
     asked = {known[measure.lower()]: None for measure in measures}
+    unused = next((name for name in asked if not any(name in of_kind[_kind(one)] for one in sets)), None)
+    if unused:
+        raise InputError(f"{unused} is no measure of any of these data, which have {_listed(of_kind, sets)}")
     columns = []
     for one in sets:
         kind = _kind(one)
         chosen = [measure for measure in asked if measure in of_kind[kind]] or [_SHOWN[kind]]
         columns += [Column(one.name, measure) for measure in chosen]
     return columns
+
+
+def _listed(of_kind: Mapping[str, Sequence[str]], sets: Sequence[_Data]) -> str:
+    return ", ".join(dict.fromkeys(measure for one in sets for measure in of_kind[_kind(one)]))
 
 
 def _kind(one: _Data) -> str:

@@ -1,13 +1,11 @@
 """Rows that people have judged, to hold a model to: scored pairs, labelled pairs, and queries with passages.
 
-Files are JSON lines, or CSV or TSV with a header row (RFC 4180 quotes). The names of the columns say which kind they
-are; the first name of each is ours, the others are those of common data sets.
+Files are those that training reads too: JSON lines, CSV or TSV with a header row, Parquet. The names of the columns say
+which kind they are; the first name of each is ours, the others are those of common data sets.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..indexes.errors import InputError
+from .sources import rows as rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,14 +63,21 @@ def read(path: str | Path) -> Pairs | Rankings:
     :raises InputError: naming the file and line of the first row that does not fit, or the columns that came instead.
     """
     path = Path(path)
-    rows = _rows(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    rows = rows_of(path)
     try:
         where, first = next(rows)
     except StopIteration:
         raise InputError(f"{path} holds no rows: {_EXPECTED}") from None
     kind = _kind(where, first)
     given = _all(where, first, rows)
-    return _rankings(path.stem, given) if kind == "reranking" else _pairs(path, kind, given)
+    return _rankings(name_of(path), given) if kind == "reranking" else _pairs(path, kind, given)
+
+
+def name_of(path: Path) -> str:
+    """What a file is called for people: sts for sts.tsv.gz."""
+    return Path(path.name.removesuffix(".gz")).stem
 
 
 def _all(where: str, first: Row, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
@@ -103,7 +109,7 @@ def _columns(row: Row, names: Sequence[str]) -> list[str]:
 
 
 def _pairs(path: Path, kind: Kind, rows: Iterator[tuple[str, Row]]) -> Pairs:
-    made = Pairs(path.stem, kind, [], [], [])
+    made = Pairs(name_of(path), kind, [], [], [])
     for where, row in rows:
         made.left.append(_text(where, row, _FIRST))
         made.right.append(_text(where, row, _SECOND))
@@ -175,53 +181,3 @@ def _shown(value: Any) -> str:
         return "nothing"
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}…"
-
-
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Each row with "file:line"."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    separator = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}.get(path.suffix.lower(), "")
-    if separator == "":
-        raise InputError(f"{path} is no file of rows: expected .jsonl, .csv or .tsv")
-    return _objects(path) if separator is None else _separated(path, separator)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    number = 0
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(f"{path}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
-
-
-def _objects(path: Path) -> Iterator[tuple[str, Row]]:
-    for number, line in _lines(path):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number} is not JSON ({error}): expected one object a line") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}:{number}: expected an object, not {_shown(row)}")
-        yield f"{path}:{number}", row
-
-
-def _separated(path: Path, separator: str) -> Iterator[tuple[str, Row]]:
-    reader = csv.reader((line for _, line in _lines(path)), delimiter=separator, strict=True)
-    header: list[str] = []
-    began = 1
-    try:
-        for cells in reader:
-            if not header:
-                header = [cell.strip() for cell in cells]
-            elif cells and len(cells) != len(header):
-                raise InputError(f"{path}:{began} has {len(cells)} fields where the header has {len(header)}")
-            elif cells:
-                yield f"{path}:{began}", dict(zip(header, cells, strict=True))
-            began = reader.line_num + 1
-    except csv.Error as error:
-        raise InputError(f"{path}:{began} is not well-formed ({error}): double the quotes inside a field") from None
