@@ -44,6 +44,7 @@ class TorchEncoder:
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
             raise InputError(f"{folder} does not load as a sentence-transformers model ({reason})") from error
+        check_vocabulary(folder, self._model)
         self.name = name
         self.fingerprint = fingerprint(folder, settings)
         self._settings = settings
@@ -80,6 +81,17 @@ class TorchEncoder:
         )
         offsets: list[list[tuple[int, int]]] = found["offset_mapping"]
         return offsets
+
+
+def check_vocabulary(folder: Path, model: Any) -> None:
+    """Make sure that the tokenizer is the model's: transformers makes an empty one where its files are missing."""
+    config = getattr(model.transformers_model, "config", None)
+    expected = getattr(config, "vocab_size", None)
+    if isinstance(expected, int) and 2 * len(model.tokenizer) < expected:
+        raise InputError(
+            f"{folder} has {len(model.tokenizer)} tokens in its tokenizer and {expected} in its weights: "
+            "are files missing? copy the model folder again"
+        )
 
 
 @contextlib.contextmanager

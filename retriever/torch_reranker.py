@@ -11,7 +11,7 @@ from ..indexes.errors import InputError, MissingExtraError
 from .bert import load_weights
 from .model_folder import CrossEncoderSettings, fingerprint, first_stage_weight
 from .reranker import Reranker
-from .torch_encoder import quiet
+from .torch_encoder import check_vocabulary, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,7 @@ class TorchReranker(Reranker):
             raise InputError(
                 f"{folder} gives {self._model.num_labels} scores a pair: expected a cross-encoder with one"
             )
+        check_vocabulary(folder, self._model)
         self._check_head(folder)
         self.name = name
         self.fingerprint = fingerprint(folder, settings)

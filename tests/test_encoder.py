@@ -337,6 +337,15 @@ def test_weights_that_lack_a_layer_are_refused(tiny_model, tmp_path):
         load(str(folder)).encode(["cat"])
 
 
+def test_a_tokenizer_that_is_missing_is_not_made_up(tiny_model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    for name in ("tokenizer.json", "vocab.txt"):
+        (folder / name).unlink()
+    with pytest.raises(InputError, match="5 tokens in its tokenizer and"):
+        load(str(folder))
+
+
 # Models that need torch
 
 

@@ -249,7 +249,8 @@ def test_another_model_goes_through_torch_with_the_same_scores(roberta):
     assert reranker.score(QUERY, []).shape == (0,)
 
 
-def test_a_bert_with_a_prompt_or_other_tokens_goes_through_torch(copy):
+def test_a_bert_with_a_prompt_goes_through_torch(copy):
+    pytest.importorskip("sentence_transformers")
     change(copy / "config_sentence_transformers.json", prompts={"web": "the king "}, default_prompt_name="web")
     pairs = [(QUERY, passage) for passage in PASSAGES]
     reranker = Reranker.load(copy)
@@ -383,6 +384,10 @@ DAMAGE = {
     "no config": (lambda folder: [without("config.json")(folder), without("modules.json")(folder)], "not a model"),
     "a config that is not JSON": (of_text("config.json", "{"), "config.json is not JSON"),
     "a tokenizer that is none": (of_text("tokenizer.json", "{}"), "is not a tokenizer"),
+    "no tokenizer": (
+        lambda folder: [without("tokenizer.json")(folder), without("vocab.txt")(folder)],
+        "5 tokens in its tokenizer and",
+    ),
     "modules of another kind": (of_text("modules.json", "[3]"), "not a cross-encoder"),
     "a length that is none": (
         lambda folder: change(folder / "tokenizer_config.json", model_max_length="long"),
@@ -401,6 +406,8 @@ DAMAGE = {
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_a_damaged_folder_is_refused_in_one_line(case, copy):
+    if case == "no tokenizer":  # transformers makes one up
+        pytest.importorskip("sentence_transformers")
     spoil, expected = DAMAGE[case]
     spoil(copy)
     with pytest.raises(BinocleError, match=expected) as caught:
