@@ -72,7 +72,7 @@ def search(
     \b
     binocle search "lifetime of a borrowed value" docs
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
-    binocle search "who pays the tax" --rerank cross-encoder/ms-marco-MiniLM-L6-v2 --rerank-seconds 2
+    binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
     """
     if query == "-":
         if sys.stdin is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
@@ -151,6 +151,37 @@ def write_json(file: Path, value: object) -> None:
 def make_model():
     """`build_model(folder, seed=, pooling=, normalize=, max_length=)`."""
     return build_model
+
+
+def build_reranker(folder: Path, *, seed: int = 0, modules: bool = True) -> Path:
+    """A random BERT that scores pairs, laid out as CrossEncoder 6.2 saves it, or else as transformers alone does."""
+    build_model(folder, seed=seed, max_length=48)
+    for name in ("1_Pooling", "2_Normalize"):
+        shutil.rmtree(folder / name)
+    for name in ("modules.json", "sentence_bert_config.json"):
+        (folder / name).unlink()
+    random = np.random.default_rng(seed + 100)
+    weights = {f"bert.{name}": array for name, array in load_file(folder / "model.safetensors").items()}
+    weights["classifier.weight"] = random.standard_normal((1, 32)).astype(np.float32)
+    weights["classifier.bias"] = random.standard_normal(1).astype(np.float32)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config |= {"architectures": ["BertForSequenceClassification"]}
+    config |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    write_json(folder / "config.json", config)
+    if modules:
+        module = "sentence_transformers.base.modules.transformer.Transformer"
+        write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": module}])
+        write_json(folder / "sentence_bert_config.json", {"transformer_task": "sequence-classification"})
+        whole = {"model_type": "CrossEncoder", "prompts": {}, "default_prompt_name": None}
+        write_json(folder / "config_sentence_transformers.json", whole)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_reranker():
+    """`build_reranker(folder, seed=, modules=)`."""
+    return build_reranker
 
 
 @pytest.fixture(scope="session")

@@ -148,7 +148,7 @@ JUDGED = {
 
 
 @pytest.fixture(scope="module")
-def documented(tmp_path_factory, write, tiny_model, make_model) -> Path:
+def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -> Path:
     """A home directory with everything that the examples name."""
     home = tmp_path_factory.mktemp("documented") / "home"
     texts = {
@@ -161,6 +161,7 @@ def documented(tmp_path_factory, write, tiny_model, make_model) -> Path:
     shutil.copytree(home / "docs", home / "notes")
     Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
     make_model(home / "models/base", seed=2)
+    make_reranker(home / "models/reranker")
     collection(home / "scifact")
     write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")

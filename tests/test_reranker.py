@@ -37,46 +37,14 @@ PASSAGES = [
 ]
 
 
-def build_reranker(make_model, folder: Path, *, seed: int = 0, modules: bool = True, labels: int = 1) -> Path:
-    """A random BERT that scores pairs, laid out as CrossEncoder 6.2 saves it, or else as transformers alone does."""
-    make_model(folder, seed=seed, max_length=48)
-    for name in ("1_Pooling", "2_Normalize"):
-        shutil.rmtree(folder / name)
-    (folder / "modules.json").unlink()
-    (folder / "sentence_bert_config.json").unlink()
-    random = np.random.default_rng(seed + 100)
-    weights = {f"bert.{name}": array for name, array in load_file(folder / "model.safetensors").items()}
-    weights["classifier.weight"] = random.standard_normal((labels, 32)).astype(np.float32)
-    weights["classifier.bias"] = random.standard_normal(labels).astype(np.float32)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    names = {str(label): f"LABEL_{label}" for label in range(labels)}
-    change(
-        folder / "config.json",
-        architectures=["BertForSequenceClassification"],
-        id2label=names,
-        label2id={name: int(label) for label, name in names.items()},
-    )
-    if modules:
-        module = "sentence_transformers.base.modules.transformer.Transformer"
-        (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": module}]))
-        change(folder / "sentence_bert_config.json", transformer_task="sequence-classification")
-        change(
-            folder / "config_sentence_transformers.json",
-            model_type="CrossEncoder",
-            prompts={},
-            default_prompt_name=None,
-        )
-    return folder
-
-
 def change(file: Path, **values: object) -> None:
     file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **values}))
 
 
 @pytest.fixture(scope="module")
-def cross_encoder(make_model, tmp_path_factory):
+def cross_encoder(make_reranker, tmp_path_factory):
     """Not to be changed."""
-    return build_reranker(make_model, tmp_path_factory.mktemp("rerankers") / "tiny")
+    return make_reranker(tmp_path_factory.mktemp("rerankers") / "tiny")
 
 
 @pytest.fixture
@@ -101,8 +69,8 @@ def predict(folder: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("modules", [True, False], ids=["sentence-transformers", "transformers"])
-def test_scores_are_the_logits_of_a_cross_encoder(modules, make_model, tmp_path):
-    folder = build_reranker(make_model, tmp_path / "model", seed=3, modules=modules)
+def test_scores_are_the_logits_of_a_cross_encoder(modules, make_reranker, tmp_path):
+    folder = make_reranker(tmp_path / "model", seed=3, modules=modules)
     reranker = Reranker.load(str(folder))
     assert isinstance(reranker, BertReranker)
     queries = [QUERY, "", "tax", "the moon is full of cheese and bread " * 20]
