@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from binocle.indexes.errors import InputError
 from binocle.training import links
 from binocle.training.corpus import Passage, Source, from_corpus, from_index, split
-from binocle.training.pairs import KINDS, Pair, make, plain
+from binocle.training.pairs import KINDS, Pair, make
 from binocle.training.salience import Counts, Salience, normalised, words
-from binocle.training.sentences import spans
+from binocle.training.sentences import plain, spans
 
 FIRST = "osm gall rhod niob hafn tant ind thall yttr cer".split()
 NAMES = [
@@ -304,6 +304,7 @@ def test_what_is_defined_is_asked_for():
         "A borrow checker is a part of the compiler that looks at references. It is the best part of all of them.\n"
         "**Lifetime elision** lets one leave annotations out of a signature.\n\n"
         "- trait object: a value that implements a trait unknown before the program runs\n"
+        "let numbers = vec![1]: it is code, and no glossary for the people who read it\n"
     )
     german = "Ein Lebensraum ist ein Gebiet, in dem eine Art von Tieren dauerhaft vorkommt."
     others = [document(number) for number in range(12)]
@@ -371,6 +372,7 @@ def test_any_text_makes_pairs_without_an_error(texts):
 
 def test_markup_is_taken_out_of_queries():
     assert plain("## See [the `Box<T>` type][box], **really**\n_now_") == "See the Box<T> type, really now"
+    assert plain("One <!-- not said --> two\n> three") == "One two three"
     assert plain("p<0.05 and a*b > 3_000") == "p<0.05 and a*b > 3_000"
 
 

@@ -55,6 +55,7 @@ def asked(text: str, sentences: Iterable[str], salience: Salience) -> Iterator[s
                 yield found["term"]
 
 
+_CODE = re.compile(r"[<>(){}\[\]=;$\\]|::|\d[.)]")
 # What stands before a verb without being explained by it, in the languages of `_COPULA`.
 _PRONOUNS = frozenset(
     re.findall(
@@ -69,5 +70,7 @@ def _is_term(term: str, salience: Salience) -> bool:
     """Few words, most of them telling, the first one too."""
     found = words(term)
     content = salience.content(found)
+    if _CODE.search(term):
+        return False
     telling = 2 * len(content) > len(found) and found[0] in content if found else False
     return telling and len(found) <= 6 and found[0] not in _PRONOUNS

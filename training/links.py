@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from .sentences import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -35,7 +37,7 @@ def collect(documents: Iterable[Source]) -> dict[str, list[tuple[str, str]]]:
             where = posixpath.normpath(posixpath.join(posixpath.dirname(source.id), unquote(path)))
             to = place(where)
             if to != place(source.id):
-                found.setdefault(to, {})[(" ".join(anchor.split()), fragment)] = None
+                found.setdefault(to, {})[(plain(anchor), fragment)] = None
                 count += 1
     return {to: list(links) for to, links in found.items()}
 

@@ -6,7 +6,6 @@ is the passage that it belongs to, as the encoder sees it, where possible withou
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from random import Random
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..indexes.errors import InputError
 from . import definitions, links
 from .salience import Counts, Salience, normalised, words
-from .sentences import spans
+from .sentences import plain, spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,17 +88,6 @@ def _of(
         found.append(of_kind)
     for turn in zip_longest(*found):
         yield from (pair for pair in turn if pair is not None)
-
-
-_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:\s[^()]*)?\)|\[[^\[\]]*\])")
-_MARK = re.compile(
-    r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)|^\s*(?:#{1,6}|[-*+•>|]|\d{1,3}[.)])\s+", re.MULTILINE
-)
-
-
-def plain(text: str) -> str:
-    """On one line, and without what Markdown writes around words."""
-    return " ".join(_MARK.sub("", _LINK.sub(r"\1", text)).split())
 
 
 def _is_good(query: str, positive: str, salience: Salience, content: int) -> bool:
@@ -269,7 +257,7 @@ KINDS: dict[str, Kind] = {
     "claim": Kind(_claim, 1.0),
     "cloze": Kind(_cloze, 1.0),
     "next": Kind(_next, 0.5),
-    "definition": Kind(_definition, 1.0, content=1),
+    "definition": Kind(_definition, 0.5, content=1),
     "link": Kind(_link, 1.0),
     "keywords": Kind(_keywords, 0.5),
     "dropped": Kind(_dropped, 0.5),

@@ -1,4 +1,4 @@
-"""Where sentences begin and end: rules over punctuation, for any alphabet."""
+"""Where sentences begin and end, by rules over punctuation for any alphabet, and what they say without markup."""
 
 from __future__ import annotations
 
@@ -55,3 +55,15 @@ def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     left, right = start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
     if any(character.isalnum() for character in text[left:right]):
         yield left, right
+
+
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:\s[^()]*)?\)|\[[^\[\]]*\])")
+_COMMENT = re.compile(r"<!--[^<>]*-->")
+_MARK = re.compile(
+    r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)|^\s*(?:#{1,6}|[-*+•>|]|\d{1,3}[.)])\s+", re.MULTILINE
+)
+
+
+def plain(text: str) -> str:
+    """On one line, and without comments and what Markdown writes around words."""
+    return " ".join(_MARK.sub("", _LINK.sub(r"\1", _COMMENT.sub(" ", text))).split())
