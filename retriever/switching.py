@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-_AT_ONCE = 512  # passages embedded and kept aside at a time: a few seconds of work, which is what a kill costs
+_AT_ONCE = 256  # passages embedded and kept aside at a time: a second or two of work, which is what a kill costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _change(
     held = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
         aside = Aside(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
-        _embed(snapshot, encoder, aside, report, held=held, progress=progress)
+    _embed(snapshot, encoder, aside, report, held=held, progress=progress)
     rows = _rows(snapshot, aside, after, held=held, keep=keep)
     writer.replace_vectors(rows, after, before if keep else None)
     report.seconds = time.monotonic() - began
@@ -166,7 +166,8 @@ def _embed(
             vectors = encoder.encode(new, kind="document")
             if not np.isfinite(vectors).all():
                 raise InputError(f"{encoder.name} gives vectors that are not finite: its weights are damaged")
-            aside.add(new, vectors)
+            with writing(snapshot.store.path):
+                aside.add(new, vectors)
         report.embedded += len(new)
         report.reused += len(texts) - len(new)
         done += len(texts)

@@ -194,7 +194,8 @@ class Writer:
             table.cleanup_old_versions(keep, delete_unverified=True)
         cutoff = time.time() - keep.total_seconds()
         for folder in (self._store.path / "vectors").glob("*"):
-            if folder.name != self.head.vectors and folder.stat().st_mtime < cutoff:
+            unfinished = folder.name.startswith(".")
+            if folder.name != self.head.vectors and (unfinished or folder.stat().st_mtime < cutoff):
                 shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self._store.path / ASIDE, ignore_errors=True)
 
