@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
 
@@ -254,3 +254,48 @@ def retriever(folder: Path, _synced: Path):
 
     shutil.copytree(_synced / ".binocle", folder / ".binocle")
     return Retriever.open(folder)
+
+
+def build_masked(folder: Path, family: str = "bert", *, seed: int = 0) -> Path:
+    """A transformers folder with a random BERT or RoBERTa and its head for masked words: 2 layers, dimension 32."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
+
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    if family == "bert":
+        build_model(folder)
+        for name in ("modules.json", "sentence_bert_config.json"):
+            (folder / name).unlink()
+        vocabulary = len((folder / "vocab.txt").read_text("utf-8").splitlines())
+        model = BertForMaskedLM(BertConfig(vocab_size=vocabulary, max_position_embeddings=64, **sizes))
+    else:
+        trained = Tokenizer(models.BPE())
+        trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=600, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        )
+        trained.train_from_iterator([f"The {word} {word}" for word in WORDS], trainer)
+        places = trained.get_vocab()
+        trained.post_processor = processors.RobertaProcessing(("</s>", places["</s>"]), ("<s>", places["<s>"]))
+        trained.decoder = decoders.ByteLevel()
+        RobertaTokenizerFast(tokenizer_object=trained, model_max_length=64).save_pretrained(folder)
+        config = RobertaConfig(vocab_size=len(places), max_position_embeddings=66, type_vocab_size=1, **sizes)
+        model = RobertaForMaskedLM(config)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_masked():
+    """`build_masked(folder, "bert" or "roberta", seed=)`."""
+    return build_masked
+
+
+@pytest.fixture(scope="session")
+def masked_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By family. Not to be changed."""
+    root = tmp_path_factory.mktemp("masked")
+    return {family: build_masked(root / family, family) for family in ("bert", "roberta")}

@@ -1,0 +1,438 @@
+"""Pretrain an encoder on texts alone: masked words, and if wanted how two segments belong together.
+
+Devlin et al. 2019 (arXiv:1810.04805) on a model that exists, which fits it to a domain (Gururangan et al. 2020,
+arXiv:2004.10964), or from random weights. The loop is transformers'.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..indexes.errors import BinocleError, InputError
+from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, fingerprint
+from . import loop, masked_model
+from .card import Card, write_card
+from .encoder import set_dropout
+from .masked_batches import Frame, MaskedBatches
+from .masked_trainer import has_stopped, masked_trainer
+from .masking import Masking
+from .perplexity import Perplexity, measure
+from .pretraining_rows import Counts, parted, prepare
+from .segments import OBJECTIVES
+from .texts import documents
+from .tokenized import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .loop import Progress
+    from .masked_model import MaskedModel
+
+_RUN = "run"  # the folder below the output that a run lives in until it is finished
+_LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the steps
+_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How to pretrain."""
+
+    objective: str = "mlm"  # one of OBJECTIVES
+    share: float = 0.15  # of the tokens, to be named
+    whole_words: bool = False
+    max_length: int | None = None  # tokens of a row, special ones included; 128, or what the base takes if it is less
+    pack: bool = False  # rows go on from one document to the next
+    vocabulary: int = 30_522  # tokens at most, of a new tokenizer
+    epochs: float = 3.0
+    steps: int | None = None  # instead of epochs
+    batch_size: int = 32  # rows
+    accumulate: int = 1  # batches to a step
+    learning_rate: float | None = None  # 1e-4; 5e-4 where the head, or all, is new
+    warmup: float = 0.06  # share of the steps
+    weight_decay: float = 0.01
+    dropout: float = 0.0  # Lan et al. 2020 found it to hurt here, and its random numbers cost a CPU half of each step
+    bf16: bool | None = None  # None: where the hardware has it
+    held_out: float = 0.05  # share of the documents
+    evaluations: int = 8  # of the held-out rows during the run
+    patience: int | None = 3  # evaluations without a gain before the run ends
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Pretrained:
+    """What a run made."""
+
+    folder: str
+    base: str
+    objective: str
+    new_head: bool  # the base had no head for masked words, and got one tied to its word embeddings
+    counts: Counts
+    steps: int
+    seconds: float
+    texts_per_second: float  # rows
+    before: Perplexity | None
+    after: Perplexity | None
+    fingerprint: str = ""
+    resumed_from: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "history"}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Pretrained:
+        """From what `as_dict` gave, with the history."""
+        before, after = Perplexity.of(facts["before"]), Perplexity.of(facts["after"])
+        return cls(**{**facts, "counts": Counts(**facts["counts"]), "before": before, "after": after})
+
+
+def pretrain(
+    texts: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    base: str | None = None,
+    from_scratch: str | None = None,
+    config: Config | None = None,
+    column: str | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Pretrained:
+    """Pretrain on texts and write a transformers folder with its head to `out`.
+
+    Killed, the same call goes on from its last checkpoint and takes the steps that it would have taken.
+
+    :param texts: one or more of what `texts.documents` reads.
+    :param base: a Hugging Face or sentence-transformers encoder by folder or name; all-MiniLM-L6-v2 unless given.
+    :param from_scratch: a size in `masked_model.SIZES` instead, with a new vocabulary.
+    :param column: the column of texts, where there are several.
+    :param tell: told what is being done besides the steps.
+    :raises InputError: before the first step, for texts or settings that do not fit.
+    """
+    loop.require("pretraining")
+    config = config or Config()
+    sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
+    check(config, sources, base, from_scratch)
+    asked = {
+        "texts": list(map(str, sources)),
+        "base": None if from_scratch else base or DEFAULT_MODEL,
+        "from_scratch": from_scratch,
+        "column": column,
+        "config": asdict(config),
+    }
+    run = _Run(Path(out), asked)
+    run.open()
+    tell = tell or (lambda _: None)
+    if not run.trained.is_file():
+        try:
+            session = _Session(run, config, sources, progress, tell)
+        except BinocleError:
+            run.forget()
+            raise
+        session.train()
+    return run.finish(config)
+
+
+def check(config: Config, sources: Sequence[Any], base: str | None, from_scratch: str | None) -> None:
+    """Raise InputError for the first setting that cannot be."""
+    if not sources:
+        raise InputError("expected texts: a folder, a file or an index")
+    if base is not None and from_scratch is not None:
+        raise InputError("give a base or a size to begin with from scratch, not both")
+    for what, value, known in (
+        ("objective", config.objective, OBJECTIVES),
+        ("size", from_scratch, masked_model.SIZES),
+    ):
+        if value is not None and value not in known:
+            raise InputError(f"there is no {what} {value!r}: expected one of {', '.join(known)}")
+    for name in ("epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience"):
+        number = getattr(config, name)
+        if number is not None and (not math.isfinite(number) or number <= 0):
+            raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {number}")
+    for name in ("warmup", "dropout", "held_out", "share"):
+        number = getattr(config, name)
+        if not 0 <= number < 1 or (name == "share" and not number):
+            raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {number}")
+    if config.vocabulary < 100:
+        raise InputError(f"a vocabulary has 100 tokens at least, not {config.vocabulary}")
+    if config.max_length is not None and config.max_length < 8:
+        raise InputError(f"max length is in tokens, special ones included: at least 8, not {config.max_length}")
+    if config.pack and config.objective != "mlm":
+        raise InputError(f"packed rows mix documents, which {config.objective} must tell apart: leave one of them out")
+
+
+class _Run:
+    """The folder of a run: what it was asked, its rows and checkpoints, until the model takes its place."""
+
+    def __init__(self, out: Path, asked: dict[str, Any]) -> None:
+        self.out, self.asked = out, asked
+        self.folder = out / _RUN
+        self.trained = self.folder / "trained.json"
+
+    def open(self) -> None:
+        """Make the folder, or go on with the same run in it."""
+        if self.out.exists() and not self.out.is_dir():
+            raise InputError(f"{self.out} is a file: expected a folder for the model")
+        file = self.folder / "asked.json"
+        if file.is_file():
+            if json.loads(file.read_text("utf-8")) != self.asked:
+                raise InputError(
+                    f"{self.out} holds an unfinished run with other settings: remove it or give another folder"
+                )
+        elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
+            raise InputError(f"{self.out} is not empty: give another folder for the model")
+        elif loop.is_main_process():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(self.asked), "utf-8")
+
+    def forget(self) -> None:
+        """As if it had never been asked for, unless something of it is worth keeping."""
+        if loop.last_checkpoint(self.folder / "checkpoints") is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not any(self.out.iterdir()):
+                self.out.rmdir()
+
+    def finish(self, config: Config) -> Pretrained:
+        """Put the model in the run's place."""
+        made = Pretrained.of(json.loads(self.trained.read_text("utf-8")))
+        if not loop.is_main_process():
+            return made
+        ready = self.folder / "model"
+        if ready.is_dir():
+            write_card(ready, _card(made, config))
+            for path in ready.iterdir():
+                path.replace(self.out / path.name)
+        shutil.rmtree(self.folder)
+        return made
+
+
+class _Session:
+    """One pretraining run in one process."""
+
+    def __init__(
+        self,
+        run: _Run,
+        config: Config,
+        sources: Sequence[str | Path],
+        progress: Progress | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        import torch
+
+        self.run, self.config, self.progress, self.tell = run, config, progress, tell
+        self.pairs = config.objective != "mlm"
+        self._sources = sources
+        torch.manual_seed(config.seed)
+        self.masked = self._begin()
+        frame = Frame.of(self.masked.tokenizer, types=self.masked.has_types)
+        self.counts = self._rows(frame)
+        self.train_rows = Rows(run.folder / "rows" / "train.arrow")
+        self.held_out = Rows(run.folder / "rows" / "held_out.arrow")
+        torch.manual_seed(config.seed)
+        set_dropout(self.masked.model, config.dropout)
+        self.learner = masked_model.learner(self.masked.model, pairs=self.pairs).to(loop.device())
+        tokenizer = self.masked.tokenizer
+        masking = Masking.of(
+            tokenizer.mask_token_id,
+            tokenizer.all_special_ids,
+            len(tokenizer),
+            share=config.share,
+            whole_words=config.whole_words,
+        )
+        self.batches, self.held_out_batches = (
+            MaskedBatches(rows, masking, frame, self.masked.max_length, config.objective, config.seed)
+            for rows in (self.train_rows, self.held_out)
+        )
+
+    def _begin(self) -> MaskedModel:
+        config, asked = self.config, self.run.asked
+        attention = "eager" if loop.device() == "cpu" and (config.max_length or _LENGTH) < _SHORT else "sdpa"
+        if asked["from_scratch"] is not None:
+            return masked_model.begin(asked["from_scratch"], self._vocabulary(), attention=attention)
+        found = masked_model.load(asked["base"], attention=attention)
+        if config.max_length is not None and config.max_length > found.max_length:
+            raise InputError(
+                f"max length is {config.max_length} tokens, but {asked['base']} takes {found.max_length} at most"
+            )
+        return found
+
+    def _vocabulary(self) -> Any:
+        """A tokenizer learned from the documents to train on, once a run."""
+        folder = self.run.folder / "tokenizer"
+        if not folder.is_dir():
+            self.tell("learning a vocabulary from the texts")
+            learned = masked_model.learn_vocabulary(_Training(self), self.config.vocabulary)
+            aside = self.run.folder / "tokenizer.part"
+            learned.save_pretrained(str(aside))
+            aside.replace(folder)
+        return masked_model.read_tokenizer(folder)
+
+    def parted(self, tell: Callable[[str], None] | None = None) -> Iterator[tuple[str, bool]]:
+        """Each text with whether it is held out."""
+        texts = documents(self._sources, self.run.asked["column"], tell)
+        return parted(texts, self.config.held_out, self._least(), self.config.seed)
+
+    def _least(self) -> int:
+        """Documents to hold out: a sentence from another one needs two."""
+        return 2 if self.config.objective == "mlm+nsp" else 1
+
+    def _rows(self, frame: Frame) -> Counts:
+        config = self.config
+        self.tell("reading and tokenizing the texts")
+        counts = prepare(
+            self.parted(self.tell),
+            self.run.folder / "rows",
+            self.masked.tokenizer,
+            room=(config.max_length or min(_LENGTH, self.masked.max_length)) - frame.taken(2 if self.pairs else 1),
+            pack=config.pack,
+        )
+        if counts.rows < 1 or (config.held_out and counts.held_out_rows < 1):
+            raise InputError("the texts hold too few words to train on and to hold some out: expected more documents")
+        if self.pairs and not counts.pairs:
+            raise InputError(f"no text has two sentences to make a pair of, which {config.objective} asks for")
+        if config.objective == "mlm+nsp" and counts.documents - counts.held_out_documents < 2:
+            raise InputError("the next sentence may be from another document: expected two documents at least")
+        return counts
+
+    def train(self) -> None:
+        """Train, and write the model beside the run."""
+        before = self._before()
+        trainer = self._trainer()
+        checkpoint = loop.last_checkpoint(self.run.folder / "checkpoints")
+        begun = time.monotonic()
+        if checkpoint is None or not has_stopped(checkpoint, self.config.patience):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        else:
+            trainer.recall(checkpoint)
+        seconds = time.monotonic() - begun
+        first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
+        done = trainer.state.global_step - (first or 0)
+        made = Pretrained(
+            folder=str(self.run.out),
+            base=self.run.asked["base"] or f"random weights ({self.run.asked['from_scratch']})",
+            objective=self.config.objective,
+            new_head=self.masked.new_head and self.run.asked["base"] is not None,
+            counts=self.counts,
+            steps=trainer.state.global_step,
+            seconds=seconds,
+            texts_per_second=done * self.config.batch_size * self.config.accumulate / max(seconds, 1e-9),
+            before=before,
+            after=self.measure(),
+            resumed_from=first,
+            history=list(trainer.state.log_history),
+        )
+        if loop.is_main_process():
+            self._write(made)
+
+    def _before(self) -> Perplexity | None:
+        """The model that training begins with, measured once a run."""
+        self.tell("measuring the model to begin with")
+        file = self.run.folder / "before.json"
+        if not file.is_file():
+            found = self.measure()
+            file.write_text(json.dumps(found and asdict(found)), "utf-8")
+        return Perplexity.of(json.loads(file.read_text("utf-8")))
+
+    def _trainer(self) -> Any:
+        from transformers import EarlyStoppingCallback, TrainingArguments
+
+        config = self.config
+        batch = config.batch_size * int(os.environ.get("WORLD_SIZE", "1"))
+        an_epoch = math.ceil(math.ceil(len(self.train_rows) / batch) / config.accumulate)
+        steps = config.steps or math.ceil(an_epoch * config.epochs)
+        each = max(1, steps // config.evaluations)
+        options: dict[str, Any] = {
+            "per_device_train_batch_size": config.batch_size,
+            "gradient_accumulation_steps": config.accumulate,
+            "max_steps": steps,
+            "learning_rate": config.learning_rate or (5e-4 if self.masked.new_head else 1e-4),
+            "warmup_steps": math.ceil(config.warmup * steps),
+            "weight_decay": config.weight_decay,
+            "bf16": self._bf16(),
+            "seed": config.seed,
+            "logging_steps": max(1, min(50, steps // 50)),
+            "save_strategy": "steps",
+            "save_steps": each,
+            "remove_unused_columns": False,
+            "restore_callback_states_from_checkpoint": True,
+            "ddp_find_unused_parameters": False,
+        }
+        texts = batch * config.accumulate
+        log = self.run.folder / "log.jsonl"
+        callbacks = [loop.watcher(self.progress, texts=texts, metric="perplexity", log=log)]
+        if len(self.held_out):
+            options |= {"eval_strategy": "steps", "eval_steps": each, "load_best_model_at_end": True}
+            options |= {"metric_for_best_model": "eval_perplexity", "greater_is_better": False}
+            if config.patience:
+                callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
+        trainer = masked_trainer()(
+            self.train_rows.lengths,
+            self.measure,
+            model=self.learner,
+            args=TrainingArguments(**loop.arguments(self.run.folder / "checkpoints", **options)),
+            data_collator=self.batches,
+            callbacks=callbacks,
+        )
+        loop.quiet(trainer)
+        return trainer
+
+    def _bf16(self) -> bool:
+        return loop.has_bf16() if self.config.bf16 is None else self.config.bf16
+
+    def measure(self) -> Perplexity | None:
+        return measure(
+            self.learner,
+            self.held_out_batches,
+            batch=2 * self.config.batch_size,
+            bf16=self._bf16(),
+            seed=self.config.seed,
+        )
+
+    def _write(self, made: Pretrained) -> None:
+        """The model's folder, then word that it is whole."""
+        ready = self.run.folder / "model"
+        shutil.rmtree(ready, ignore_errors=True)
+        model = self.masked.model.eval()
+        model.save_pretrained(str(ready))
+        self.masked.tokenizer.save_pretrained(str(ready))
+        loop.write_log(ready / "log.jsonl", made.history)
+        made.fingerprint = fingerprint(ready, ModelSettings.read(ready))
+        aside = self.run.trained.with_suffix(".part")
+        aside.write_text(json.dumps(asdict(made)), "utf-8")
+        aside.replace(self.run.trained)
+
+
+class _Training:
+    """The texts to train on, as often as wanted."""
+
+    def __init__(self, session: _Session) -> None:
+        self._session = session
+
+    def __iter__(self) -> Iterator[str]:
+        return (text for text, held in self._session.parted() if not held)
+
+
+def _card(made: Pretrained, config: Config) -> Card:
+    measures = [one for when in ("before", "after") if (found := getattr(made, when)) for one in found.measures(when)]
+    words = "whole words" if config.whole_words else "words"
+    also = {"mlm": "", "mlm+nsp": " and next sentence", "mlm+sop": " and sentence order (arXiv:1909.11942)"}
+    return Card(
+        kind="masked",
+        base=made.base,
+        objective=f"masked {words} (arXiv:1810.04805){also[config.objective]}",
+        data=made.counts.as_dict(),
+        config=asdict(config),
+        measures=measures,
+        seconds=made.seconds,
+        steps=made.steps,
+        texts_per_second=made.texts_per_second,
+        fingerprint=made.fingerprint,
+        device=loop.device(),
+        bf16=loop.has_bf16() if config.bf16 is None else config.bf16,
+    )
