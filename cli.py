@@ -109,7 +109,8 @@ for _command in (
     judging.compare,
     mining.mine,
     training.train,
-    mining.mine,
+    training.tune,
+    training.distill,
     setup.doctor,
     completion,
 ):

@@ -1,4 +1,4 @@
-"""`binocle train encoder, reranker`: models of one's own."""
+"""`binocle train encoder, reranker`, `tune` and `distill`: models of one's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .live import Live
-from .places import FOLDER, json_option
+from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, open_index
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,9 @@ def _run_options(command: Any) -> Any:
 @click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
 @click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
 @click.option("--learning-rate", "--lr", type=float, default=2e-5, show_default=True)
-@click.option("--max-length", type=int, help="Tokens of a text. Default: the base's.")
+@click.option(
+    "--max-length", type=int, help="Tokens of a text that are learned from. Default: all that the base reads."
+)
 @click.option("--scale", type=float, default=20.0, show_default=True, help="Of cosines: the inverse of a temperature.")
 @click.option("--margin", type=float, help="Of contrastive and triplet objectives.")
 @click.option("--temperature", type=float, default=1.0, show_default=True, help="Of a teacher's scores.")
@@ -187,3 +189,88 @@ def _say(made: Trained, *, as_json: bool) -> None:
         rows = f"{made.after.rows:,} held-out rows"
         click.echo(f"{made.after.name} {was}{made.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
     click.echo(f"{made.folder}, fingerprint {made.fingerprint[:8]}")
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
+@click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, none, or a model.")
+@click.option("--pairs", type=int, default=5_000, show_default=True, help="Queries to learn from, at most.")
+@click.option("--epochs", type=float, default=1.0, show_default=True, help="Times through them.")
+@click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def tune(
+    folder: Path | None, index: Path | None, out: Path | None, publish: bool, as_json: bool, **options: Any
+) -> int:
+    """Fit an index's encoder to its documents, without labels.
+
+    Queries are made from the documents' own titles, sections, sentences and terms. The encoder changes only if queries
+    from documents that it has not seen gain significantly; 'binocle rollback' undoes it. Exit 1 when nothing changed.
+
+    \b
+    binocle tune ~/notes
+    binocle tune docs --no-publish --out tuned
+    """
+    from ..training.tune import Recipe, tune
+
+    retriever = open_index(folder, index)
+    with Live() as live:
+        made = tune(retriever, out=out, recipe=Recipe(**options), publish=publish, progress=live, tell=live.tell)
+    if as_json:
+        click.echo(json.dumps(made.as_dict()))
+    else:
+        gain = made.difference
+        click.echo(
+            f"nDCG@10 of {made.queries:,} queries from held-out documents: {made.before:.4f} -> {made.after:.4f} "
+            f"({gain.value:+.4f}, 95 % {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.4f})"
+        )
+        done = "the index uses it: 'binocle rollback' undoes it" if made.published else "the index stays as it is"
+        click.echo(f"{made.folder}; {done}")
+    return 0 if made.published or not publish else NOTHING
+
+
+@click.command()
+@click.argument("model")
+@click.argument("texts")
+@_out
+@click.option("--layers", type=int, default=3, show_default=True, help="Of the student; 0 for a table of word vectors.")
+@click.option("--on", "evaluate_on", metavar="COLLECTION", type=FOLDER, help="A BEIR folder to measure both on.")
+@click.option("--epochs", type=float, default=2.0, show_default=True)
+@click.option("--learning-rate", "--lr", type=float, default=1e-4, show_default=True)
+@click.option("--batch-size", type=int, default=64, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def distill(
+    model: str, texts: str, out: Path, layers: int, evaluate_on: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Make a smaller, faster encoder that answers like MODEL.
+
+    TEXTS is what it learns on: a BEIR folder, or a file with a column of texts.
+
+    \b
+    binocle distill sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl --layers 0 --out small
+    """
+    from ..training.distillation import distill
+    from ..training.encoder import Config
+
+    config = Config(max_length=128, patience=None, **options)
+    with Live() as live:
+        made = distill(
+            model,
+            out,
+            texts=texts,
+            layers=layers,
+            evaluate_on=evaluate_on,
+            config=config,
+            progress=live,
+            tell=live.tell,
+        )
+    if as_json:
+        click.echo(json.dumps(made.as_dict()))
+        return
+    for name, (teacher, student) in made.measures.items():
+        click.echo(f"{name:<22} {teacher:.4f} -> {student:.4f}")
+    before, after = made.texts_per_second
+    click.echo(f"{'texts/s':<22} {before:,.0f} -> {after:,.0f} ({after / before:.1f} times)")

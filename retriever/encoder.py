@@ -58,6 +58,10 @@ def load(name: str = model_folder.DEFAULT_MODEL) -> Encoder:
     config = BertEncoder.config_of(folder, settings)
     if config:
         return BertEncoder(name, folder, settings, config)
+    from .static_encoder import StaticEncoder
+
+    if StaticEncoder.fits(folder, settings):
+        return StaticEncoder(name, folder, settings)
     from .torch_encoder import TorchEncoder
 
     return TorchEncoder(name, folder, settings)

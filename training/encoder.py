@@ -49,7 +49,7 @@ class Config:
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.01
     dropout: float = 0.0  # its random numbers cost a CPU half of each step
-    max_length: int | None = None  # tokens
+    max_length: int | None = None  # tokens that are learned from; the model reads what its base reads
     scale: float = 20.0
     margin: float | None = None
     temperature: float = 1.0
@@ -368,6 +368,7 @@ class _Session:
             evaluator=self._evaluator(metric) if metric else None,
             callbacks=callbacks,
         )
+        trainer.data_collator.max_length = config.max_length
         loop.quiet(trainer)
         return trainer
 
@@ -529,7 +530,7 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
     """
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     from ..retriever import model_folder
 
@@ -552,9 +553,6 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
-    assert isinstance(model[0], Transformer)
-    if config.max_length is not None:
-        model.max_seq_length = config.max_length
     model.model_card_data.generate_widget_examples = False
     set_dropout(model, config.dropout)
     if config.lora:

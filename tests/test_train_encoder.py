@@ -1,0 +1,347 @@
+"""Encoders of every family train, save, load and encode; a run that was killed ends as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+
+from binocle.indexes.errors import InputError
+from binocle.retriever import encoder as encoders
+from binocle.training import heldout, objectives
+from binocle.training.data import Prepared, Shape
+from binocle.training.encoder import Config, train_encoder
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+ANIMALS = "cat dog queen king moon sun sea ship river mountain".split()
+PAIRS = [{"query": f"{a} and {b}", "positive": f"the {a} sat on the {b} for a time"} for a in ANIMALS for b in ANIMALS]
+
+
+def family(name, folder, tiny_model):
+    """A random model of a family, its tokenizer that of the tiny BERT."""
+    import torch
+    import transformers as hf
+
+    torch.manual_seed(0)
+    tokenizer = hf.PreTrainedTokenizerFast(
+        tokenizer_file=str(Path(tiny_model) / "tokenizer.json"),
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    )
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    configs = {
+        "bert": lambda: hf.BertConfig(**sizes, max_position_embeddings=80),
+        "roberta": lambda: hf.RobertaConfig(**sizes, max_position_embeddings=80),
+        "albert": lambda: hf.AlbertConfig(**sizes, embedding_size=16, max_position_embeddings=80),
+        "distilbert": lambda: hf.DistilBertConfig(
+            vocab_size=len(tokenizer), dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=80
+        ),
+        "deberta-v2": lambda: hf.DebertaV2Config(
+            **sizes, max_position_embeddings=80, relative_attention=True, pos_att_type=["p2c", "c2p"]
+        ),
+        "mpnet": lambda: hf.MPNetConfig(**sizes, max_position_embeddings=80),
+        "modernbert": lambda: hf.ModernBertConfig(
+            **sizes,
+            max_position_embeddings=80,
+            cls_token_id=tokenizer.cls_token_id,
+            sep_token_id=tokenizer.sep_token_id,
+            bos_token_id=tokenizer.cls_token_id,
+            eos_token_id=tokenizer.sep_token_id,
+        ),
+    }
+    hf.AutoModel.from_config(configs[name]()).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def same_as_sentence_transformers(folder, texts=("the cat sat", "a ship on the sea in the night")):
+    from sentence_transformers import SentenceTransformer
+
+    loaded = SentenceTransformer(str(folder), device="cpu")
+    expected = loaded.encode(list(texts), normalize_embeddings=True)
+    np.testing.assert_allclose(encoders.load(str(folder)).encode(list(texts)), expected, atol=1e-5)
+
+
+FAST = Config(steps=3, batch_size=8, learning_rate=1e-3, evaluations=1, held_out=0.1)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "deberta-v2", "mpnet", "modernbert"])
+def test_every_family_trains_saves_loads_and_encodes(name, tmp_path, tiny_model):
+    base = family(name, tmp_path / "base", tiny_model)
+    made = train_encoder(PAIRS, tmp_path / "out", base=base, config=FAST)
+    assert made.steps == 3
+    assert made.objective == "ranking"
+    same_as_sentence_transformers(tmp_path / "out")
+    assert not (tmp_path / "out" / "run").exists()
+
+
+@pytest.mark.parametrize("pooling", [("cls",), ("mean",), ("max",), ("cls", "mean"), ("mean", "max", "cls")])
+def test_pooling_by_name(pooling, tmp_path, tiny_model):
+    config = Config(steps=1, batch_size=8, pooling=pooling, evaluations=1)
+    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    encoder = encoders.load(str(tmp_path / "out"))
+    assert encoder.dim == encoders.load(tiny_model).dim * len(pooling)
+    same_as_sentence_transformers(tmp_path / "out")
+
+
+TEXTS = [row["positive"] for row in PAIRS]
+DATA = {
+    Shape.PAIRS: PAIRS,
+    Shape.TRIPLETS: [row | {"negative": "a recipe for bread"} for row in PAIRS],
+    Shape.SCORED: [
+        {"sentence1": r["query"], "sentence2": r["positive"], "score": n % 5} for n, r in enumerate(PAIRS, 3)
+    ],
+    Shape.LABELLED: [
+        {"sentence1": r["query"], "sentence2": r["positive"], "label": n % 2} for n, r in enumerate(PAIRS)
+    ],
+    Shape.CLASSED: [
+        {"premise": r["query"], "hypothesis": r["positive"], "label": "abc"[n % 3]} for n, r in enumerate(PAIRS)
+    ],
+    Shape.GRADED: [r | {"negative": TEXTS[n - 9], "scores": [2.5, 1.0]} for n, r in enumerate(PAIRS)],
+    Shape.GROUPED: [{"text": text, "label": text.split()[1]} for text in TEXTS],
+    Shape.TEXTS: [{"text": text} for text in TEXTS],
+}
+
+
+@pytest.mark.parametrize("objective", objectives.OBJECTIVES)
+def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path, tiny_model):
+    for shape in objectives.OBJECTIVES[objective].shapes:
+        out = tmp_path / shape.name
+        teacher = tiny_model if objective == "embeddings" else None
+        made = train_encoder(
+            DATA[shape],
+            out,
+            base=tiny_model,
+            teacher=teacher,
+            config=Config(objective=objective, steps=2, batch_size=8, evaluations=1),
+        )
+        assert made.objective == objective
+        assert (out / "model.safetensors").is_file()
+
+
+def test_the_objective_follows_from_the_shape():
+    assert {shape: objectives.choose(None, shape) for shape in Shape} == {
+        Shape.PAIRS: "ranking",
+        Shape.TRIPLETS: "ranking",
+        Shape.SCORED: "cosent",
+        Shape.LABELLED: "online-contrastive",
+        Shape.CLASSED: "softmax",
+        Shape.GRADED: "kl",
+        Shape.GROUPED: "batch-semi-hard",
+        Shape.TEXTS: "tsdae",
+    }
+
+
+def test_training_brings_a_query_to_its_positive(tmp_path, tiny_model):
+    made = train_encoder(
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=Config(epochs=6, batch_size=16, learning_rate=2e-3, held_out=0.2, evaluations=2),
+    )
+    assert made.after.value > made.before.value + 0.1
+    assert made.after.low <= made.after.value <= made.after.high
+
+
+def test_low_rank_training_changes_weights_and_leaves_an_ordinary_folder(tmp_path, tiny_model):
+    pytest.importorskip("peft")
+    from safetensors.numpy import load_file
+
+    train_encoder(
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=Config(steps=3, batch_size=8, lora=2, learning_rate=1e-2, evaluations=1),
+    )
+    before, after = load_file(Path(tiny_model) / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    assert {name.removeprefix("bert.") for name in before} == set(after)
+    assert any(
+        np.abs(after[name.removeprefix("bert.")] - value).max() > 1e-4
+        for name, value in before.items()
+        if "query.weight" in name
+    )
+    same_as_sentence_transformers(tmp_path / "out")
+
+
+def test_shorter_vectors_are_learned_with_the_long_ones(tmp_path, tiny_model):
+    made = train_encoder(
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=Config(steps=2, batch_size=8, matryoshka=(16, 8), evaluations=1),
+    )
+    assert made.steps == 2
+    with pytest.raises(InputError, match="Matryoshka lengths are from 1 to"):
+        train_encoder(PAIRS, tmp_path / "two", base=tiny_model, config=Config(steps=2, matryoshka=(1000,)))
+
+
+def test_weights_of_the_base_are_kept_by_share(tmp_path, tiny_model):
+    from safetensors.numpy import load_file
+
+    for keep in (0.0, 0.75):
+        train_encoder(
+            PAIRS, tmp_path / str(keep), base=tiny_model, config=Config(steps=2, batch_size=8, keep=keep, evaluations=1)
+        )
+    base = {
+        name.removeprefix("bert."): value for name, value in load_file(Path(tiny_model) / "model.safetensors").items()
+    }
+    whole, part = (load_file(tmp_path / name / "model.safetensors") for name in ("0.0", "0.75"))
+    for name, value in whole.items():
+        np.testing.assert_allclose(part[name], 0.75 * base[name] + 0.25 * value, atol=1e-6)
+
+
+def test_the_card_says_what_was_measured(tmp_path, tiny_model):
+    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert f"| ndcg@10 | held-out rows, after | {made.after.value:.4f} |" in card
+    assert made.fingerprint == encoders.load(str(tmp_path / "out")).fingerprint == facts["fingerprint"]
+    assert facts["data"]["training"] + facts["data"]["held_out"] + facts["data"]["left_out"] == len(PAIRS)
+    assert str(tmp_path) not in card + json.dumps(facts)
+    steps = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
+    assert [row["step"] for row in steps if "loss" in row] == [1, 2, 3]
+
+
+def test_progress_is_told(tmp_path, tiny_model):
+    told = []
+    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST, progress=told.append)
+    assert (told[-1].step, told[-1].steps) == (3, 3)
+    assert told[-1].metric_name == "ndcg@10"
+    assert any(update.loss is not None and update.texts_per_second > 0 for update in told)
+
+
+# Killed, and gone on from
+
+RUN = """
+import sys, warnings, json
+from binocle.training.encoder import Config, train_encoder
+pairs = json.load(open(sys.argv[1]))
+config = Config(epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None)
+train_encoder(pairs, sys.argv[3], base=sys.argv[2], config=config)
+"""
+
+
+def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model):
+    from safetensors.numpy import load_file
+
+    (tmp_path / "pairs.json").write_text(json.dumps(PAIRS), "utf-8")
+    (tmp_path / "whole").mkdir()
+    command = [sys.executable, "-c", RUN, str(tmp_path / "pairs.json"), tiny_model]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    killed = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment, stderr=subprocess.DEVNULL)
+    checkpoints = tmp_path / "killed" / "run" / "checkpoints"
+    while not list(checkpoints.glob("checkpoint-*/whole.json")):
+        assert killed.poll() is None, "ended before it could be killed"
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert list(checkpoints.glob("checkpoint-*"))
+    for name in ("killed", "whole"):
+        subprocess.run([*command, str(tmp_path / name)], env=environment, check=True, capture_output=True)
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("killed", "whole"))
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name])
+    facts = [json.loads((tmp_path / name / "binocle.json").read_text("utf-8")) for name in ("killed", "whole")]
+    assert facts[0]["measures"] == facts[1]["measures"]
+    assert facts[0]["fingerprint"] == facts[1]["fingerprint"]
+
+
+def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(tmp_path, tiny_model):
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    (tmp_path / "out" / "run" / "asked.json").write_text("{}", "utf-8")
+    with pytest.raises(InputError, match="unfinished run with other settings"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+
+
+def test_nothing_but_safetensors_and_json_is_written(tmp_path, tiny_model):
+    seen = set()
+    checkpoints = tmp_path / "out" / "run"
+
+    def look(_update):
+        seen.update(path.suffix for path in checkpoints.rglob("*") if path.is_file())
+
+    train_encoder(
+        PAIRS, tmp_path / "out", base=tiny_model, config=Config(steps=6, batch_size=8, evaluations=3), progress=look
+    )
+    assert seen
+    assert not seen & {".bin", ".pt", ".pth", ".pkl"}
+
+
+# What cannot be
+
+BAD = {
+    "no objective of that name": (Config(objective="magic"), "there is no objective 'magic'"),
+    "an objective for other data": (Config(objective="cosine"), "takes pairs with a score"),
+    "no pooling of that name": (Config(pooling=("sum",)), "there is no pooling 'sum'"),
+    "no epochs": (Config(epochs=0), "epochs is a number above 0"),
+    "a batch of nothing": (Config(batch_size=0), "batch size is a number above 0"),
+    "a share above 1": (Config(held_out=1.5), "held out is a share"),
+    "a learning rate that is none": (Config(learning_rate=float("nan")), "learning rate is a number above 0"),
+    "tokens that are too few": (Config(max_length=1), "max length is in tokens"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_settings_that_cannot_be_are_told_before_anything_is_made(name, tmp_path, tiny_model):
+    config, message = BAD[name]
+    with pytest.raises(InputError, match=message):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+
+
+def test_a_folder_that_is_in_use_is_not_written_to(tmp_path, tiny_model):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(InputError, match="is not empty"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"]
+
+
+def test_wrong_data_leaves_nothing_behind(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="row 2: expected a text"):
+        train_encoder([PAIRS[0], {"query": "a"}], tmp_path / "out", base=tiny_model, config=FAST)
+    assert not (tmp_path / "out").exists()
+
+
+# Measures on held-out rows
+
+
+def test_spearman_and_average_precision_are_scipys_and_the_definition():
+    stats = pytest.importorskip("scipy.stats")
+    generator = np.random.default_rng(0)
+    one, other = generator.integers(0, 9, 200), generator.normal(size=200)
+    assert heldout.spearman(other, one) == pytest.approx(stats.spearmanr(other, one)[0])
+    assert heldout.average_precision(np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1])) == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_ndcg_of_held_out_pairs_by_hand(tmp_path):
+    from binocle.training import data
+
+    made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c")], tmp_path, held_out=0)
+    made.part[:] = data.HELD_OUT
+    vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1)}
+    found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
+    assert isinstance(made, Prepared)
+    np.testing.assert_allclose(found.values, [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)

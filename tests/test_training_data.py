@@ -1,0 +1,290 @@
+"""Rows of every shape and from every source; a wrong one is told with its line before anything is trained."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from binocle.indexes.errors import InputError
+from binocle.training import data
+from binocle.training.batches import Batches
+from binocle.training.data import Shape
+from binocle.training.sources import rows
+
+PAIR = {"query": "who sat", "positive": "the cat sat"}
+
+
+def lines(path, *given):
+    path.write_text("".join(json.dumps(row) + "\n" for row in given), "utf-8")
+    return path
+
+
+SHAPES = {
+    "pairs": (PAIR, Shape.PAIRS, ("query", "positive")),
+    "question and answer": ({"question": "a?", "answer": "b"}, Shape.PAIRS, ("query", "positive")),
+    "triplets": (PAIR | {"negative": "a dog ran"}, Shape.TRIPLETS, ("query", "positive", "negative")),
+    "numbered negatives": (
+        {"anchor": "a", "positive": "b", "negative_2": "d", "negative_1": "c", "negative_10": "e"},
+        Shape.TRIPLETS,
+        ("query", "positive", "negative_1", "negative_2", "negative_3"),
+    ),
+    "lists": (
+        {"query": "a", "pos": ["b"], "neg": ["c", "d"]},
+        Shape.TRIPLETS,
+        ("query", "positive", "negative_1", "negative_2"),
+    ),
+    "scores": ({"sentence1": "a", "sentence2": "b", "score": "4.5"}, Shape.SCORED, ("sentence1", "sentence2")),
+    "labels": ({"text1": "a", "text2": "b", "label": 1}, Shape.LABELLED, ("sentence1", "sentence2")),
+    "classes": ({"premise": "a", "hypothesis": "b", "label": "entailment"}, Shape.CLASSED, ("sentence1", "sentence2")),
+    "teacher": (
+        {"query": "a", "positive": "b", "negative": "c", "scores": [3, 1.5]},
+        Shape.GRADED,
+        ("query", "positive", "negative"),
+    ),
+    "FlagEmbedding's": (
+        {"query": "a", "pos": ["b"], "neg": ["c"], "pos_scores": [2], "neg_scores": [1]},
+        Shape.GRADED,
+        ("query", "positive", "negative"),
+    ),
+    "grouped": ({"text": "a", "label": "animal"}, Shape.GROUPED, ("text",)),
+    "texts": ({"_id": "1", "title": "t", "text": "a"}, Shape.TEXTS, ("text",)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_columns_say_what_the_rows_are(name, tmp_path):
+    row, shape, texts = SHAPES[name]
+    made = data.prepare([row], tmp_path, held_out=0)
+    assert (made.shape, made.texts) == (shape, texts)
+    assert len(made.table()) == 1
+
+
+def test_values_arrive_as_they_were_given(tmp_path):
+    row = {"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [2, 3], "neg_scores": [1, 0.5]}
+    made = data.prepare([row], tmp_path, held_out=0)
+    assert made.table().to_pylist() == [
+        {"query": "a", "positive": "b", "negative_1": "d", "negative_2": "e", "label": [2.0, 1.0, 0.5]},
+        {"query": "a", "positive": "c", "negative_1": "d", "negative_2": "e", "label": [3.0, 1.0, 0.5]},
+    ]
+
+
+def files(folder):
+    """The same two rows in every kind of file."""
+    two = [PAIR, {"query": 'wer, "saß"?', "positive": "die Katze\nsaß"}]
+    table = pa.Table.from_pylist(two)
+    pq.write_table(table, folder / "a.parquet")
+    lance.write_dataset(table, folder / "a.lance")
+    lines(folder / "a.jsonl", *two)
+    with gzip.open(folder / "b.jsonl.gz", "wt", encoding="utf-8") as stream:
+        stream.write((folder / "a.jsonl").read_text("utf-8"))
+    for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
+        cells = [["query", "positive"], *([row["query"], row["positive"]] for row in two)]
+        text = "\n".join(mark.join('"' + cell.replace('"', '""') + '"' for cell in row) for row in cells)
+        (folder / name).write_text("\ufeff" + text, "utf-8")
+    return two
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.lance", "a.jsonl", "b.jsonl.gz", "a.csv", "a.tsv"])
+def test_every_kind_of_file_gives_the_same_rows(name, tmp_path):
+    two = files(tmp_path)
+    assert [row for _, row in rows(tmp_path / name)] == two
+
+
+def test_a_row_of_a_separated_file_stands_where_it_begins(tmp_path):
+    files(tmp_path)
+    (tmp_path / "c.csv").write_text('query,positive\na,"b\nc"\nd,e\n', "utf-8")
+    assert [where for where, _ in rows(tmp_path / "c.csv")] == [f"{tmp_path}/c.csv:2", f"{tmp_path}/c.csv:4"]
+
+
+def test_a_beir_folder_gives_judged_queries_with_their_documents(tmp_path):
+    lines(
+        tmp_path / "corpus.jsonl", {"_id": "d1", "title": "T", "text": "one"}, {"_id": "d2", "title": "", "text": "two"}
+    )
+    lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "first"}, {"_id": "q2", "text": "second"})
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td2\t2\n")
+    assert [row for _, row in rows(tmp_path)] == [
+        {"query": "first", "positive": "T\none", "document_id": "d1"},
+        {"query": "second", "positive": "two", "document_id": "d2"},
+    ]
+
+
+WRONG = {  # name -> (file name, bytes, what the message says)
+    "no known column": ("a.jsonl", b'{"foo": "a"}\n', "a.jsonl:1: the columns 'foo' are no training data"),
+    "a missing text": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b"}\n{"query": "a"}\n',
+        "a.jsonl:2: expected a text in 'positive'",
+    ),
+    "an empty text": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b"}\n\n{"query": " ", "positive": "b"}\n',
+        "a.jsonl:3: .* an empty text",
+    ),
+    "a number for a text": (
+        "a.jsonl",
+        b'{"query": "a", "positive": 7}\n',
+        "a.jsonl:1: expected a text in 'positive', .* 7 came",
+    ),
+    "not JSON": ("a.jsonl", b'{"query": "a", "positive": "b"}\n{oops\n', "a.jsonl:2 is not JSON"),
+    "not an object": ("a.jsonl", b'["a"]\n', "a.jsonl:1: expected an object .* not list"),
+    "not UTF-8": ("a.jsonl", b'{"query": "a", "positive": "b"}\n\xff\xfe\n', "a.jsonl:2 is not UTF-8"),
+    "a negative now and then": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b"}\n{"query": "a", "positive": "b", "negative": "c"}\n',
+        "a.jsonl:2: has 'negative'",
+    ),
+    "too few negatives": (
+        "a.jsonl",
+        b'{"query": "a", "pos": ["b"], "neg": ["c", "d"]}\n{"query": "a", "pos": ["b"], "neg": ["c"]}\n',
+        "a.jsonl:2: has 1 negatives, .*:1 had 2",
+    ),
+    "a label of 2": ("a.csv", b"text1,text2,label\na,b,1\na,b,2\n", "a.csv:3: expected 0 or 1 in 'label'"),
+    "a word for a score": (
+        "a.tsv",
+        b"sentence1\tsentence2\tscore\na\tb\t4\na\tb\thigh\n",
+        "a.tsv:3: expected a number in 'score'",
+    ),
+    "NaN for a score": ("a.tsv", b"sentence1\tsentence2\tscore\na\tb\tnan\n", "a.tsv:2: expected a number in 'score'"),
+    "no class": ("a.csv", b"premise,hypothesis,label\na,b,entailment\na,b,-\n", "a.csv:3: expected a class"),
+    "a short row": ("a.csv", b"query,positive\na\n", "a.csv:2 has 1 fields where the header has 2"),
+    "an open quote": ("a.csv", b'query,positive\na,"b\n', "a.csv:2 is not well-formed"),
+    "a column twice": ("a.csv", b"query,query\na,b\n", "a.csv:1 names the column 'query' twice"),
+    "tabs in .csv": ("a.csv", b"query\tpositive\na\tb\n", "a.csv:1 is separated by tabs: name the file .tsv"),
+    "scores of another number": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b", "negative": "c", "scores": [1]}\n',
+        "a.jsonl:1: expected 2 numbers in 'scores'",
+    ),
+    "nothing": ("a.jsonl", b"\n", "a.jsonl holds no rows"),
+    "half a gzip": (
+        "a.jsonl.gz",
+        gzip.compress(b'{"query": "a", "positive": "b"}\n' * 99)[:-12],
+        "is not whole gzip data",
+    ),
+    "no Parquet": ("a.parquet", b"PAR1 oops", "is not a whole Parquet file"),
+    "no known kind": ("a.pickle", b"oops", "has no known kind: expected .jsonl"),
+    "a class in place of its text": ("a.csv", b"text,label\nfish,animal\nfish,\n", "a.csv:3: expected a class"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_data_is_told_with_file_and_line(name, tmp_path):
+    file, content, message = WRONG[name]
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        data.prepare(tmp_path / file, tmp_path / "made")
+
+
+def test_no_file_and_no_data_set_of_that_name(tmp_path):
+    with pytest.raises(InputError, match="there is no file or folder"):
+        data.prepare(tmp_path / "none.jsonl", tmp_path / "made")
+    with pytest.raises(InputError, match="a folder without training data"):
+        data.prepare(tmp_path, tmp_path / "made")
+
+
+# What is held out
+
+
+def many(count, documents):
+    return [{"query": f"query {n}", "positive": f"text {n}", "doc_id": f"d{n % documents}"} for n in range(count)]
+
+
+def test_whole_documents_are_held_out(tmp_path):
+    made = data.prepare(many(600, 60), tmp_path, held_out=0.1)
+    groups = np.array(made.table()["group"].to_pylist())
+    held, trained = set(groups[made.held_out()]), set(groups[made.training()])
+    assert not held & trained
+    assert len(made.held_out()) == 60
+    assert len(made.held_out()) + len(made.training()) == 600
+
+
+def test_another_seed_holds_out_others_and_the_same_seed_the_same(tmp_path):
+    parts = [data.prepare(many(600, 60), tmp_path, held_out=0.1, seed=seed).part for seed in (1, 1, 2)]
+    assert (parts[0] == parts[1]).all()
+    assert (parts[0] != parts[2]).any()
+
+
+def test_a_row_that_shares_a_text_with_a_held_out_one_is_in_neither_part(tmp_path):
+    given = [{"query": f"q{n}", "positive": f"p{n}"} for n in range(100)]
+    given += [{"query": f"Q{n} ", "positive": f"another {n}"} for n in range(100)]  # the same queries but for case
+    made = data.prepare(given, tmp_path, held_out=0.2)
+    table = made.table().to_pylist()
+    held = {data.hash_of(table[n][name]) for n in made.held_out() for name in made.texts}
+    trained = {data.hash_of(table[n][name]) for n in made.training() for name in made.texts}
+    assert held
+    assert not held & trained
+    assert (made.part == data.LEFT_OUT).any()
+
+
+def test_held_out_rows_of_ones_own_are_those(tmp_path):
+    dev = lines(tmp_path / "dev.jsonl", {"query": "x", "positive": "y"})
+    made = data.prepare([PAIR, {"query": "x", "positive": "z"}], tmp_path / "made", development=dev)
+    assert made.held_out().tolist() == [2]
+    assert made.training().tolist() == [0]  # the second shares its query
+
+
+def test_what_was_prepared_is_loaded_as_it_was(tmp_path):
+    made = data.prepare(many(50, 10), tmp_path, held_out=0.2)
+    data.save(made)
+    again = data.load(tmp_path)
+    assert (again.shape, again.texts, again.classes) == (made.shape, made.texts, made.classes)
+    assert (again.part == made.part).all()
+
+
+# Batches
+
+
+def sampler(texts, size=4, *, different=True, seed=0):
+    table = pa.table({"query": [text[0] for text in texts], "positive": [text[1] for text in texts]})
+    return Batches(
+        table,
+        np.arange(len(texts), dtype=np.uint32),
+        ("query", "positive"),
+        batch_size=size,
+        different=different,
+        seed=seed,
+    )
+
+
+def test_an_epoch_gives_each_row_once_in_full_batches():
+    batches = list(sampler([(f"q{n}", "x" * n + str(n)) for n in range(403)]))
+    assert len(batches) == 100
+    assert all(len(batch) == 4 for batch in batches)
+    flat = [row for batch in batches for row in batch]
+    assert len(set(flat)) == 400
+
+
+def test_rows_of_a_batch_are_of_like_length():
+    texts = [(f"q{n}", str(n).zfill(1 + n * 7 % 97)) for n in range(256)]
+    spread = [np.ptp([len(texts[row][1]) for row in batch]) for batch in sampler(texts)]
+    assert np.mean(spread) < 4
+
+
+def test_no_text_is_twice_in_a_batch_where_it_must_not():
+    texts = [(f"q{n % 11}", f"p{n % 23}") for n in range(200)]
+    for batch in sampler(texts):
+        assert len({texts[row][0] for row in batch}) == len({texts[row][1] for row in batch}) == len(batch)
+    assert any(len({texts[row][0] for row in batch}) < len(batch) for batch in sampler(texts, different=False))
+
+
+def test_epochs_differ_and_the_same_epoch_repeats():
+    batches = sampler([(f"q{n}", f"p{n}") for n in range(40)])
+    first = list(batches)
+    assert list(batches) == first
+    batches.set_epoch(1)
+    assert list(batches) != first
+
+
+def test_every_epoch_has_the_number_of_batches_that_it_says_whatever_the_duplicates():
+    for texts in ([("same", f"p{n}") for n in range(30)], [(f"q{n % 3}", f"p{n}") for n in range(30)]):
+        for epoch in range(3):
+            batches = sampler(texts, seed=epoch)
+            batches.set_epoch(epoch)
+            assert len(list(batches)) == len(batches)

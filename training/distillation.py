@@ -1,0 +1,248 @@
+"""A smaller encoder that answers like a larger one: fewer layers, or a table of word vectors; with the price measured.
+
+Fewer layers start from layers of the teacher, evenly spread (Sanh et al. 2019, arXiv:1910.01108), and learn its
+vectors by mean squared error on any text (Reimers and Gurevych 2020, arXiv:2004.09813). The table has one vector a
+token: at first the teacher's own for it, weighed by how rare the token is and freed of what all share (Arora et al.
+2017; model2vec), then learned in the same way. No transformer is left in it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes.errors import InputError
+from ..retriever import encoder as encoders
+from ..retriever.model_folder import find
+from . import loop
+from .card import Card, write_card
+from .encoder import Config, make_model, train_encoder
+from .sources import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from .loop import Progress
+
+    Floats = NDArray[np.float32]
+
+_COUNTED = 20_000  # texts that a token's frequency is counted in
+_SMOOTHING = 1e-3  # Arora et al.'s a
+_SPEED_TEXTS = 512
+_TABLE_RATE = 2e-2  # learning rate of a table, where a step moves few of its rows
+
+
+@dataclass(slots=True)
+class Distilled:
+    """The student, what it costs and what it gains."""
+
+    folder: Path
+    layers: int  # 0 for a table
+    measures: dict[str, tuple[float, float]]  # name -> teacher's, student's
+    texts_per_second: tuple[float, float]  # teacher's, student's
+    seconds: float
+    fingerprint: str
+
+    def as_dict(self) -> dict[str, Any]:
+        def both(pair: tuple[float, float], digits: int) -> dict[str, float]:
+            return {"teacher": round(pair[0], digits), "student": round(pair[1], digits)}
+
+        return {
+            "folder": str(self.folder),
+            "layers": self.layers,
+            "measures": {name: both(pair, 4) for name, pair in self.measures.items()},
+            "texts_per_second": both(self.texts_per_second, 1),
+            "seconds": round(self.seconds, 1),
+            "fingerprint": self.fingerprint,
+        }
+
+
+def distill(
+    model: str,
+    out: str | Path,
+    *,
+    texts: str | Path | Iterable[str],
+    layers: int | None = 3,
+    evaluate_on: str | Path | None = None,
+    split: str = "test",
+    config: Config | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Distilled:
+    """Make a student of `model` and measure both.
+
+    :param texts: what the teacher is learned on: data with a column of texts, or of queries and positives.
+    :param layers: transformer layers that the student keeps; 0 for a table of word vectors.
+    :param evaluate_on: a folder in BEIR's layout on which both are measured.
+    :raises InputError: when the teacher has no more layers than that.
+    """
+    loop.require("distillation")
+    began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
+    if out.exists() and any(out.iterdir()) and not (out / "run").exists():
+        raise InputError(f"{out} is not empty: give another folder for the student")
+    if layers is None or layers < 0:
+        raise InputError(f"layers are a whole number from 0, not {layers}")
+    every = list(_texts(texts))
+    if not every:
+        raise InputError(f"{texts} holds no texts")
+    start = out.with_name(f".{out.name}-start")  # the same for a run that is gone on with
+    if layers:
+        _cut(model, layers, start)
+    else:
+        tell("weighing the words")
+        _table(model, start, every)
+    settings = config or Config(epochs=2.0, batch_size=64, learning_rate=1e-4, max_length=128, patience=None)
+    if not layers:
+        settings = replace(settings, learning_rate=_TABLE_RATE)
+    given = ({"text": text} for text in every)
+    train_encoder(given, out, base=str(start), teacher=model, config=settings, progress=progress)
+    shutil.rmtree(start)
+    teacher, student = encoders.load(model), encoders.load(str(out))
+    measures = {"cosine to the teacher": (1.0, _agreement(teacher, student, every))}
+    if evaluate_on is not None:
+        from .evaluation import evaluate
+
+        for place, name in enumerate((model, str(out))):
+            tell(f"measuring the {('teacher', 'student')[place]} on {Path(evaluate_on).name}")
+            found = evaluate(evaluate_on, mode="semantic", split=split, model=name).measures["nDCG@10"]
+            known = measures.get("nDCG@10", (0.0, 0.0))
+            measures["nDCG@10"] = (found, known[1]) if place == 0 else (known[0], found)
+    made = Distilled(
+        out,
+        layers,
+        measures,
+        (_rate(teacher, every), _rate(student, every)),
+        time.monotonic() - began,
+        student.fingerprint,
+    )
+    _note(made, model, len(every))
+    return made
+
+
+def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
+    """Each different text once."""
+    if not isinstance(source, (str, Path)):
+        yield from dict.fromkeys(source)
+        return
+    if (Path(source) / "corpus.jsonl").is_file():
+        from .sources import corpus
+
+        yield from dict.fromkeys("\n".join(filter(None, (row["title"], row["text"]))) for row in corpus(Path(source)))
+        return
+    seen: set[int] = set()
+    for where, row in rows(source):
+        found = [value for name, value in row.items() if isinstance(value, str) and not name.endswith("id")]
+        if not found:
+            raise InputError(f"{where}: no column holds a text")
+        for text in found:
+            if text.strip() and hash(text) not in seen:
+                seen.add(hash(text))
+                yield text
+
+
+def _cut(model: str, layers: int, folder: Path) -> None:
+    """Write the model with some of its layers, evenly spread, the first and the last among them where there are two."""
+    student = make_model(model, Config())
+    stack = _stack(student[0].auto_model)
+    if stack is None or not 0 < layers < len(stack):
+        have = "none that can be left out" if stack is None else str(len(stack))
+        raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
+    import torch
+
+    kept = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
+    chosen = torch.nn.ModuleList([stack[int(place)] for place in kept])
+    parent, name = _owner(student[0].auto_model, stack)
+    setattr(parent, name, chosen)
+    student[0].auto_model.config.num_hidden_layers = len(chosen)
+    student.save_pretrained(str(folder), create_model_card=False)
+
+
+def _stack(words: Any) -> Any:
+    """The list of transformer layers: the longest module list there is."""
+    import torch
+
+    lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
+    return max(lists, key=len, default=None)
+
+
+def _owner(words: Any, wanted: Any) -> tuple[Any, str]:
+    for module in words.modules():
+        for name, child in module.named_children():
+            if child is wanted:
+                return module, name
+    raise AssertionError("a module list that no module owns")
+
+
+def _table(model: str, out: Path, every: list[str]) -> None:
+    """A static model: one vector a token, summed with weights a/(a + frequency) folded in, without the common part."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+
+    folder = find(model)
+    if not (folder / "tokenizer.json").is_file():
+        raise InputError(f"{model} has no tokenizer.json, whose tokens the table is made of")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    size = tokenizer.get_vocab_size()
+    counts = np.ones(size, np.float64)
+    for encoding in tokenizer.encode_batch_fast(every[:_COUNTED], add_special_tokens=False):
+        np.add.at(counts, encoding.ids, 1)
+    vectors = encoders.load(model).encode([tokenizer.decode([number]) or " " for number in range(size)])
+    vectors = vectors - vectors.mean(0)
+    weights = _SMOOTHING / (_SMOOTHING + counts / counts.sum())
+    table = np.ascontiguousarray(vectors * weights[:, None], np.float32)
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table), Normalize()])
+    static.save_pretrained(str(out), create_model_card=False)
+
+
+def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> float:
+    some = every[-_SPEED_TEXTS:]
+    one, other = teacher.encode(some), student.encode(some)
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return float(((one * other).sum(1) / np.maximum(lengths, 1e-12)).mean())
+
+
+def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
+    """Texts a second, the second time."""
+    some = every[:_SPEED_TEXTS]
+    encoder.encode(some[:64])
+    began = time.monotonic()
+    encoder.encode(some)
+    return len(some) / max(time.monotonic() - began, 1e-9)
+
+
+def _note(made: Distilled, model: str, texts: int) -> None:
+    """The card of a student: what it was made of, its price and its gain."""
+    file = made.folder / "binocle.json"
+    known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    measures = [
+        {"name": name, "on": who, "value": value, "interval": [value, value], "rows": texts}
+        for name, pair in made.measures.items()
+        for who, value in zip(("teacher", "student"), pair, strict=True)
+    ]
+    card = Card(
+        kind="encoder",
+        base=model,
+        objective=known.get("objective", "a table of the teacher's vectors of single tokens"),
+        data={"texts": texts},
+        config={**known.get("config", {}), "layers": made.layers},
+        measures=measures,
+        seconds=made.seconds,
+        steps=known.get("steps", 0),
+        texts_per_second=made.texts_per_second[1],
+        fingerprint=made.fingerprint,
+        device=loop.device(),
+        bf16=loop.has_bf16(),
+    )
+    write_card(made.folder, card)
+    shutil.rmtree(made.folder / "run", ignore_errors=True)
