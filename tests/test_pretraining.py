@@ -165,7 +165,7 @@ def steps(made: Pretrained) -> list[dict]:
 
 
 def test_pairs_and_packed_rows_resume_as_well(texts, bert, tmp_path):
-    for options in ({"objective": "mlm+nsp"}, {"pack": True, "accumulate": 2}):
+    for options in ({"objective": "mlm+nsp"}, {"pack": True, "accumulate": 2, "dropout": 0.1}):
         config = dataclasses.replace(QUICK, steps=6, epochs=9, **options)
         name = "-".join(options)
         whole = pretrain(texts, tmp_path / f"{name}-whole", base=bert, config=config)
@@ -184,7 +184,7 @@ def test_a_run_killed_after_its_last_step_is_finished_without_training(
         patch.setattr(pretraining, "write_card", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
-    monkeypatch.setattr(pretraining, "_Session", None)
+    monkeypatch.setattr(pretraining, "_Session", None)  # no model is loaded, no step is taken
     made = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
     assert same(uninterrupted, made)
     assert made.as_dict() | {"folder": "", "seconds": 0, "texts_per_second": 0} == uninterrupted.as_dict() | {

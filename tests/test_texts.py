@@ -110,8 +110,9 @@ def test_a_row_without_a_text_is_told_with_its_line(tmp_path, data, message):
 
 
 def test_what_is_not_there_is_told(tmp_path):
-    with pytest.raises(InputError, match="there is no file or folder"):
-        list(documents([tmp_path / "gone"]))
+    for source in (tmp_path / "gone", "gone", "gone.jsonl"):
+        with pytest.raises(InputError, match=f"there is no file or folder {source}"):
+            list(documents([source]))
 
 
 def test_a_document_without_text_is_told(tmp_path):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..indexes.errors import InputError
+from ..indexes.errors import InputError, MissingExtraError
 from . import loop, masked_model
 
 if TYPE_CHECKING:
@@ -23,6 +23,18 @@ class Prediction:
     probability: float
 
 
+def _require() -> None:
+    """Less than training does, and so sooner."""
+    try:
+        import torch  # noqa: F401
+        from transformers.utils import logging
+    except ImportError:
+        raise MissingExtraError("torch", "train", "filling in masked words") from None
+    chatter: Any = logging
+    chatter.set_verbosity_error()
+    chatter.disable_progress_bar()
+
+
 class Filler:
     """A model that names masked words.
 
@@ -36,7 +48,7 @@ class Filler:
     @classmethod
     def load(cls, name: str) -> Filler:
         """:raises InputError: when the model has no head for masked words."""
-        loop.require("filling in masked words")
+        _require()
         masked = masked_model.load(name)
         if masked.new_head:
             raise InputError(

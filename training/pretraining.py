@@ -32,6 +32,8 @@ from .tokenized import Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from filelock import FileLock
+
     from .loop import Progress
     from .masked_model import MaskedModel
 
@@ -129,14 +131,18 @@ def pretrain(
     run = _Run(Path(out), asked)
     run.open()
     tell = tell or (lambda _: None)
-    if not run.trained.is_file():
+    if run.trained.is_file():
+        made = run.made()
+    else:
         try:
             session = _Session(run, config, sources, progress, tell)
         except BinocleError:
             run.forget()
             raise
-        session.train()
-    return run.finish(config)
+        made = session.train()
+    if loop.is_main_process():
+        run.finish(_card(made, config))
+    return made
 
 
 def check(config: Config, sources: Sequence[Any], base: str | None, from_scratch: str | None) -> None:
@@ -187,9 +193,16 @@ class _Run:
                 )
         elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
             raise InputError(f"{self.out} is not empty: give another folder for the model")
-        elif loop.is_main_process():
+        else:
             self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(self.asked), "utf-8")
+            if loop.is_main_process():
+                file.write_text(json.dumps(self.asked), "utf-8")
+
+    def alone(self) -> FileLock:
+        """For what one process does for all that train together."""
+        from filelock import FileLock
+
+        return FileLock(self.folder / "lock")
 
     def forget(self) -> None:
         """As if it had never been asked for, unless something of it is worth keeping."""
@@ -198,18 +211,18 @@ class _Run:
             if not any(self.out.iterdir()):
                 self.out.rmdir()
 
-    def finish(self, config: Config) -> Pretrained:
+    def made(self) -> Pretrained:
+        """What came of it, once the model is written."""
+        return Pretrained.of(json.loads(self.trained.read_text("utf-8")))
+
+    def finish(self, card: Card) -> None:
         """Put the model in the run's place."""
-        made = Pretrained.of(json.loads(self.trained.read_text("utf-8")))
-        if not loop.is_main_process():
-            return made
         ready = self.folder / "model"
         if ready.is_dir():
-            write_card(ready, _card(made, config))
+            write_card(ready, card)
             for path in ready.iterdir():
                 path.replace(self.out / path.name)
         shutil.rmtree(self.folder)
-        return made
 
 
 class _Session:
@@ -229,9 +242,10 @@ class _Session:
         self.pairs = config.objective != "mlm"
         self._sources = sources
         torch.manual_seed(config.seed)
-        self.masked = self._begin()
-        frame = Frame.of(self.masked.tokenizer, types=self.masked.has_types)
-        self.counts = self._rows(frame)
+        with run.alone():
+            self.masked = self._begin()
+            frame = Frame.of(self.masked.tokenizer, types=self.masked.has_types)
+            self.counts = self._rows(frame)
         self.train_rows = Rows(run.folder / "rows" / "train.arrow")
         self.held_out = Rows(run.folder / "rows" / "held_out.arrow")
         torch.manual_seed(config.seed)
@@ -300,7 +314,7 @@ class _Session:
             raise InputError("the next sentence may be from another document: expected two documents at least")
         return counts
 
-    def train(self) -> None:
+    def train(self) -> Pretrained:
         """Train, and write the model beside the run."""
         before = self._before()
         trainer = self._trainer()
@@ -329,15 +343,18 @@ class _Session:
         )
         if loop.is_main_process():
             self._write(made)
+        return made
 
     def _before(self) -> Perplexity | None:
         """The model that training begins with, measured once a run."""
         self.tell("measuring the model to begin with")
         file = self.run.folder / "before.json"
-        if not file.is_file():
-            found = self.measure()
+        if file.is_file():
+            return Perplexity.of(json.loads(file.read_text("utf-8")))
+        found = self.measure()
+        if loop.is_main_process():
             file.write_text(json.dumps(found and asdict(found)), "utf-8")
-        return Perplexity.of(json.loads(file.read_text("utf-8")))
+        return found
 
     def _trainer(self) -> Any:
         from transformers import EarlyStoppingCallback, TrainingArguments

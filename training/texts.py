@@ -42,6 +42,8 @@ def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
         return _folder(path, tell)
     if path.is_file() and not _TABLES.intersection(path.suffixes[-2:]):
         return _file(path)
+    if not path.exists() and "/" not in str(source):  # data sets of the hub have an owner
+        raise InputError(f"there is no file or folder {source}")
     return _column(path if path.exists() else str(source), column)
 
 
