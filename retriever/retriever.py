@@ -70,9 +70,7 @@ class Retriever:
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
-        if model is not None and (not isinstance(model, (str, os.PathLike)) or not os.fspath(model)):
-            raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
-        model = None if model is None else os.fspath(model)
+        model = None if model is None else _name_of(model)
         place = Path(path).expanduser()
         if place.exists() and not place.is_dir():
             raise InputError(f"{path} is a file: expected a folder of documents or an index")
@@ -174,10 +172,9 @@ class Retriever:
             index's own, say.
         :raises EncoderMismatchError: when it cuts them otherwise, which takes an index of its own.
         """
-        if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
-            raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
+        name = _name_of(model)
         store = self._open_store()
-        encoder = encoders.load(os.fspath(model))
+        encoder = encoders.load(name)
         with store.write() as writer:
             report = switching.switch(writer, encoder, progress)
         self._use(encoder)
@@ -194,8 +191,9 @@ class Retriever:
         :param model: where that encoder is now, if it has moved.
         :raises StoreError: when there was no switch, or it was rolled back already.
         """
+        name = None if model is None else _name_of(model)
         with self._open_store().write() as writer:
-            encoder = switching.previous_encoder(writer.head, None if model is None else os.fspath(model))
+            encoder = switching.previous_encoder(writer.head, name)
             report = switching.rollback(writer, encoder, progress)
         self._use(encoder)
         return report
@@ -421,6 +419,12 @@ class Retriever:
         """Spare the next search to load what was loaded for a switch."""
         with self._loading:
             self._model, self._encoder = None, encoder
+
+
+def _name_of(model: str | os.PathLike[str]) -> str:
+    if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
+        raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
+    return os.fspath(model)
 
 
 def _names(path: str, row_path: str) -> bool:
