@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from . import __version__
-from .commands import indexing, judging, mining, searching, setup, training
+from .commands import indexing, judging, mining, pretraining, searching, setup, training
 from .indexes.errors import BinocleError
 from .retriever.passage import printable
 
@@ -111,6 +111,8 @@ for _command in (
     training.train,
     training.tune,
     training.distill,
+    pretraining.pretrain,
+    pretraining.fill,
     setup.doctor,
     completion,
 ):

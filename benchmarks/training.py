@@ -1,0 +1,265 @@
+"""Training, measured: `python -m benchmarks.training TASK --data FOLDER [--seeds 0 1 2]`.
+
+sts          all-MiniLM-L6-v2 fine-tuned on the STS benchmark's train split by each pooling; test Spearman, and scifact
+throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
+scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
+tune         `binocle tune` on a corpus alone; semantic nDCG@10 of its test queries
+reranker     trained on SQuAD and scifact's train claims, over hybrid search's best 50; nDCG@10 of scifact's test claims
+
+FOLDER holds scifact, cranfield, stsb (SentEval's files) and squad11. Results go to results/training-TASK.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binocle import Retriever
+from binocle.training import significance
+from binocle.training.encoder import Config, train_encoder
+from binocle.training.evaluation import evaluate
+from binocle.training.measured import evaluate_file
+from binocle.training.mining import mine
+from binocle.training.progress import line
+from binocle.training.reranker import RerankerConfig, train_reranker
+from binocle.training.sources import corpus
+from binocle.training.tune import Recipe, tune
+
+from .machine import save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BASE = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def _say(text: Any) -> None:
+    print(text if isinstance(text, str) else line(text), file=sys.stderr, flush=True)
+
+
+def _spread(values: list[float]) -> dict[str, Any]:
+    return {
+        "mean": round(statistics.mean(values), 4),
+        "deviation": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+        "values": [round(value, 4) for value in values],
+    }
+
+
+def _sts_file(data: Path, split: str, work: Path) -> Path:
+    """SentEval's nameless columns with names: the sixth and seventh are the sentences, the fifth is the score."""
+    rows = [row.split("\t") for row in (data / "stsb" / f"sts-{split}.csv").read_text("utf-8").splitlines()]
+    file = work / f"sts-{split}.jsonl"
+    named = ({"sentence1": row[5], "sentence2": row[6], "score": float(row[4])} for row in rows)
+    file.write_text("".join(json.dumps(row) + "\n" for row in named), "utf-8")
+    return file
+
+
+def sts(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    train, dev, test = (_sts_file(data, split, work) for split in ("train", "dev", "test"))
+    base = evaluate_file(test, model=BASE)
+    found: dict[str, Any] = {"before": _plain(base)}
+    for pooling in ("mean", "cls", "max"):
+        runs, seconds, retrieval = [], [], []
+        for seed in seeds:
+            out = work / f"{pooling}-{seed}"
+            config = Config(pooling=(pooling,), epochs=2, learning_rate=5e-5, batch_size=32, evaluations=2, seed=seed)
+            made = train_encoder(train, out, development=dev, config=config, progress=_say)
+            seconds.append(made.seconds)
+            runs.append(_plain(evaluate_file(test, model=str(out)))["Spearman"]["value"])
+            if seed == seeds[0]:
+                retrieval.append(evaluate(data / "scifact", mode="semantic", model=str(out)).measures["nDCG@10"])
+            _say(f"{pooling} {seed}: {runs[-1]} {retrieval}")
+        found[pooling] = {"Spearman": _spread(runs), "seconds": _spread(seconds), "scifact nDCG@10": retrieval}
+    return found
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = found.as_dict()
+    intervals = facts.get("intervals", {})
+    return {name: {"value": value, "interval": intervals.get(name)} for name, value in facts["measures"].items()}
+
+
+PLAIN = """
+import json, sys, time
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from binocle.retriever.model_folder import find
+rows = [json.loads(row) for row in open(sys.argv[1])]
+model = SentenceTransformer(str(find(sys.argv[2])), device="cpu")
+args = SentenceTransformerTrainingArguments(
+    output_dir=sys.argv[3], per_device_train_batch_size=32, max_steps=int(sys.argv[4]), learning_rate=2e-5,
+    use_cpu=True, warmup_steps=0.1, save_strategy="no", report_to="none", disable_tqdm=True)
+trainer = SentenceTransformerTrainer(
+    model=model, args=args, train_dataset=Dataset.from_list(rows), loss=MultipleNegativesRankingLoss(model))
+began = time.time()
+trainer.train()
+print(json.dumps({"seconds": time.time() - began}))
+model.save_pretrained(sys.argv[3] + "/model")
+"""
+
+
+def throughput(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    """Both train on the same pairs (scifact titles and abstracts), batch 32, in turns."""
+    rows = [{"query": row["title"], "positive": row["text"]} for row in corpus(data / "scifact") if row["title"]]
+    random.Random(0).shuffle(rows)
+    steps = 24
+    file = work / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows[: 32 * steps]), "utf-8")
+    ours, theirs, quality = [], [], {}
+    for seed in seeds:
+        config = Config(steps=steps, batch_size=32, held_out=0.0, evaluations=1, seed=seed)
+        made = train_encoder(file, work / f"ours-{seed}", config=config)
+        ours.append(made.seconds)
+        plain = work / f"theirs-{seed}"
+        command = [sys.executable, "-W", "ignore", "-c", PLAIN, str(file), BASE, str(plain), str(steps)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        theirs.append(json.loads(done.stdout.splitlines()[-1])["seconds"])
+        _say(f"{ours[-1]:.1f} s against {theirs[-1]:.1f} s")
+        if seed == seeds[0]:
+            for name, folder in (("binocle", work / f"ours-{seed}"), ("plain", plain / "model")):
+                quality[name] = evaluate(data / "scifact", mode="semantic", model=str(folder)).measures["nDCG@10"]
+    texts = 2 * 32 * steps
+    return {
+        "texts": texts,
+        "binocle texts/s": _spread([texts / seconds for seconds in ours]),
+        "plain texts/s": _spread([texts / seconds for seconds in theirs]),
+        "times": round(statistics.median(theirs) / statistics.median(ours), 2),
+        "scifact nDCG@10": quality,
+    }
+
+
+def _gain(name: str, folder: Path, model: str, before: Any, **options: Any) -> dict[str, Any]:
+    after = evaluate(folder, model=model, **options)
+    a, b = significance.aligned(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
+    difference = significance.difference(a, b)
+    found = {"nDCG@10": after.measures["nDCG@10"], "difference": round(difference.value, 4), "p": difference.p}
+    _say(f"{name}: {found}")
+    return found
+
+
+def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    folder = data / "scifact"
+    before = evaluate(folder, mode="semantic")
+    mined = work / "mined.jsonl"
+    began = time.monotonic()
+    mine(folder, mined, negatives=1, relative_margin=0.05)
+    found: dict[str, Any] = {"before": before.measures["nDCG@10"], "mining seconds": round(time.monotonic() - began, 1)}
+    runs = []
+    for seed in seeds:
+        out = work / f"scifact-{seed}"
+        config = Config(epochs=3, learning_rate=3e-5, batch_size=32, evaluations=3, seed=seed)
+        made = train_encoder(mined, out, config=config, progress=_say)
+        runs.append(_gain(f"scifact {seed}", folder, str(out), before, mode="semantic") | {"seconds": made.seconds})
+    return found | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
+
+
+def tuned(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("scifact", "cranfield"):
+        before = evaluate(data / name, mode="semantic")
+        runs = []
+        for seed in seeds:
+            retriever = Retriever.open(work / f"{name}-{seed}")
+            retriever.add(corpus(data / name))
+            made = tune(
+                retriever,
+                out=work / f"tuned-{name}-{seed}",
+                recipe=Recipe(seed=seed),
+                publish=False,
+                progress=_say,
+                tell=_say,
+            )
+            gain = _gain(f"{name} {seed}", data / name, str(made.folder), before, mode="semantic")
+            runs.append(gain | {"held out": made.as_dict() | {"folder": None}})
+            shutil.rmtree(work / f"{name}-{seed}")
+        spread = _spread([run["nDCG@10"] for run in runs])
+        found[name] = {"before": before.measures["nDCG@10"], "runs": runs, "nDCG@10": spread}
+    return found
+
+
+def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    folder = data / "scifact"
+    before = evaluate(folder, mode="hybrid", index=work / "index")
+    squad = work / "squad.jsonl"
+    with gzip.open(data / "squad11" / "squad11_train.jsonl.gz", "rt", encoding="utf-8") as stream:
+        paragraphs = [json.loads(row) for row in stream]
+    rows = [
+        {"query": qa["question"], "positive": paragraph["context"], "document_id": f"p{number}"}
+        for number, paragraph in enumerate(paragraphs)
+        for qa in paragraph["qas"]
+    ]
+    random.Random(0).shuffle(rows)
+    squad.write_text("".join(json.dumps(row) + "\n" for row in rows[:4_000]), "utf-8")
+    runs = []
+    for seed in seeds:
+        first = RerankerConfig(
+            negatives=5,
+            depth=30,
+            batch_size=6,
+            max_length=192,
+            learning_rate=5e-5,
+            evaluations=2,
+            held_out=0.02,
+            seed=seed,
+        )
+        one = train_reranker(squad, work / f"squad-{seed}", config=first, progress=_say, tell=_say)
+        second = RerankerConfig(
+            negatives=7, depth=50, batch_size=4, epochs=2, learning_rate=3e-5, evaluations=4, held_out=0.1, seed=seed
+        )
+        two = train_reranker(
+            folder, work / f"scifact-{seed}", base=str(one.folder), config=second, progress=_say, tell=_say
+        )
+        facts = json.loads((two.folder / "binocle.json").read_text("utf-8"))
+        run = {"first stage's weight": facts.get("first_stage_weight"), "seconds": [one.seconds, two.seconds]}
+        runs.append(
+            run
+            | _gain(
+                "reranked",
+                folder,
+                BASE,
+                before,
+                mode="hybrid",
+                rerank=str(two.folder),
+                rerank_depth=50,
+                index=work / "index",
+            )
+        )
+    return {"hybrid": before.measures["nDCG@10"], "runs": runs}
+
+
+TASKS: dict[str, Callable[[Path, Path, list[int]], dict[str, Any]]] = {
+    "sts": sts,
+    "throughput": throughput,
+    "scifact": scifact,
+    "tune": tuned,
+    "reranker": reranker,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--work", type=Path, help="Keep the models here.")
+    given = parser.parse_args()
+    work = given.work or Path(tempfile.mkdtemp(prefix="binocle-"))
+    work.mkdir(parents=True, exist_ok=True)
+    save(f"training-{given.task}", TASKS[given.task](given.data, work, given.seeds), seed=given.seeds[0])
+    if given.work is None:
+        shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()
