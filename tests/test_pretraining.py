@@ -106,7 +106,7 @@ def test_a_base_without_a_head_gets_one(tiny_model, texts, tmp_path):
 
 
 def test_from_scratch_learns_a_vocabulary_and_is_the_same_each_time(texts, tmp_path):
-    config = dataclasses.replace(QUICK, steps=3, vocabulary=100)
+    config = dataclasses.replace(QUICK, steps=3, vocabulary=200)
     one, two = (pretrain(texts, tmp_path / name, from_scratch="tiny", config=config) for name in "ab")
     assert (one.new_head, one.base) == (False, "random weights (tiny)")
     assert one.after.value < one.before.value
@@ -304,7 +304,7 @@ def wrong(name: str, value):
         (wrong("learning_rate", 0.0), "learning rate is a number above 0"),
         (wrong("max_length", 4), "max length is in tokens, special ones included: at least 8, not 4"),
         (wrong("max_length", 65), "max length is 65 tokens, but .* takes 64 at most"),
-        (wrong("vocabulary", 5), "a vocabulary has 100 tokens at least, not 5"),
+        (wrong("vocabulary", 5), "a vocabulary has 200 tokens at least, not 5"),
         (dataclasses.replace(QUICK, pack=True, objective="mlm+nsp"), "packed rows mix documents"),
     ],
 )

@@ -31,6 +31,7 @@ _SPECIAL: dict[str, Any] = {
 }
 _POSITIONS = 512
 _STEP = 64  # tokens asked for are a multiple: on CPU each new number costs a kernel made for it
+_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _LETTERS = 1_000  # of an alphabet; rarer ones are unknown
 _LOADING = (
     OSError,
@@ -206,14 +207,14 @@ def learn_vocabulary(texts: Iterable[str], size: int) -> Any:
 
 
 def _letters(texts: Iterable[str], normalizer: Any) -> list[str]:
-    """The commonest characters of the texts, in order of their code."""
+    """The commonest characters of the texts, and all of ASCII, in order of their code."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normalizer.normalize_str(text))
     for space in [letter for letter in counts if letter.isspace()]:
         del counts[space]
     commonest = sorted(counts, key=lambda letter: (-counts[letter], letter))[:_LETTERS]
-    return sorted(commonest)
+    return sorted({*commonest, *normalizer.normalize_str(_ASCII)})
 
 
 @cache

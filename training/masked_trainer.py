@@ -58,7 +58,7 @@ def masked_trainer() -> type[Any]:
             """The mean over the tokens asked for in the whole step, and that over the pairs."""
             made = model(**inputs)
             asked = len(made["tokens"]) if num_items_in_batch is None else num_items_in_batch
-            loss = made["tokens"].sum() / asked
+            loss = made["tokens"].sum() / max(asked, 1)
             if num_items_in_batch is not None and self.args.average_tokens_across_devices:
                 loss = loss * self.accelerator.num_processes
             if made["pairs"] is not None:

@@ -85,6 +85,7 @@ def _losses(learner: Any, batch: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 def _perplexity(losses: Floats, counts: Floats, seed: int) -> tuple[float, tuple[float, float]]:
     """exp of the mean loss of a token, and its interval of 95 %: losses and counts are sums over rows."""
+    losses, counts = losses[counts > 0], counts[counts > 0]  # all words of a row may be unknown ones
     draws = np.random.default_rng(seed).integers(0, len(losses), (1_000, len(losses)))
     means = losses[draws].sum(1) / counts[draws].sum(1)
     low, high = np.exp(np.percentile(means, [2.5, 97.5]))

@@ -165,8 +165,8 @@ def check(config: Config, sources: Sequence[Any], base: str | None, from_scratch
         number = getattr(config, name)
         if not 0 <= number < 1 or (name == "share" and not number):
             raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {number}")
-    if config.vocabulary < 100:
-        raise InputError(f"a vocabulary has 100 tokens at least, not {config.vocabulary}")
+    if config.vocabulary < 200:
+        raise InputError(f"a vocabulary has 200 tokens at least, not {config.vocabulary}")
     if config.max_length is not None and config.max_length < 8:
         raise InputError(f"max length is in tokens, special ones included: at least 8, not {config.max_length}")
     if config.pack and config.objective != "mlm":

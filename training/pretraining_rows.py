@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SEEN = 1_000  # documents whose hashes say where those held out end
-_SHORTEST = 2  # tokens: one alone has nothing to be told from
+_SHORTEST = 2  # tokens of a row that are known: one alone has nothing to be told from
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,12 @@ def prepare(
 
 def _write(texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room: int, *, pack: bool) -> Counts:
     train, held_out = Writer(folder / "train.arrow"), Writer(folder / "held_out.arrow")
+    special = np.array(tokenizer.all_special_ids)
     documents = held_documents = pairs = 0
 
     def add(writer: Writer, row: Row, document: int) -> None:
         nonlocal pairs
-        if len(row) >= _SHORTEST:
+        if (~np.isin(row.tokens, special)).sum() >= _SHORTEST:
             writer.add(row, document)
             pairs += bool((row.starts[1:] == SENTENCE).any())
 
