@@ -93,7 +93,9 @@ def pretrain(
 def _summary(made: Pretrained) -> str:
     counts = made.counts
     lines = [
-        f"{made.folder}: {made.objective} from {made.base}, {made.steps:,} steps in {made.seconds:,.0f} s",
+        f"{made.folder}: {made.objective} from {made.base}, {made.steps:,} steps"
+        + (f", those after {made.resumed_from:,}" if made.resumed_from else "")
+        + f" in {made.seconds:,.0f} s",
         f"{counts.documents:,} documents, {counts.held_out_documents:,} of them held out, {counts.tokens:,} tokens",
     ]
     if made.new_head:
