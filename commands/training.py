@@ -23,6 +23,10 @@ def train() -> None:
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
     Face data set. Its columns say what it is: query and positive, with or without negatives; sentence1 and sentence2
     with a score, a label 0 or 1, or a class; text with a label; or text alone.
+
+    \b
+    binocle train encoder pairs.jsonl --out my-encoder
+    binocle train reranker scifact --out my-reranker
     """
 
 

@@ -46,8 +46,12 @@ def lists(
             tell(number)
         hits = retriever.search(query, depth, mode=mode)
         contexts = _contexts(retriever, hits)
-        others = [text for hit, text in zip(hits, contexts, strict=True) if hit.path not in relevant]
-        others = [text for text in dict.fromkeys(others) if text not in relevant.values()]
+        others = [
+            text
+            for hit, text in zip(hits, contexts, strict=True)
+            if hit.path not in relevant and not any(hit.text in one or one in text for one in relevant.values())
+        ]
+        others = list(dict.fromkeys(others))
         if len(others) < negatives:
             continue
         for path, given in relevant.items():

@@ -92,15 +92,24 @@ def arguments(folder: Path, **options: Any) -> dict[str, Any]:
         "bf16": has_bf16(),
         "optim": "adamw_torch_fused" if device() in ("cpu", "cuda") else "adamw_torch",
         "dataloader_pin_memory": device() == "cuda",
-        "eval_on_start": False,
+        "restore_callback_states_from_checkpoint": True,  # how much of its patience a run has used up
         **options,
     }
 
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint below a run's folder that was written to its end."""
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_DONE}")]
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_DONE}") if _is_whole(path)]
     return max(whole, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+
+
+def _is_whole(done: Path) -> bool:
+    """Whether every file is there: an old checkpoint may have been in deletion when its run was killed."""
+    try:
+        names = json.loads(done.read_text("utf-8"))["files"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return all((done.parent / name).is_file() for name in names)
 
 
 def resumable(trainer: type[Any]) -> type[Any]:
@@ -124,7 +133,8 @@ def resumable(trainer: type[Any]) -> type[Any]:
             super()._save_checkpoint(model, trial)
             if self.args.should_save:
                 folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-                (folder / _DONE).write_text(json.dumps({"step": self.state.global_step}), "utf-8")
+                names = sorted(path.name for path in folder.iterdir() if path.is_file())
+                (folder / _DONE).write_text(json.dumps({"files": names}), "utf-8")
 
         def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:  # noqa: ARG002
             from safetensors.torch import load_model

@@ -44,6 +44,7 @@ _OBJECTIVES: dict[str, tuple[tuple[Shape, ...], str, str]] = {  # name -> shapes
 _DEFAULTS = {Shape.LABELLED: "binary", Shape.SCORED: "mse"}
 _WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage, tried on held-out queries
 _WEIGHED = 100  # queries that the weight is chosen by
+_UNKNOWN = "\0"  # begins the name of a positive that is no known document of the index
 _DEPTH = 50  # passages reranked in a search, unless told otherwise
 
 
@@ -154,7 +155,10 @@ def _first_stage(
     from ..retriever.retriever import Retriever
 
     if index is not None:
-        return Retriever.open(index, model=encoder), {}
+        retriever = Retriever.open(index, model=encoder)
+        retriever.snapshot()  # there is one
+        texts = {} if "group" in given.table().column_names else dict.fromkeys(given.table()["positive"].to_pylist())
+        return retriever, {text: f"{_UNKNOWN}{number}" for number, text in enumerate(texts)}
     tell("indexing the documents")
     folder = run.folder / "index"
     if isinstance(source, (str, Path)) and (Path(source) / "corpus.jsonl").is_file():
@@ -171,7 +175,8 @@ def _first_stage(
 
 
 def _relevant(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dict[str, set[str]]:
-    return {query: set(documents) for query, documents in _judged(given, names, held_out=held_out).items()}
+    found = {query: set(documents) for query, documents in _judged(given, names, held_out=held_out).items()}
+    return {query: one for query, one in found.items() if not any(name.startswith(_UNKNOWN) for name in one)}
 
 
 def _judged(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dict[str, dict[str, str]]:

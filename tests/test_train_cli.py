@@ -1,0 +1,149 @@
+"""Training from the command line, as the help and README have it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+
+from binocle import Retriever
+from binocle.cli import cli, main
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese".split()
+PAIRS = [
+    {"query": f"{a} {b}", "positive": f"The {a} and the {b} sat in the house. A {b} ran at night."}
+    for a in THINGS
+    for b in THINGS
+]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch, tiny_model):
+    """Where the examples run: pairs, judged rows, a collection and an indexed folder."""
+    monkeypatch.setattr("binocle.retriever.model_folder.DEFAULT_MODEL", tiny_model)
+    monkeypatch.setattr("binocle.retriever.retriever.DEFAULT_MODEL", tiny_model)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
+    (tmp_path / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
+    scifact = tmp_path / "scifact"
+    (scifact / "qrels").mkdir(parents=True)
+    for name, column in (("corpus", "positive"), ("queries", "query")):
+        lines = [json.dumps({"_id": f"{n}", "title": "", "text": row[column]}) for n, row in enumerate(PAIRS)]
+        (scifact / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
+    for split in ("train", "test"):
+        (scifact / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
+    for folder in ("docs", "notes"):
+        retriever = Retriever.open(tmp_path / folder / ".binocle", model=tiny_model)
+        retriever.add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    def running(*arguments):
+        monkeypatch.setattr(sys, "argv", ["binocle", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code or 0, out, err
+
+    return running
+
+
+FAST = ("--steps", "2", "--evaluations", "1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "encoder", "pairs.jsonl", "--out", "my-encoder"),
+        (
+            "train",
+            "encoder",
+            "sts.tsv",
+            "--pooling",
+            "cls",
+            "--objective",
+            "cosine",
+            "--epochs",
+            "4",
+            "--out",
+            "my-encoder",
+        ),
+        ("train", "reranker", "scifact", "--out", "my-reranker"),
+    ],
+)
+def test_the_examples_of_training_train(words, home, run):
+    command = cli.commands["train"].commands[words[1]]
+    assert " ".join(("binocle", *words)) in command.help
+    code, out, err = run(*words, *FAST)
+    assert code == 0, err
+    assert "2 steps in" in out
+    assert (home / words[-1] / "model.safetensors").is_file()
+    assert "step 2 of 2" in err
+
+
+def test_the_result_is_json_when_asked(home, run):
+    code, out, _ = run("train", "encoder", "pairs.jsonl", "--out", "out", "--json", *FAST)
+    facts = json.loads(out)
+    assert (code, facts["steps"], facts["objective"]) == (0, 2, "ranking")
+    assert facts["after"]["interval"][0] <= facts["after"]["value"] <= facts["after"]["interval"][1]
+
+
+def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
+    code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30")
+    assert code == 0, err
+    assert "queries from held-out documents" in out
+    assert "the index stays as it is" in out
+    code, out, err = run("tune", "notes", "--pairs", "30", "--json")
+    assert code == (0 if json.loads(out)["published"] else 1), err
+
+
+def test_distill_prints_price_and_gain(home, run):
+    code, out, err = run(
+        "distill", "sentence-transformers/all-MiniLM-L6-v2", "none.jsonl", "--layers", "0", "--out", "small"
+    )
+    assert (code, out) == (2, "")
+    assert err.endswith("there is no file or folder none.jsonl\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "encoder", "none.jsonl", "--out", "out"), "there is no file or folder none.jsonl"),
+        (("train", "encoder", "pairs.jsonl", "--out", "scifact"), "is not empty: give another folder"),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--objective", "nonsense"),
+            "there is no objective 'nonsense'",
+        ),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--base", "none/such"),
+            "none/such is not on this machine",
+        ),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--pooling", "sum"), "there is no pooling 'sum'"),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
+        (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
+        (("train", "reranker", "pairs.jsonl", "--out", "out", "--index", "nowhere"), "no index at"),
+        (("tune", "nowhere"), "there is no folder nowhere"),
+        (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),
+        (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, out, err = run(*words)
+    lines = err.strip().splitlines()
+    assert (code, out) == (2, "")
+    assert message in lines[-1]
+    assert lines[-1].startswith("binocle: ")
+    assert "Traceback" not in err
