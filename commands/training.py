@@ -84,6 +84,8 @@ def _run_options(command: Any) -> Any:
 @click.option("--pooling", metavar="MODES", callback=_names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
 @click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
+@click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
+@click.option("--rounds", type=int, default=1, show_default=True, help="Of mining, each with the encoder so far.")
 @click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
 @click.option("--learning-rate", "--lr", type=float, default=2e-5, show_default=True)
 @click.option(
@@ -105,6 +107,8 @@ def encoder(
     base: str | None,
     development: str | None,
     teacher: str | None,
+    negatives: int | None,
+    rounds: int,
     split: str,
     as_json: bool,
     **options: Any,
@@ -116,20 +120,38 @@ def encoder(
     \b
     binocle train encoder pairs.jsonl --out my-encoder
     binocle train encoder sts.tsv --pooling cls --objective cosine --epochs 4 --out my-encoder
+    binocle train encoder scifact --mine 1 --rounds 2 --epochs 4 --out my-encoder
     """
     from ..training.encoder import Config, train_encoder
+    from ..training.rounds import train_rounds
 
+    config = Config(**options)
+    if negatives is not None and (development or teacher):
+        raise click.UsageError("--mine goes with neither --dev nor --teacher")
     with Live() as live:
-        made = train_encoder(
-            data,
-            out,
-            base=base,
-            config=Config(**options),
-            split=split,
-            development=development,
-            teacher=teacher,
-            progress=live,
-        )
+        if negatives is not None:
+            made = train_rounds(
+                data,
+                out,
+                negatives=negatives,
+                rounds=rounds,
+                base=base,
+                config=config,
+                split=split,
+                progress=live,
+                tell=live.tell,
+            )
+        else:
+            made = train_encoder(
+                data,
+                out,
+                base=base,
+                config=config,
+                split=split,
+                development=development,
+                teacher=teacher,
+                progress=live,
+            )
     _say(made, as_json=as_json)
 
 

@@ -28,7 +28,8 @@ PAIRS = [
 def home(tmp_path, monkeypatch, tiny_model):
     """Where the examples run: pairs, judged rows, a collection and an indexed folder."""
     monkeypatch.setattr("binocle.retriever.model_folder.DEFAULT_MODEL", tiny_model)
-    monkeypatch.setattr("binocle.retriever.retriever.DEFAULT_MODEL", tiny_model)
+    for module in ("retriever.retriever", "training.mining", "training.rounds"):
+        monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
     rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
@@ -60,7 +61,7 @@ def run(monkeypatch, capfd):
     return running
 
 
-FAST = ("--steps", "2", "--evaluations", "1")
+FAST = ("--steps", "4", "--evaluations", "1")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,7 @@ FAST = ("--steps", "2", "--evaluations", "1")
             "--out",
             "my-encoder",
         ),
+        ("train", "encoder", "scifact", "--mine", "1", "--rounds", "2", "--epochs", "4", "--out", "my-encoder"),
         ("train", "reranker", "scifact", "--out", "my-reranker"),
     ],
 )
@@ -88,15 +90,15 @@ def test_the_examples_of_training_train(words, home, run):
     assert " ".join(("binocle", *words)) in command.help
     code, out, err = run(*words, *FAST)
     assert code == 0, err
-    assert "2 steps in" in out
+    assert f"{2 if '--rounds' in words else 4} steps in" in out
     assert (home / words[-1] / "model.safetensors").is_file()
-    assert "step 2 of 2" in err
+    assert "step 2 of 2" in err or "step 4 of 4" in err
 
 
 def test_the_result_is_json_when_asked(home, run):
     code, out, _ = run("train", "encoder", "pairs.jsonl", "--out", "out", "--json", *FAST)
     facts = json.loads(out)
-    assert (code, facts["steps"], facts["objective"]) == (0, 2, "ranking")
+    assert (code, facts["steps"], facts["objective"]) == (0, 4, "ranking")
     assert facts["after"]["interval"][0] <= facts["after"]["value"] <= facts["after"]["interval"][1]
 
 
