@@ -200,7 +200,7 @@ def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
         for qa in paragraph["qas"]
     ]
     random.Random(0).shuffle(rows)
-    squad.write_text("".join(json.dumps(row) + "\n" for row in rows[:4_000]), "utf-8")
+    squad.write_text("".join(json.dumps(row) + "\n" for row in rows[:2_000]), "utf-8")
     runs = []
     for seed in seeds:
         first = RerankerConfig(

@@ -13,6 +13,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # a second thread costs a tiny model more than it gives
+    os.environ.setdefault(_threads, "1")
 
 WORDS = (
     "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..indexes.errors import InputError, MissingExtraError
+from .loop import write_log
+from .plots import curves
 
 _TAGS = {
     "encoder": ("sentence-transformers", "sentence-similarity"),
@@ -59,6 +64,20 @@ def write_card(folder: Path, card: Card) -> None:
         "versions": _versions(),
     }
     file.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+
+
+def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:
+    """Write the card, the log and its curves beside a finished model, and move all of it to its place."""
+    write_log(ready / "log.jsonl", history)
+    drawn = ()
+    with contextlib.suppress(MissingExtraError, InputError):  # without matplotlib, or of a run without a logged step
+        drawn = (curves(history, ready / "curves.svg", metric=metric or "metric").name,)
+    write_card(ready, replace(card, plots=drawn))
+    for path in ready.iterdir():
+        place = out / path.name
+        if place.is_dir():  # of a run that was killed right here
+            shutil.rmtree(place)
+        path.replace(place)
 
 
 def render(card: Card) -> str:

@@ -22,7 +22,7 @@ from ..indexes.errors import InputError
 from . import data as rows
 from . import heldout, loop, objectives
 from .batches import Batches
-from .card import Card, write_card
+from .card import Card, finish
 from .data import Prepared, Shape
 
 if TYPE_CHECKING:
@@ -468,10 +468,7 @@ class _Session:
             seed=self.config.seed,
         )
         made.fingerprint = loaded.fingerprint
-        write_card(ready, self._card(made))
-        loop.write_log(ready / "log.jsonl", made.history)
-        for path in ready.iterdir():
-            path.replace(self.run.out / path.name)
+        finish(ready, self.run.out, self._card(made), made.history, made.after and made.after.name)
         shutil.rmtree(self.run.folder)
 
     def _card(self, made: Trained) -> Card:
@@ -553,7 +550,6 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
-    model.model_card_data.generate_widget_examples = False
     set_dropout(model, config.dropout)
     if config.lora:
         add_adapter(model, config)

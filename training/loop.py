@@ -122,6 +122,9 @@ def resumable(trainer: type[Any]) -> type[Any]:
             model = self.model if loss is None or isinstance(loss, dict) else loss
             return self.accelerator.unwrap_model(model)
 
+        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+            """Binocle writes the card, of what was measured."""
+
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
             from safetensors.torch import save_model
 
@@ -288,13 +291,10 @@ def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: P
 
 
 def quiet(trainer: Any) -> None:
-    """Take off the callbacks that print, and the one that writes another card than ours."""
+    """Take off the callback that prints."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
-    for callback in list(trainer.callback_handler.callbacks):
-        if "ModelCard" in type(callback).__name__:
-            trainer.remove_callback(callback)
 
 
 def write_log(file: Path, history: list[dict[str, Any]]) -> None:

@@ -22,7 +22,7 @@ from ..indexes.errors import InputError
 from . import candidates, heldout, loop
 from . import data as rows
 from .batches import Batches
-from .card import Card, write_card
+from .card import Card, finish
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
 from .encoder import Trained, _Run, average, check, set_dropout
@@ -397,26 +397,21 @@ class _Session:
         from ..retriever.reranker import Reranker
 
         made.fingerprint = Reranker.load(str(ready)).fingerprint
-        write_card(
-            ready,
-            Card(
-                kind="reranker",
-                base=self.run.base,
-                objective=f"{self.objective} ({_OBJECTIVES[self.objective][2]})",
-                data=rows.describe(self.data),
-                config=asdict(self.config),
-                measures=measures,
-                seconds=made.seconds,
-                steps=made.steps,
-                texts_per_second=made.texts_per_second,
-                fingerprint=made.fingerprint,
-                device=loop.device(),
-                bf16=self._bf16(),
-            ),
+        card = Card(
+            kind="reranker",
+            base=self.run.base,
+            objective=f"{self.objective} ({_OBJECTIVES[self.objective][2]})",
+            data=rows.describe(self.data),
+            config=asdict(self.config),
+            measures=measures,
+            seconds=made.seconds,
+            steps=made.steps,
+            texts_per_second=made.texts_per_second,
+            fingerprint=made.fingerprint,
+            device=loop.device(),
+            bf16=self._bf16(),
         )
-        loop.write_log(ready / "log.jsonl", made.history)
-        for path in ready.iterdir():
-            path.replace(self.run.out / path.name)
+        finish(ready, self.run.out, card, made.history, made.after and made.after.name)
         shutil.rmtree(self.run.folder)
 
 
@@ -457,7 +452,6 @@ def make_model(base: str, config: Any) -> Any:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
-    model.model_card_data.generate_widget_examples = False
     set_dropout(model, config.dropout)
     return model
 
