@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -205,6 +206,8 @@ def reranker(
 
 
 def _say(made: Trained, *, as_json: bool) -> None:
+    if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
+        return
     if as_json:
         click.echo(json.dumps(made.as_dict()))
         return

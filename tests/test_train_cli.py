@@ -119,6 +119,30 @@ def test_distill_prints_price_and_gain(home, run):
     assert err.endswith("there is no file or folder none.jsonl\n")
 
 
+@pytest.mark.slow
+def test_two_processes_train_one_encoder(home, tiny_model):
+    import subprocess
+    from pathlib import Path
+
+    torchrun = Path(sys.executable).with_name("torchrun")
+    command = [
+        torchrun,
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "binocle.cli",
+        "train",
+        "encoder",
+        "pairs.jsonl",
+        "--base",
+        tiny_model,
+    ]
+    done = subprocess.run([*command, "--out", "out", "--json", *FAST], capture_output=True, text=True, check=True)
+    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert line["steps"] == 4
+    assert (home / "out" / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -69,7 +69,7 @@ def write_card(folder: Path, card: Card) -> None:
 def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:
     """Write the card, the log and its curves beside a finished model, and move all of it to its place."""
     write_log(ready / "log.jsonl", history)
-    drawn = ()
+    drawn: tuple[str, ...] = ()
     with contextlib.suppress(MissingExtraError, InputError):  # without matplotlib, or of a run without a logged step
         drawn = (curves(history, ready / "curves.svg", metric=metric or "metric").name,)
     write_card(ready, replace(card, plots=drawn))

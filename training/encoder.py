@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import shutil
 import time
 from dataclasses import asdict, dataclass, field
@@ -214,7 +213,7 @@ class _Session:
             scale=self.config.scale,
             margin=self.config.margin,
             mini_batch=self.config.mini_batch,
-            gather=int(os.environ.get("WORLD_SIZE", "1")) > 1,
+            gather=loop.processes() > 1,
             temperature=self.config.temperature,
         )
         self.loss = objectives.build(objective, self.model, data, options, self.config.matryoshka)
@@ -325,7 +324,7 @@ class _Session:
             seed=config.seed,
         )
         self.batches = batches
-        steps = config.steps or max(1, math.ceil(len(batches) / config.accumulate * config.epochs))
+        steps = config.steps or max(1, math.ceil(len(batches) / loop.processes() / config.accumulate * config.epochs))
         each = max(1, steps // config.evaluations)
         measurable = len(held_out) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
         metric = heldout.NAMES[self.data.shape] if measurable else None
@@ -346,7 +345,6 @@ class _Session:
             "prompts": self._prompts(),
             "batch_sampler": BatchSamplers.GROUP_BY_LABEL if objective.grouped else _sampler(batches),
             "activation_checkpointing": config.checkpointing,
-            "ddp_find_unused_parameters": False,
         }
         if metric:
             options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
@@ -468,7 +466,7 @@ class _Session:
             seed=self.config.seed,
         )
         made.fingerprint = loaded.fingerprint
-        finish(ready, self.run.out, self._card(made), made.history, made.after and made.after.name)
+        finish(ready, self.run.out, self._card(made), made.history, made.after.name if made.after else None)
         shutil.rmtree(self.run.folder)
 
     def _card(self, made: Trained) -> Card:

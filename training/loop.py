@@ -314,6 +314,11 @@ def read_log(file: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(row)
 
 
+def processes() -> int:
+    """How many train together, as torchrun and accelerate say."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def is_main_process() -> bool:
     """Whether this process writes what is written once, when several train together."""
     return os.environ.get("RANK", "0") == "0"

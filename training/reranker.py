@@ -411,7 +411,7 @@ class _Session:
             device=loop.device(),
             bf16=self._bf16(),
         )
-        finish(ready, self.run.out, card, made.history, made.after and made.after.name)
+        finish(ready, self.run.out, card, made.history, made.after.name if made.after else None)
         shutil.rmtree(self.run.folder)
 
 
