@@ -341,6 +341,16 @@ def test_a_sentence_with_words_dropped_keeps_its_order_and_more_of_what_tells(ab
     assert kept[False] / (kept[False] + left_out[False]) < 0.5
 
 
+def test_a_crop_is_a_stretch_of_one_sentence(abstracts):
+    pairs = list(make(abstracts, kinds=["crop"]))
+    assert len(pairs) >= 60
+    lengths = {len(pair.query.split()) for pair in pairs}
+    assert min(lengths) >= 5  # six words of which one was a mark
+    assert max(lengths) <= 16
+    for pair in pairs:
+        assert any(pair.query in one for one in sentences(pair.positive.split("\n")[-1]))
+
+
 def is_within(some, many):
     rest = iter(many)
     return all(word in rest for word in some)

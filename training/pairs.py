@@ -244,6 +244,19 @@ def _with_words_dropped(sentence: str, reading: Reading) -> str:
     return " ".join(kept)
 
 
+def _crop(reading: Reading) -> Iterator[Found]:
+    """A stretch of 6 to 16 words of a sentence finds its passage, in which it stays (Izacard et al. 2021,
+    arXiv:2112.09118): as long as a person's query is, and half the work of a whole sentence.
+    """
+    for passage in reading.source.passages:
+        sentences = reading.sentences(passage)
+        for start, end in reading.random.sample(sentences, min(len(sentences), 2)):
+            written = passage.text[start:end].split()
+            length = min(len(written), reading.random.randint(6, 16))
+            first = reading.random.randint(0, len(written) - length)
+            yield " ".join(written[first : first + length]).strip(" ,;:.()"), passage.context
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     pairs: Callable[[Reading], Iterator[Found]]
@@ -261,4 +274,5 @@ KINDS: dict[str, Kind] = {
     "link": Kind(_link, 1.0),
     "keywords": Kind(_keywords, 0.5),
     "dropped": Kind(_dropped, 0.5),
+    "crop": Kind(_crop, 0.5),
 }
