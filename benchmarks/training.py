@@ -208,14 +208,14 @@ def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
             depth=30,
             batch_size=6,
             max_length=192,
-            learning_rate=5e-5,
+            learning_rate=2e-4,
             evaluations=2,
             held_out=0.02,
             seed=seed,
         )
         one = train_reranker(squad, work / f"squad-{seed}", config=first, progress=_say, tell=_say)
         second = RerankerConfig(
-            negatives=7, depth=50, batch_size=4, epochs=2, learning_rate=3e-5, evaluations=4, held_out=0.1, seed=seed
+            negatives=7, depth=50, batch_size=4, epochs=2, learning_rate=1e-4, evaluations=4, held_out=0.1, seed=seed
         )
         two = train_reranker(
             folder, work / f"scifact-{seed}", base=str(one.folder), config=second, progress=_say, tell=_say

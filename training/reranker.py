@@ -41,6 +41,7 @@ _OBJECTIVES: dict[str, tuple[tuple[Shape, ...], str, str]] = {  # name -> shapes
     "binary": ((Shape.LABELLED, *_LISTS), "BinaryCrossEntropyLoss", "binary cross-entropy, arXiv:1901.04085"),
     "mse": ((Shape.SCORED, Shape.GRADED), "MSELoss", "mean squared error to a teacher's scores, arXiv:2010.02666"),
 }
+_WHOLE = ("listwise", "lambda", "pairwise")  # all pairs of a batch at once: theirs would go by a few
 _DEFAULTS = {Shape.LABELLED: "binary", Shape.SCORED: "mse"}
 _WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage, tried on held-out queries
 _WEIGHED = 100  # queries that the weight is chosen by
@@ -242,7 +243,8 @@ class _Session:
         self.table = self.data.table()
         self.model = make_model(run.base, self.config)
         losses: Any = __import__("sentence_transformers.cross_encoder.losses", fromlist=["losses"])
-        self.loss = getattr(losses, _OBJECTIVES[self.objective][1])(self.model)
+        given = {"mini_batch_size": -1} if self.objective in _WHOLE else {}
+        self.loss = getattr(losses, _OBJECTIVES[self.objective][1])(self.model, **given)
 
     def train(self) -> Trained:
         from safetensors.torch import load_file, save_file
