@@ -140,7 +140,7 @@ def compare(
     per_query: bool,
     as_json: bool,
 ) -> None:
-    """Set models or modes side by side and say which differences are real.
+    """Set models or modes side by side and test differences.
 
     CONTENDER is MODEL, MODEL@MODE, MODEL@MODE+RERANKER, or 'lexical' for BM25 alone; MODE is semantic, lexical or
     hybrid. Every value has its 95 % interval, every difference to the baseline a p by Fisher's randomisation test,

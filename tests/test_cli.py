@@ -833,7 +833,7 @@ def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
 def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, tiny_model):
     files = {
         f"{number // 100}/{number}.txt": f"The task number {number} is due in the year {number * 7}.\n"
-        for number in range(1_700)
+        for number in range(3_000)
     }
     write(tmp_path / "many", files)
     process = start("index", tmp_path / "many", "--model", tiny_model, start_new_session=True)
@@ -846,10 +846,10 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     assert err == b"binocle: interrupted; what was committed is kept, the same command goes on from there\n"
     assert run("verify", tmp_path / "many") == Ran(0, "clean\n", "")
     held = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
-    assert 0 < held < 1_700
+    assert 0 < held < 3_000
     (report,) = run("index", tmp_path / "many", "--json").rows
-    assert (report["files"]["unchanged"], report["files"]["indexed"]) == (held, 1_700 - held)
-    assert report["chunks"] == {"total": 1_700, "embedded": 1_700 - held, "reused": 0, "removed": 0}
+    assert (report["files"]["unchanged"], report["files"]["indexed"]) == (held, 3_000 - held)
+    assert report["chunks"] == {"total": 3_000, "embedded": 3_000 - held, "reused": 0, "removed": 0}
     assert run("verify", tmp_path / "many") == Ran(0, "clean\n", "")
 
 
