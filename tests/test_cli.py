@@ -836,8 +836,9 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
         for number in range(3_000)
     }
     write(tmp_path / "many", files)
-    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a suite in the background ignores it
-    process = start("index", tmp_path / "many", "--model", tiny_model, start_new_session=True, preexec_fn=heard)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+    process = start("index", tmp_path / "many", "--model", tiny_model, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     head = tmp_path / "many/.binocle/HEAD.json"
     while not (head.is_file() and json.loads(head.read_text())["next_chunk"]) and process.poll() is None:
         time.sleep(0.002)
