@@ -238,6 +238,16 @@ def test_what_was_prepared_is_loaded_as_it_was(tmp_path):
     assert (again.part == made.part).all()
 
 
+def test_rows_are_taken_as_arrow_takes_them():
+    batches = [
+        pa.record_batch({"a": [f"{n}" for n in range(start, start + size)]}) for start, size in ((0, 5), (5, 1), (6, 9))
+    ]
+    table = pa.Table.from_batches(batches)
+    for places in ([14, 0, 5, 5, 7], [3], [], range(15)):
+        numbers = np.array(list(places), np.uint32)
+        assert data.take(table, numbers).to_pylist() == table.take(pa.array(numbers)).to_pylist()
+
+
 # Batches
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from .data import hash_of
+from .data import hash_of, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 _WINDOW = 64  # batches whose rows are sorted by length among themselves
@@ -89,7 +89,7 @@ class Batches:
 
     def _cut(self, window: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
         """Full batches of a window, and the rows that are left over."""
-        texts = self._table.take(pa.array(window))
+        texts = take(self._table, window)
         lengths = sum(pc.utf8_length(column).to_numpy().astype(np.int64) for column in texts.columns)
         order = np.argsort(-np.asarray(lengths), kind="stable")
         if not self._different:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -372,6 +373,19 @@ def _keys(table: pa.Table, column: str) -> NDArray[np.uint64]:
     return keys
 
 
+def take(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
+    """Rows by number, in that order. `Table.take` would copy the whole of a table that is mapped into memory."""
+    batches = table.to_batches()
+    ends = np.cumsum([len(batch) for batch in batches])
+    which = np.searchsorted(ends, rows, side="right")
+    order = np.argsort(which, kind="stable")
+    pieces = []
+    for number, group in groupby(order.tolist(), key=which.__getitem__):
+        local = np.asarray(rows)[list(group)].astype(np.int64) - (ends[number] - len(batches[number]))
+        pieces.append(batches[number].take(pa.array(local)))
+    return pa.Table.from_batches(pieces, table.schema).take(pa.array(np.argsort(order)))
+
+
 def hash_of(text: str) -> int:
     """64 bits of BLAKE2b of the text without case and superfluous space."""
     normal = " ".join(text.casefold().split())
@@ -400,8 +414,8 @@ def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.u
     if not len(held):
         return part
     known: set[int] = set()
-    for name in columns[:2]:
-        known.update(hash_of(text) for text in table[name].take(pa.array(held)).to_pylist())
+    for column in take(table.select(list(columns[:2])), held).columns:
+        known.update(hash_of(text) for text in column.to_pylist())
     start = 0
     for batch in table.select(list(columns[:2])).to_batches():
         for column in batch.columns:

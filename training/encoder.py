@@ -316,38 +316,21 @@ class _Session:
         held_out = self.data.held_out()
         objective = objectives.OBJECTIVES[self.objective]
         batches = Batches(
-            self.table.take(training) if len(training) < len(self.table) else self.table,
-            np.arange(len(training), dtype=np.uint32),
+            self.table,
+            training,
             self.data.texts,
             batch_size=min(config.batch_size, len(training)),
             different=objective.different,
             seed=config.seed,
         )
         self.batches = batches
-        steps = config.steps or max(1, math.ceil(len(batches) / loop.processes() / config.accumulate * config.epochs))
-        each = max(1, steps // config.evaluations)
         measurable = len(held_out) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
         metric = heldout.NAMES[self.data.shape] if measurable else None
-        options: dict[str, Any] = {
-            "per_device_train_batch_size": batches.batch_size,
-            "gradient_accumulation_steps": config.accumulate,
-            "max_steps": steps,
-            "learning_rate": config.learning_rate,
-            "warmup_steps": math.ceil(config.warmup * steps),
-            "weight_decay": config.weight_decay,
-            "bf16": self._bf16(),
-            "seed": config.seed,
-            "logging_steps": max(1, min(50, steps // 50)),
-            "save_strategy": "steps",
-            "save_steps": each,
-            "eval_strategy": "steps" if metric else "no",
-            "eval_steps": each,
+        options = loop.schedule(config, batches, metric) | {
             "prompts": self._prompts(),
             "batch_sampler": BatchSamplers.GROUP_BY_LABEL if objective.grouped else _sampler(batches),
             "activation_checkpointing": config.checkpointing,
         }
-        if metric:
-            options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
         callbacks = [
             loop.watcher(
                 self.progress,
@@ -383,7 +366,7 @@ class _Session:
 
         columns = [*self.data.texts, *(["label"] if "label" in self.table.column_names else [])]
         dataset = Dataset.from_file(str(self.data.folder / "rows.arrow")).select_columns(columns)
-        if len(training) < len(dataset):
+        if objectives.OBJECTIVES[self.objective].grouped:  # whose sampler takes all that it is given
             dataset = dataset.select(training)
         if self.objective == "tsdae":
             dataset.set_transform(self._noised)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from .data import Prepared, Shape
+from .data import Prepared, Shape, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +59,7 @@ def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, se
     rows = data.held_out()
     if not len(rows):
         return None
-    table = data.table().take(pa.array(rows))
+    table = take(data.table(), rows)
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED):

@@ -10,6 +10,7 @@ was never stopped.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import time
@@ -95,6 +96,33 @@ def arguments(folder: Path, **options: Any) -> dict[str, Any]:
         "restore_callback_states_from_checkpoint": True,  # how much of its patience a run has used up
         **options,
     }
+
+
+def schedule(config: Any, batches: Any, metric: str | None) -> dict[str, Any]:
+    """Options that follow from a run's settings: steps, rate, and when to log, save and measure.
+
+    :param metric: name of the held-out measure; None where nothing is held out.
+    """
+    steps = config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
+    each = max(1, steps // config.evaluations)
+    options: dict[str, Any] = {
+        "per_device_train_batch_size": batches.batch_size,
+        "gradient_accumulation_steps": config.accumulate,
+        "max_steps": steps,
+        "learning_rate": config.learning_rate,
+        "warmup_steps": math.ceil(config.warmup * steps),
+        "weight_decay": config.weight_decay,
+        "bf16": has_bf16() if config.bf16 is None else config.bf16,
+        "seed": config.seed,
+        "logging_steps": max(1, min(50, steps // 50)),
+        "save_strategy": "steps",
+        "save_steps": each,
+        "eval_strategy": "steps" if metric else "no",
+        "eval_steps": each,
+    }
+    if metric:
+        options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
+    return options
 
 
 def last_checkpoint(folder: Path) -> Path | None:

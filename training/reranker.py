@@ -293,8 +293,6 @@ class _Session:
 
         config, session = self.config, self
         dataset, batches, texts = self._dataset()
-        steps = config.steps or max(1, math.ceil(len(batches) / config.accumulate * config.epochs))
-        each = max(1, steps // config.evaluations)
         metric = "ndcg@10" if self.data.shape in _LISTS else "spearman"
         held = len(self.data.held_out()) > 0
 
@@ -306,24 +304,8 @@ class _Session:
                 assert found is not None
                 return {metric: found.value}
 
-        options: dict[str, Any] = {
-            "per_device_train_batch_size": batches.batch_size,
-            "gradient_accumulation_steps": config.accumulate,
-            "max_steps": steps,
-            "learning_rate": config.learning_rate,
-            "warmup_steps": math.ceil(config.warmup * steps),
-            "weight_decay": config.weight_decay,
-            "bf16": self._bf16(),
-            "seed": config.seed,
-            "logging_steps": max(1, min(50, steps // 50)),
-            "save_strategy": "steps",
-            "save_steps": each,
-            "eval_strategy": "steps" if held else "no",
-            "eval_steps": each,
-            "batch_sampler": lambda *_, **__: batches,
-        }
-        if held:
-            options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
+        options = loop.schedule(config, batches, metric if held else None)
+        options["batch_sampler"] = lambda *_, **__: batches
         log = self.run.folder / "log.jsonl"
         callbacks = [loop.watcher(self.progress, texts=texts * config.accumulate, metric=metric, log=log)]
         if held and config.patience:
