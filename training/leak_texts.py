@@ -1,0 +1,77 @@
+"""Texts of a wanted number of tokens, cut out of passages: what an attacker learns from and what is attacked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .salience import _UNSPACED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..retriever.encoder import Encoder
+    from .corpus import Source
+
+_AT_ONCE = 256  # passages
+_TRIES = 4  # cuts of one passage and length, at most
+
+
+def cut(
+    sources: Iterable[Source],
+    encoder: Encoder,
+    lengths: Sequence[int],
+    wanted: int,
+    seed: int = 0,
+    *,
+    without: frozenset[str] = frozenset(),
+) -> dict[int, list[str]]:
+    """Of each length in the encoder's tokens as many texts as wanted, or as there are, of as many documents as can be.
+
+    A text begins and ends where a word does. Passages that `without` holds are passed over.
+    """
+    random = np.random.default_rng(seed)
+    passages = [
+        (number, passage.text)
+        for number, source in enumerate(sources)
+        for passage in source.passages
+        if passage.text not in without
+    ]
+    times = min(_TRIES, 1 + -(-wanted // max(1, len(passages))))  # one more, as equal ones are left out
+    found: dict[int, list[tuple[int, str]]] = {length: [] for length in lengths}
+    for start in range(0, len(passages), _AT_ONCE):
+        some = passages[start : start + _AT_ONCE]
+        for (document, text), offsets in zip(some, encoder.offsets([text for _, text in some]), strict=True):
+            for length in lengths:
+                found[length] += [(document, part) for part in _parts(text, offsets, length, times, random)]
+    return {length: _spread(of_length, wanted, random) for length, of_length in found.items()}
+
+
+def _parts(
+    text: str, offsets: Sequence[tuple[int, int]], length: int, times: int, random: np.random.Generator
+) -> Iterator[str]:
+    """Some stretches of so many tokens, each once."""
+    borders = [_is_border(text, offset[0]) for offset in offsets] + [True]
+    starts = [start for start in range(len(offsets) - length + 1) if borders[start] and borders[start + length]]
+    for start in random.choice(starts, min(times, len(starts)), replace=False) if starts else ():
+        yield text[offsets[start][0] : offsets[start + length - 1][1]]
+
+
+def _is_border(text: str, place: int) -> bool:
+    """Whether no word goes on across this place."""
+    around = text[max(0, place - 1) : place + 1]
+    return place == 0 or not around.isalnum() or bool(_UNSPACED.search(around))
+
+
+def _spread(found: Sequence[tuple[int, str]], wanted: int, random: np.random.Generator) -> list[str]:
+    """As many different texts as wanted, a document's second only where every document has given its first."""
+    order = random.permutation(len(found))
+    turns: dict[int, int] = {}
+    ranked = []
+    for place in order:
+        document, text = found[place]
+        turn = turns[document] = turns.get(document, -1) + 1
+        ranked.append((turn, text))
+    ranked.sort(key=lambda one: one[0])
+    return list(dict.fromkeys(text for _, text in ranked))[:wanted]
