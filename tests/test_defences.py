@@ -407,3 +407,13 @@ def test_what_cannot_be_applied_changes_nothing(name, says, retriever, tmp_path)
     with pytest.raises(InputError, match="defended encoder already"):
         defend(retriever, "binary", folder=tmp_path / "second")
     assert not (tmp_path / "second").exists()
+
+
+def test_a_defended_index_is_not_tuned(retriever, tmp_path):
+    pytest.importorskip("accelerate")
+    pytest.importorskip("datasets")
+    from binocle.training.tune import tune
+
+    defend(retriever, "int8", folder=tmp_path / "secret")
+    with pytest.raises(InputError, match="has a defended encoder"):
+        tune(retriever)

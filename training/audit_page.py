@@ -40,7 +40,7 @@ _NAMES = {
 _CURVES = (
     "<p>Each point is a setting: how much of the search quality is left, and the F1 of the tokens that the attacker "
     "recovered. Low and right is good. Ringed points and the dashed line are the Pareto front: no setting is better in "
-    "one without being worse in the other.</p>"
+    "one without being worse in the other. Hollow: a secret rotation against an attacker without pairs.</p>"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
@@ -123,11 +123,10 @@ def _chart(report: Report, length: str | None) -> str:
     if length is not None:
         at = y(report["frequent"][length]["f1"]["value"])
         drawn.append(_line([(left, at), (width - right, at)], "#999", 'stroke-dasharray="2 3"'))
-        drawn.append(
-            f'<text x="{width - right}" y="{at - 4:.1f}" font-size="10" text-anchor="end">frequent tokens</text>'
-        )
+        drawn.append(f'<text x="{left + 4}" y="{at - 4:.1f}" font-size="10">most frequent tokens</text>')
     drawn += _curves(report, points, x, y)
     drawn += _points(report, points, x, y)
+    drawn += _without_pairs(report, length, x, y)
     if length is None:
         drawn += _legend(report, width - right + 14, top + 8)
     return (
@@ -182,16 +181,39 @@ def _curves(report: Report, points: Sequence[tuple[float, ...]], x: Any, y: Any)
         places = [0, *(place for place, setting in enumerate(settings) if setting["kind"] == kind)]
         way = [(x(points[place][0]), y(points[place][1])) for place in places]
         yield _line(way, _COLOURS[kind], 'stroke-width="1.3" opacity="0.6"')
-    front = sorted(points[place][:2] for place, setting in enumerate(settings) if setting["name"] in report["front"])
+    front = sorted(points[place][:2] for place in _front(points))
     yield _line([(x(one[0]), y(one[1])) for one in front], "#333", 'stroke-dasharray="6 4" stroke-width="1.2"')
+
+
+def _front(points: Sequence[tuple[float, ...]]) -> list[int]:
+    """The places of the points that no other is right of or below without being left of or above."""
+
+    def beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+        return one[0] >= other[0] and one[1] <= other[1] and one[:2] != other[:2]
+
+    return [place for place, one in enumerate(points) if not any(beats(other, one) for other in points)]
+
+
+def _without_pairs(report: Report, length: str | None, x: Any, y: Any) -> Iterable[str]:
+    """A hollow point for what a second attacker, who has less, recovers of a setting."""
+    for setting in report["settings"]:
+        for name, attack in list(setting["attacks"].items())[1:]:
+            found = max(values["f1"]["value"] for at, values in attack["lengths"].items() if length in (None, at))
+            colour, across, down = _COLOURS[setting["kind"]], x(setting["keep"]), y(found)
+            told = f"{setting['name']}, {name}: F1 {found:.3f}"
+            yield (
+                f'<circle cx="{across:.1f}" cy="{down:.1f}" r="4" fill="#fff" stroke="{colour}" stroke-width="2">'
+                f"<title>{_text(told)}</title></circle>"
+            )
 
 
 def _points(report: Report, points: Sequence[tuple[float, ...]], x: Any, y: Any) -> Iterable[str]:
     taken: list[tuple[float, float]] = []
+    front = _front(points)
     for number, (setting, (keep, f1, low, high)) in enumerate(zip(report["settings"], points, strict=True), 1):
         colour, across, down = _COLOURS[setting["kind"]], x(keep), y(f1)
         yield _line([(across, y(low)), (across, y(high))], colour, 'opacity="0.5"')
-        if setting["name"] in report["front"]:
+        if number - 1 in front:
             yield f'<circle cx="{across:.1f}" cy="{down:.1f}" r="7" fill="none" stroke="#333" stroke-width="1.5"/>'
         told = f"{setting['name']}: F1 {f1:.3f} [{low:.3f}, {high:.3f}], nDCG@10 kept {keep:.3f}"
         yield f'<circle cx="{across:.1f}" cy="{down:.1f}" r="4" fill="{colour}"><title>{_text(told)}</title></circle>'

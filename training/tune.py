@@ -19,6 +19,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from ..retriever import encoder as encoders
+from ..retriever.defended_encoder import DefendedEncoder
 from ..retriever.model_folder import find
 from . import corpus, loop, pairs, significance
 from .encoder import Config, train_encoder
@@ -107,6 +108,8 @@ def tune(
     recipe, tell = recipe or Recipe(), tell or (lambda _: None)
     _check(recipe)
     base = retriever.encoder
+    if isinstance(base, DefendedEncoder):
+        raise InputError(f"{retriever.path} has a defended encoder: 'binocle rollback' brings back the one to be tuned")
     folder = Path(out) if out is not None else _free(retriever.path / "encoders")
     sources = corpus.from_index(retriever.snapshot())
     learned, judging = corpus.split(sources, recipe.held_out, recipe.seed)
