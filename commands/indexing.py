@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ..retriever.status import Status
     from ..retriever.switching import Switched, SwitchReport
     from ..retriever.sync import Progress, Report
 
@@ -46,6 +47,8 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, as_j
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model)
     with _Bar() as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
+    if report.note:
+        click.echo(report.note, err=True)
     click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
 
 
@@ -173,7 +176,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(asdict(found)))
         return
     states = ", ".join(f"{count:,} {state}" for state, count in found.documents.items())
-    vectors = found.vector_index or "none yet"
+    vectors = "none yet" if found.vector_index is None else _vectors(found)
     if found.newer_rows or found.deleted_rows:
         vectors += f" ({found.newer_rows:,} newer rows searched exactly, {found.deleted_rows:,} deleted ones masked)"
     for name, value in (
@@ -184,9 +187,20 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("encoder", f"{found.model}, {found.dim} dimensions, fingerprint {found.fingerprint[:8]}"),
         *([("previous", _previous(found.previous))] if found.previous else []),
         ("vectors", vectors),
+        *([("damage", f"{found.damage}; 'binocle index' builds it anew")] if found.damage else []),
         ("size", f"{found.bytes / 1e6:,.1f} MB"),
     ):
         click.echo(f"{name:<10} {value}")
+
+
+def _vectors(found: Status) -> str:
+    """The kind of vector index, and its parameters: `ivf_int8 (nlist 64, nprobe 8, k_factor 4), 1.2 MB`."""
+    made = found.vector_kind
+    if made is None:
+        return "damaged"
+    chosen = {**made["build"], **made["search"]}
+    values = ", ".join(f"{name} {value}" for name, value in chosen.items())
+    return f"{made['kind']}{f' ({values})' * bool(values)}, {made['bytes'] / 1e6:,.1f} MB, {found.vector_index}"
 
 
 def _previous(before: dict[str, Any]) -> str:

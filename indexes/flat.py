@@ -1,23 +1,30 @@
 """Exact search: every vector is compared, by FAISS, over a memory-mapped array.
 
 The vectors lie in an ordinary .npy file, so that opening costs nothing whatever the size, building streams, and a
-foreign file has no format for a parser to trip over.
+foreign file has no format for a parser to trip over. Every other kind keeps the same two files beside its own: for
+the true scores of what it finds, and for answers where comparing all that is allowed is cheaper or safer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DamagedError, InputError
+from .metric import METRICS, Metric, metric_of
+from .parameter import Parameter, check_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from .vector_index import Floats, Ids, Mask
+    from .vector_index import Floats, Ids, Mask, Parameters, Places
+
+_BLOCK = 65_536  # rows that are copied at a time
+_FEW = 0.25  # the share of allowed rows below which copying them is quicker than passing over the others
+_DIRECT = 16  # queries at a time for which FAISS computes distances as such: for more it subtracts large numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +33,50 @@ class FlatIndex:
 
     ids: Ids
     vectors: Floats
+    metric: str = "ip"
 
-    def search(self, vectors: Floats, k: int, *, allowed: Mask | None = None) -> tuple[Floats, Ids]:
-        import faiss
+    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
+        queries = self.checked(vectors)
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        found = np.full((len(queries), k), -1, np.int64)
+        count = len(self.ids) if allowed is None else count_of(allowed)
+        reach = min(k, count)
+        if reach and len(queries):
+            step = _DIRECT if self.metric == "l2" else len(queries)
+            for at in range(0, len(queries), step):
+                part = slice(at, at + step)
+                scores[part, :reach], found[part, :reach] = self._best(queries[part], reach, allowed, count)
+        return scores, found
 
+    def checked(self, vectors: Floats) -> Floats:
+        """Queries as FAISS takes them, if they can be of this index."""
         if vectors.ndim != 2 or vectors.shape[1] != self.vectors.shape[1]:
             raise InputError(
                 f"queries have shape {vectors.shape} but the index holds vectors of dimension "
                 f"{self.vectors.shape[1]}: was it built with another encoder?"
             )
-        ids, held = (self.ids, self.vectors) if allowed is None else (self.ids[allowed], self.vectors[allowed])
-        scores = np.full((len(vectors), k), -np.inf, np.float32)
-        found = np.full((len(vectors), k), -1, np.int64)
-        reach = min(k, len(ids))
-        if reach:
-            best, places = faiss.knn(
-                np.ascontiguousarray(vectors, np.float32), held, reach, metric=faiss.METRIC_INNER_PRODUCT
-            )
-            scores[:, :reach], found[:, :reach] = best, ids[places]
-        return scores, found
+        return self._metric.prepared(vectors)
+
+    def scores_at(self, queries: Floats, places: Places) -> Floats:
+        """The true scores of the vectors at `places`, (queries, m), for `checked` queries; -inf where a place is -1."""
+        import faiss
+
+        count, dim = places.shape[1], self.vectors.shape[1]
+        scores, places = np.empty(places.shape, np.float32), np.ascontiguousarray(places)
+
+        def fill(function: Any, left: Floats) -> None:
+            pointers = [faiss.swig_ptr(array) for array in (scores, left, self.vectors, places)]
+            function(*pointers, dim, len(left), count)
+
+        if self._metric.normalizes:
+            fill(faiss.fvec_L2sqr_by_idx, np.zeros_like(queries))
+            squares = scores.copy()
+        fill(faiss.fvec_inner_products_by_idx if self._metric.sign > 0 else faiss.fvec_L2sqr_by_idx, queries)
+        if self._metric.normalizes:
+            scores = np.divide(scores, np.sqrt(squares), out=np.zeros_like(scores), where=(squares > 0) & (places >= 0))
+        scores *= self._metric.sign
+        scores[places < 0] = -np.inf
+        return scores
 
     def reconstruct(self, ids: Ids) -> Floats:
         places = np.searchsorted(self.ids, ids)
@@ -52,13 +84,94 @@ class FlatIndex:
             raise InputError("reconstruct was asked for ids that the index does not hold")
         return np.asarray(self.vectors[places])
 
+    def tuned(self, **search: Any) -> FlatIndex:
+        check_all("exact search", (), search)
+        return self
+
+    @property
+    def _metric(self) -> Metric:
+        return METRICS[self.metric]
+
+    def _best(self, queries: Floats, k: int, allowed: Mask | Places | None, count: int) -> tuple[Floats, Ids]:
+        import faiss
+
+        if not self._metric.normalizes and (allowed is None or (count > _FEW * len(self.ids) and len(queries) < 20)):
+            return self._passed_over(queries, k, allowed)
+        scores, found = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        for ids, vectors in self._blocks(allowed):
+            held = self._metric.prepared(vectors)
+            best, places = faiss.knn(queries, held, min(k, len(ids)), metric=self._metric.faiss)
+            best *= self._metric.sign
+            scores, found = best_of(np.hstack([scores, best]), np.hstack([found, ids[places]]), k)
+        return scores, found
+
+    def _blocks(self, allowed: Mask | Places | None) -> Iterator[tuple[Ids, Floats]]:
+        places = None if allowed is None else places_of(allowed)
+        for at in range(0, len(self.ids) if places is None else len(places), _BLOCK):
+            block = slice(at, at + _BLOCK) if places is None else places[at : at + _BLOCK]
+            yield self.ids[block], self.vectors[block]
+
+    def _passed_over(self, queries: Floats, k: int, allowed: Mask | Places | None) -> tuple[Floats, Ids]:
+        """Without a copy: FAISS leaves out what is not allowed."""
+        import faiss
+
+        scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        bits = None if allowed is None else np.packbits(mask_of(allowed, len(self.ids)), bitorder="little")
+        selector = None if bits is None else faiss.IDSelectorBitmap(len(self.ids), faiss.swig_ptr(bits))
+        given = [faiss.swig_ptr(array) for array in (queries, self.vectors)]
+        sizes = (self.vectors.shape[1], len(queries), len(self.ids), k)
+        search = faiss.knn_inner_product if self._metric.sign > 0 else faiss.knn_L2sqr
+        last = (selector,) if self._metric.sign > 0 else (None, selector)
+        search(*given, *sizes, faiss.swig_ptr(scores), faiss.swig_ptr(places), *last)
+        scores *= self._metric.sign
+        return scores, self.ids[places]
+
+
+def best_of(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:
+    """The k best of each row, best first; of equal ones the first."""
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, best, 1), np.take_along_axis(ids, best, 1)
+
+
+def count_of(allowed: Mask | Places) -> int:
+    return int(np.count_nonzero(allowed)) if allowed.dtype == np.bool_ else len(allowed)
+
+
+def places_of(allowed: Mask | Places) -> Places:
+    return np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed.astype(np.int64, copy=False)
+
+
+def mask_of(allowed: Mask | Places, count: int) -> Mask:
+    if allowed.dtype == np.bool_:
+        return allowed.astype(np.bool_, copy=False)
+    mask = np.zeros(count, np.bool_)
+    mask[allowed] = True
+    return mask
+
 
 class FlatKind:
     """Writes and loads `FlatIndex`."""
 
     files = frozenset({"vectors.f32", "ids.npy"})
+    build_parameters: tuple[Parameter, ...] = ()
+    search_parameters: tuple[Parameter, ...] = ()
 
-    def write(self, folder: Path, batches: Iterable[tuple[Ids, Floats]], *, dim: int) -> None:
+    def check(self, dim: int, build: Parameters, search: Parameters) -> None:  # noqa: ARG002
+        check_all("exact search", (), {**build, **search})
+
+    def bytes_per_vector(self, dim: int, build: Parameters) -> float:  # noqa: ARG002
+        return 4.0 * dim + 8
+
+    def write(
+        self,
+        folder: Path,
+        batches: Iterable[tuple[Ids, Floats]],
+        *,
+        dim: int,
+        metric: str = "ip",
+        build: Parameters | None = None,  # noqa: ARG002
+    ) -> None:
+        metric_of(metric)
         held = []
         with (folder / "vectors.f32").open("wb") as stream:
             for ids, vectors in batches:
@@ -66,7 +179,15 @@ class FlatKind:
                 stream.write(np.ascontiguousarray(vectors, np.float32).reshape(-1, dim).data)
         np.save(folder / "ids.npy", np.concatenate(held) if held else np.empty(0, np.int64), allow_pickle=False)
 
-    def load(self, folder: Path, *, dim: int) -> FlatIndex:
+    def load(
+        self,
+        folder: Path,
+        *,
+        dim: int,
+        metric: str = "ip",
+        build: Parameters | None = None,  # noqa: ARG002
+        search: Parameters | None = None,  # noqa: ARG002
+    ) -> FlatIndex:
         try:
             with (folder / "ids.npy").open("rb") as stream:  # not np.load, which would also take archives
                 ids = np.lib.format.read_array(stream, allow_pickle=False)
@@ -80,6 +201,6 @@ class FlatKind:
         if (np.diff(ids) <= 0).any():
             raise DamagedError(f"{folder} does not hold a flat index: its ids do not ascend")
         if not len(ids):
-            return FlatIndex(ids, np.empty((0, dim), np.float32))
+            return FlatIndex(ids, np.empty((0, dim), np.float32), metric)
         vectors = np.memmap(folder / "vectors.f32", np.float32, "r").reshape(len(ids), dim)
-        return FlatIndex(ids, vectors.view(np.ndarray))
+        return FlatIndex(ids, vectors.view(np.ndarray), metric)

@@ -1,22 +1,37 @@
-"""A vector index on disk: written aside, checksummed, renamed, and tied to the store version it covers."""
+"""A vector index on disk: written aside, checksummed, renamed, and tied to the store version it covers.
+
+Nothing is read that was not written here: the folder's name ends in the checksum of its manifest, the store's commit
+holds that name, and the manifest holds the checksum of every other file. Bytes that match none never reach FAISS.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+import shutil
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from .errors import DamagedError
+from .errors import DamagedError, InputError
+from .kinds import Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from .vector_index import Floats, Ids, VectorIndex, VectorIndexKind
 
 _MANIFEST = "manifest.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is found out about an index between its building and its publication."""
+
+    search: dict[str, Any] | None = None  # the search parameters to publish it with; None: those it was built for
+    measured: dict[str, Any] = field(default_factory=dict)  # JSON, such as recall and latencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +43,42 @@ class Published:
     dim: int
     covers: int  # the store's count of row changes
     files: dict[str, str]
+    metric: str = "ip"
+    build: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
+    format: int = _FORMAT
+    made: str = ""  # random: no two manifests have the same checksum, so that no folder's name is used twice
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.kind, self.build, self.search, self.metric)
 
     @classmethod
-    def read(cls, folder: Path) -> Published:
+    def read(cls, folder: Path, *, dim: int | None = None) -> Published:
+        """The manifest of a folder.
+
+        :raises DamagedError: when the manifest is not the one that the folder is named after.
+        """
         try:
-            manifest = cls(**json.loads((folder / _MANIFEST).read_text("utf-8")))
+            data = (folder / _MANIFEST).read_bytes()
+            manifest = cls(**json.loads(data))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise DamagedError(f"{folder} is not a published vector index: {error}") from error
         numbers = all(type(n) is int and 0 <= n < 2**62 for n in (manifest.count, manifest.dim, manifest.covers))
-        if not numbers or not isinstance(manifest.kind, str) or not isinstance(manifest.files, dict):
+        objects = all(isinstance(o, dict) for o in (manifest.files, manifest.build, manifest.search, manifest.measured))
+        texts = all(isinstance(text, str) for text in (manifest.kind, manifest.metric))
+        if not numbers or not objects or not texts:
             raise DamagedError(f"{folder / _MANIFEST} holds impossible values")
+        if manifest.format != _FORMAT:
+            raise DamagedError(f"{folder} has format {manifest.format!r}, this version reads {_FORMAT}")
+        if dim not in (None, manifest.dim):
+            raise DamagedError(f"{folder} holds vectors of dimension {manifest.dim} where {dim} was expected")
+        if not folder.name.endswith(f"-{_short(data)}"):
+            raise DamagedError(f"{folder / _MANIFEST} is not what was written: its checksum differs")
         return manifest
 
-    def load(self, folder: Path, kinds: dict[str, VectorIndexKind], *, check: bool = True) -> VectorIndex:
+    def load(self, folder: Path, kinds: Mapping[str, VectorIndexKind], *, check: bool = True) -> VectorIndex:
         """Open the index after checking every file against its checksum.
 
         :raises DamagedError: when a file is not what was written.
@@ -52,6 +90,10 @@ class Published:
             raise DamagedError(
                 f"{folder} lists the files {sorted(self.files)} where {sorted(kind.files)} were expected"
             )
+        try:
+            self.spec.checked(self.dim)
+        except InputError as error:
+            raise DamagedError(f"{folder} says what no index can be: {error}") from error
         for name, expected in self.files.items() if check else ():
             try:
                 actual = _sha256(folder / name)
@@ -59,7 +101,7 @@ class Published:
                 raise DamagedError(f"{folder / name} cannot be read: {error.strerror}") from error
             if actual != expected:
                 raise DamagedError(f"{folder / name} is not what was written: its checksum differs")
-        index = kind.load(folder, dim=self.dim)
+        index = kind.load(folder, dim=self.dim, metric=self.metric, build=self.build, search=self.search)
         if len(index.ids) != self.count:
             raise DamagedError(f"{folder} holds {len(index.ids)} vectors where its manifest says {self.count}")
         return index
@@ -67,17 +109,20 @@ class Published:
 
 def publish(
     parent: Path,
-    kind: str,
-    builder: VectorIndexKind,
+    spec: Spec,
+    kinds: Mapping[str, VectorIndexKind],
     batches: Iterable[tuple[Ids, Floats]],
     *,
     dim: int,
     covers: int,
+    settle: Callable[[VectorIndex], Settled] | None = None,
 ) -> str:
-    """Build an index from the store's rows and move it into place whole; gives its folder's name."""
+    """Build an index from the store's rows and move it into place whole; gives its folder's name.
+
+    :param settle: is given the index as it was written and read again. What it raises prevents the publication.
+    """
     parent.mkdir(exist_ok=True)
-    name = f"{kind}-{covers}-{os.urandom(3).hex()}"  # never one that a reader may have open
-    aside = parent / f".{name}"
+    aside = parent / f".{os.urandom(6).hex()}"
     aside.mkdir()
     count = 0
 
@@ -87,12 +132,47 @@ def publish(
             count += len(ids)
             yield ids, vectors
 
-    builder.write(aside, counted(), dim=dim)
-    files = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
-    manifest = Published(kind, count, dim, covers, files)
-    (aside / _MANIFEST).write_text(json.dumps(asdict(manifest)), "utf-8")
+    kind = kinds[spec.kind]
+    try:
+        kind.write(aside, counted(), dim=dim, metric=spec.metric, build=spec.build)
+        files = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
+        manifest = Published(spec.kind, count, dim, covers, files, spec.metric, spec.build, spec.search)
+        if settle is not None:
+            settled = settle(manifest.load(aside, kinds, check=False))
+            search = spec.search if settled.search is None else settled.search
+            manifest = replace(manifest, search=search, measured=settled.measured)
+        return _put(manifest, aside, parent)
+    except Exception:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def amend(parent: Path, name: str, settled: Settled) -> str:
+    """Publish an index again with other search parameters or measurements; its files are shared, not copied."""
+    manifest = Published.read(parent / name)
+    search = manifest.search if settled.search is None else settled.search
+    manifest = replace(manifest, search=search, measured=settled.measured)
+    manifest.spec.checked(manifest.dim)
+    aside = parent / f".{os.urandom(6).hex()}"
+    aside.mkdir()
+    for file in manifest.files:
+        try:
+            os.link(parent / name / file, aside / file)
+        except OSError:  # a file system without links
+            shutil.copyfile(parent / name / file, aside / file)
+    return _put(manifest, aside, parent)
+
+
+def _put(manifest: Published, aside: Path, parent: Path) -> str:
+    data = json.dumps(asdict(replace(manifest, made=os.urandom(8).hex()))).encode()
+    name = f"{manifest.kind}-{manifest.covers}-{_short(data)}"
+    (aside / _MANIFEST).write_bytes(data)
     aside.rename(parent / name)
     return name
+
+
+def _short(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _sha256(file: Path) -> str:

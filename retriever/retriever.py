@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError
+from ..indexes.kinds import Spec
 from . import context as contexts
 from . import encoder as encoders
 from . import lookup, switching
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ..indexes.published import Published, Settled
+    from ..indexes.vector_index import VectorIndex
     from .reranker import Reranker
 
     Where = str | Sequence[str] | Mapping[str, Any] | None
@@ -137,7 +140,7 @@ class Retriever:
                     }
                     known[name] = indexer.add(row, document, replaces=number), sha256
                 indexer.commit()
-            writer.finish()
+            report.note = writer.finish()
             report.count_chunks(before, writer.snapshot().chunks.count_rows())
         report.seconds = time.monotonic() - began
         return report
@@ -202,6 +205,34 @@ class Retriever:
             report = switching.rollback(writer, encoder, progress)
         self._use(encoder)
         return report
+
+    def build_index(
+        self,
+        kind: str,
+        *,
+        search: Mapping[str, Any] | None = None,
+        settle: Callable[[VectorIndex], Settled] | None = None,
+        **build: Any,
+    ) -> Published:
+        """Put a vector index of another kind in service; it is built beside the one there is, and kept up to date.
+
+        >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
+
+        :param kind: one of `indexes.kinds.KINDS`, whose `build_parameters` and `search_parameters` say what it takes.
+        :param settle: is given the index when it has been written and read again, and may choose the search parameters
+            that it is published with, and say what was measured; what it raises leaves the old index in service.
+        :raises InputError: when there is no such kind, or no such parameter.
+        """
+        with self._open_store().write() as writer:
+            writer.build_index(Spec(kind, build, dict(search or {})), settle)
+            made = writer.snapshot().published
+        assert made is not None
+        return made
+
+    def amend_index(self, settled: Settled) -> None:
+        """Publish the vector index there is with other search parameters or measurements, without building it."""
+        with self._open_store().write() as writer:
+            writer.amend_index(settled)
 
     # Searching
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import DamagedError, StoreError
+from ..indexes.kinds import Spec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +86,7 @@ class Head:
     next_chunk: int = 0
     rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
     vectors: str | None = None
+    index: Spec = field(default_factory=Spec)  # the kind of vector index that was chosen, to build it anew
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
 
     @classmethod
@@ -95,9 +97,15 @@ class Head:
         if data.get("previous") is not None:
             data["previous"] = EncoderId.of(data["previous"], file)
         try:
+            data["index"] = Spec(**data.get("index", {}))
             found = cls(**data)
         except TypeError:
             raise _impossible(file) from None
+        chosen = found.index
+        if not all(isinstance(text, str) for text in (chosen.kind, chosen.metric)) or not all(
+            isinstance(values, dict) for values in (chosen.build, chosen.search)
+        ):
+            raise _impossible(file)
         counts = [getattr(found, name) for name in ("documents", "chunks", "next_document", "next_chunk")]
         named = found.vectors is None or (isinstance(found.vectors, str) and re.fullmatch(r"[\w-]+", found.vectors))
         if not all(map(_is_count, [*counts, found.rows, found.commits])) or not named or found.encoder is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..indexes.errors import DamagedError
-from ..indexes.flat import FlatIndex
+from ..indexes.flat import FlatIndex, best_of
 from ..indexes.kinds import KINDS
 from ..indexes.published import Published
 from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, matrix, open_table, reading
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..indexes.vector_index import VectorIndex
     from .settings import Head
     from .store import Store
+
+_FEW = 16  # a filter that lets pass fewer than one in so many is looked up row by row
 
 
 class Snapshot:
@@ -104,7 +106,7 @@ class Snapshot:
     @cached_property
     def index(self) -> LiveIndex:
         """The vector index of exactly these chunks."""
-        published, manifest = self._published()
+        published, manifest, _ = self._published
         if manifest is not None and manifest.covers == self.head.rows:
             return LiveIndex(published, None, None)
         live = self.chunk_ids["id"].to_numpy()
@@ -114,19 +116,27 @@ class Snapshot:
         tail = FlatIndex(newer["id"].to_numpy(), matrix(newer["vector"], self.head.encoder.dim))
         return LiveIndex(published, None if held.all() else held, tail if len(newer) else None)
 
-    def _published(self) -> tuple[VectorIndex, Published | None]:
+    @property
+    def published(self) -> Published | None:
+        """What the vector index says of itself; None if there is none that can be read."""
+        return self._published[1]
+
+    @property
+    def damage(self) -> DamagedError | None:
+        """What is wrong with the vector index: all is searched exactly until the next writer builds it anew."""
+        return self._published[2]
+
+    @cached_property
+    def _published(self) -> tuple[VectorIndex, Published | None, DamagedError | None]:
         nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))
         if self.head.vectors is None:
-            return nothing, None
+            return nothing, None, None
         folder = self.store.path / "vectors" / self.head.vectors
         try:
-            manifest = Published.read(folder)
-            return manifest.load(folder, KINDS), manifest
-        except DamagedError:
-            return (
-                nothing,
-                None,
-            )  # the index is a cache: what it lacks is searched exactly; `verify` reports it
+            manifest = Published.read(folder, dim=self.head.encoder.dim)
+            return manifest.load(folder, KINDS), manifest, None
+        except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it
+            return nothing, None, error
 
     def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
@@ -146,18 +156,25 @@ class LiveIndex:
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """As `VectorIndex.search`, but `allowed` are ids."""
-        mask = self.held
-        if allowed is not None:
-            passing = np.isin(self.published.ids, allowed)
-            mask = passing if mask is None else mask & passing
-        scores, ids = self.published.search(vectors, k, allowed=mask)
+        scores, ids = self.published.search(vectors, k, allowed=self._passing(allowed))
         if self.tail is None:
             return scores, ids
         passing_tail = None if allowed is None else np.isin(self.tail.ids, allowed)
         tail_scores, tail_ids = self.tail.search(vectors, k, allowed=passing_tail)
-        scores, ids = np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids])
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(scores, best, 1), np.take_along_axis(ids, best, 1)
+        return best_of(np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids]), k)
+
+    def _passing(self, allowed: NDArray[np.int64] | None) -> NDArray[np.bool_] | NDArray[np.int64] | None:
+        """Of the published rows those that still exist and are allowed, as `VectorIndex.search` takes them."""
+        if allowed is None:
+            return self.held
+        ids = self.published.ids
+        if len(allowed) < len(ids) / _FEW:
+            places = np.unique(np.searchsorted(ids, allowed))
+            places = places[places < len(ids)]
+            places = places[np.isin(ids[places], allowed)]
+            return places if self.held is None else places[self.held[places]]
+        passing = np.isin(ids, allowed)
+        return passing if self.held is None else self.held & passing
 
     def reconstruct(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of these ids, in their order."""

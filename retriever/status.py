@@ -23,6 +23,8 @@ class Status:
     chunks: int
     bytes: int
     vector_index: str | None
+    vector_kind: dict[str, Any] | None  # its kind, its parameters, its bytes, and what was measured of it
+    damage: str | None  # what is wrong with it: all is searched exactly until it is built anew
     newer_rows: int  # not in the vector index yet: searched exactly
     deleted_rows: int  # still in the vector index: masked
     previous: dict[str, Any] | None  # what `rollback` would restore: the encoder, and its vectors that are kept
@@ -47,10 +49,22 @@ def measure(retriever: Retriever) -> Status:
         chunks=snapshot.chunks.count_rows(),
         bytes=sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file()),
         vector_index=snapshot.head.vectors,
+        vector_kind=_kind(snapshot),
+        damage=str(snapshot.damage) if snapshot.damage else None,
         newer_rows=0 if index.tail is None else len(index.tail.ids),
         deleted_rows=0 if index.held is None else int((~index.held).sum()),
         previous=_previous(snapshot),
     )
+
+
+def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
+    made = snapshot.published
+    if made is None:
+        return None
+    folder = snapshot.store.path / "vectors" / str(snapshot.head.vectors)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search", "measured")}
+    return {**chosen, "count": made.count, "bytes": size}
 
 
 def _previous(snapshot: Snapshot) -> dict[str, Any] | None:

@@ -54,6 +54,7 @@ class Report:
     reused: int = 0
     chunks_removed: int = 0
     seconds: float = 0.0
+    note: str = ""  # that the vector index was damaged and has been built anew
 
     def count_chunks(self, before: int, after: int) -> None:
         """Fill in what follows from the number of chunks before and after."""
@@ -362,7 +363,7 @@ def sync(
                 setattr(report, name, getattr(report, name) + 1)
             indexer.add(row, document, replaces=old["id"] if old else None)
         indexer.commit(drop=made.drop)
-    writer.finish()
+    report.note = writer.finish()
     report.count_chunks(before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - began
     return report

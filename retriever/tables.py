@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 
-from ..indexes.errors import DamagedError, StoreError
+from ..indexes.errors import BinocleError, DamagedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,7 +131,7 @@ def reading(table: Path) -> Iterator[None]:
 def writing(path: Path) -> Iterator[None]:
     try:
         yield
-    except StoreError:
+    except BinocleError:
         raise
     except LANCE_ERRORS as error:
         raise StoreError(f"cannot write to {path} ({first_line(error)}); what was committed before is kept") from error

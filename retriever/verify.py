@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import BinocleError, DamagedError
-from ..indexes.kinds import KINDS
-from ..indexes.published import Published
 from .document import Document, LineCounter
 from .sync import key_of
 from .tables import PREVIOUS
@@ -76,12 +74,8 @@ def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fa
 def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
     """The published index against the store: its files' checksums, and each vector by value."""
     name = snapshot.head.vectors
-    if name is not None:
-        folder = snapshot.store.path / "vectors" / name
-        try:
-            Published.read(folder).load(folder, KINDS)
-        except DamagedError as error:
-            yield Fault("vector index", name, str(error))
+    if name is not None and snapshot.damage:
+        yield Fault("vector index", name, str(snapshot.damage))
     index = snapshot.index
     dim = snapshot.head.encoder.dim
     for batch in snapshot.batches(["id", "vector"]):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 
+from ..indexes.errors import InputError
 from ..indexes.kinds import KINDS
-from ..indexes.published import publish
+from ..indexes.published import Published, amend, publish
 from .snapshot import Snapshot
 from .tables import (
     FULL_TEXT,
@@ -28,8 +29,11 @@ from .tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from ..indexes.kinds import Spec
+    from ..indexes.published import Settled
+    from ..indexes.vector_index import VectorIndex
     from .settings import EncoderId, Head
     from .store import Store
 
@@ -150,13 +154,40 @@ class Writer:
         owners = set(snapshot.chunk_ids["document"].to_pylist()) - set(snapshot.document_rows["id"].to_pylist())
         self.commit(drop=[*documents, *owners], documents=document_schema().empty_table())
 
-    def finish(self, *, rebuild: bool = False) -> None:
-        """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions."""
+    def finish(self, *, rebuild: bool = False) -> str:
+        """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions.
+
+        Gives a line that says so if the vector index was damaged and has been built anew.
+        """
         with writing(self._store.path):
             self._index_text(rebuild=rebuild)
             snapshot = self.snapshot()
-            if rebuild or self._is_stale(snapshot):
+            damage = snapshot.damage
+            if rebuild or damage or self._is_stale(snapshot):
                 self._publish(snapshot)
+            self._tidy()
+        return f"built the vector index anew from the store, because {damage}" if damage else ""
+
+    def build_index(self, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None) -> None:
+        """Publish a vector index of this kind in the place of the one there is, which readers keep while they use it.
+
+        :param settle: as in `published.publish`.
+        """
+        spec = spec.checked(self.head.encoder.dim)
+        with writing(self._store.path):
+            name = self._published(self.snapshot(), spec, settle)
+            made = Published.read(self._store.path / "vectors" / name)
+            self._move(replace(self.head, vectors=name, index=made.spec))
+            self._tidy()
+
+    def amend_index(self, settled: Settled) -> None:
+        """Publish the vector index there is with other search parameters or measurements."""
+        if self.head.vectors is None:
+            raise InputError("there is no vector index yet: index something first")
+        with writing(self._store.path):
+            name = amend(self._store.path / "vectors", self.head.vectors, settled)
+            made = Published.read(self._store.path / "vectors" / name)
+            self._move(replace(self.head, vectors=name, index=made.spec))
             self._tidy()
 
     def _index_text(self, *, rebuild: bool) -> None:
@@ -179,12 +210,15 @@ class Writer:
     def _publish(self, snapshot: Snapshot) -> None:
         self._move(replace(self.head, vectors=self._published(snapshot)))
 
-    def _published(self, snapshot: Snapshot) -> str:
-        """The name of a vector index of this state, newly made."""
+    def _published(
+        self, snapshot: Snapshot, spec: Spec | None = None, settle: Callable[[VectorIndex], Settled] | None = None
+    ) -> str:
+        """The name of a vector index of this state, newly made, of the kind that was chosen unless one is given."""
         dim = snapshot.head.encoder.dim
         rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
         parent = self._store.path / "vectors"
-        return publish(parent, "flat", KINDS["flat"], rows, dim=dim, covers=snapshot.head.rows)
+        spec = spec or self.head.index.fitting(dim)
+        return publish(parent, spec, KINDS, rows, dim=dim, covers=snapshot.head.rows, settle=settle)
 
     def _tidy(self, *, erase: bool = False) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 
@@ -8,7 +9,7 @@ import pytest
 
 from binocle.indexes.errors import DamagedError, InputError
 from binocle.indexes.flat import FlatIndex
-from binocle.indexes.kinds import KINDS
+from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.published import Published, publish
 from binocle.retriever.snapshot import LiveIndex
 
@@ -46,7 +47,7 @@ def check(given, expected):
 
 def published(folder, index, *, covers=3, batch=7):
     batches = ((index.ids[at : at + batch], index.vectors[at : at + batch]) for at in range(0, len(index.ids), batch))
-    name = publish(folder, "flat", KINDS["flat"], batches, dim=DIM, covers=covers)
+    name = publish(folder, Spec(), KINDS, batches, dim=DIM, covers=covers)
     return folder / name
 
 
@@ -146,12 +147,19 @@ def test_an_index_that_cannot_be_built_is_not_published(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        publish(tmp_path / "vectors", "flat", KINDS["flat"], broken(), dim=DIM, covers=1)
-    assert not [path for path in (tmp_path / "vectors").iterdir() if not path.name.startswith(".")]
+        publish(tmp_path / "vectors", Spec(), KINDS, broken(), dim=DIM, covers=1)
+    assert not list((tmp_path / "vectors").iterdir())
 
 
 def load(folder):
     return Published.read(folder).load(folder, KINDS)
+
+
+def sealed(folder):
+    """The folder under the name that its manifest now asks for, so that what it says is looked at."""
+    data = (folder / "manifest.json").read_bytes()
+    name = f"{folder.name.rsplit('-', 1)[0]}-{hashlib.sha256(data).hexdigest()[:16]}"
+    return folder.rename(folder.with_name(name))
 
 
 @pytest.mark.parametrize("name", ["ids.npy", "vectors.f32", "manifest.json"])
@@ -200,6 +208,10 @@ MANIFESTS = {
     "files outside": {"files": {"../../etc/passwd": "0" * 64}},
     "files parent": {"files": {"..": "0" * 64}},
     "checksums of numbers": {"files": {"ids.npy": 3}},
+    "another format": {"format": 2},
+    "another metric": {"metric": "l3"},
+    "parameters a list": {"build": []},
+    "a parameter of another kind": {"search": {"nprobe": 3}},
     "another count": {"count": 19},
     "another dimension": {"dim": DIM // 2},
 }
@@ -217,6 +229,27 @@ def test_a_manifest_that_says_the_impossible_is_damage(case, tmp_path):
     (folder / "manifest.json").write_text(change)
     with pytest.raises(DamagedError):
         load(folder)
+    with pytest.raises(DamagedError, match=r"^(?!.*checksum differs)|vectors.f32|ids.npy"):
+        load(sealed(folder))
+
+
+def test_a_flipped_bit_of_the_manifest_is_damage(tmp_path):
+    folder = published(tmp_path / "vectors", index_of(20))
+    whole = (folder / "manifest.json").read_bytes()
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        (folder / "manifest.json").write_bytes(data)
+        with pytest.raises(DamagedError):
+            load(folder)
+
+
+def test_an_index_in_the_place_of_another_is_damage(tmp_path):
+    """Else a commit could be answered from vectors that are not its own."""
+    one, other = (published(tmp_path / "vectors", index_of(20, seed)) for seed in (0, 1))
+    shutil.rmtree(one)
+    with pytest.raises(DamagedError, match="checksum"):
+        load(other.rename(one))
 
 
 def test_a_manifest_without_files_proves_nothing(tmp_path):
@@ -224,8 +257,8 @@ def test_a_manifest_without_files_proves_nothing(tmp_path):
     folder = published(tmp_path / "vectors", index_of(20))
     value = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**value, "files": {}}))
-    with pytest.raises(DamagedError):
-        load(folder)
+    with pytest.raises(DamagedError, match="were expected"):
+        load(sealed(folder))
 
 
 @pytest.mark.parametrize("case", ["float ids", "two axes", "descending", "pickle", "fewer", "not npy"])
@@ -246,8 +279,8 @@ def test_ids_that_are_no_ids_are_damage_even_under_a_true_checksum(case, tmp_pat
 
     value["files"]["ids.npy"] = _sha256(folder / "ids.npy")
     (folder / "manifest.json").write_text(json.dumps(value))
-    with pytest.raises(DamagedError):
-        load(folder)
+    with pytest.raises(DamagedError, match="flat index"):
+        load(sealed(folder))
 
 
 def test_a_folder_that_is_a_file_is_damage(tmp_path):
