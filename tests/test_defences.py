@@ -409,11 +409,10 @@ def test_what_cannot_be_applied_changes_nothing(name, says, retriever, tmp_path)
     assert not (tmp_path / "second").exists()
 
 
-def test_a_defended_index_is_not_tuned(retriever, tmp_path):
-    pytest.importorskip("accelerate")
-    pytest.importorskip("datasets")
+def test_a_defended_index_is_not_tuned(retriever, tmp_path, monkeypatch):
     from binocle.training.tune import tune
 
+    monkeypatch.setattr("binocle.training.loop.require", lambda _: None)  # which imports torch
     defend(retriever, "int8", folder=tmp_path / "secret")
     with pytest.raises(InputError, match="has a defended encoder"):
         tune(retriever)
