@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from . import __version__
-from .commands import auditing, indexing, judging, mining, pretraining, searching, setup, training
+from .commands import auditing, indexing, inverting, judging, mining, pretraining, searching, setup, training
 from .indexes.errors import BinocleError
 from .retriever.passage import printable
 
@@ -107,6 +107,7 @@ for _command in (
     indexing.forget,
     judging.evaluate,
     judging.compare,
+    inverting.invert,
     auditing.audit,
     mining.mine,
     training.train,

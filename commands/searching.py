@@ -13,6 +13,7 @@ import click
 from ..indexes.errors import InputError
 from ..retriever.passage import blocks, printable
 from .places import (
+    FOLDER,
     NOTHING,
     below,
     folder_argument,
@@ -30,9 +31,12 @@ from .places import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ..retriever.query import Hit
+    from ..retriever.retriever import Retriever
+    from ..training.kept_facts import Kept
 
 
 @click.command()
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 @rerank_depth_option
 @click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about this long, the best passages first.")
 @click.option("--explain", is_flag=True, help="Show what each stage contributed.")
+@click.option("--inverter", metavar="DIR", type=FOLDER, help="With --explain: also what vectors have kept and lost.")
 @click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it has moved.")
 @json_option
 def search(
@@ -59,6 +64,7 @@ def search(
     rerank_depth: int,
     rerank_seconds: float | None,
     explain: bool,
+    inverter: Path | None,
     model: str | None,
     as_json: bool,
 ) -> int:
@@ -79,6 +85,7 @@ def search(
             raise InputError("the query is to be read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model)
+    reading = _reading(inverter, retriever, explain=explain)
     hits = retriever.search(
         query,
         k,
@@ -88,7 +95,9 @@ def search(
         rerank_depth=rerank_depth,
         rerank_seconds=rerank_seconds,
     )
-    _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json)
+    if reading and not as_json:
+        click.echo(f"query: {_said(reading(query))}\n")
+    _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json, reading=reading)
     if not hits and not retriever.snapshot().chunks.count_rows():
         click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
     return 0 if hits else NOTHING
@@ -141,14 +150,52 @@ def show(place: str, folder: Path | None, index: Path | None) -> None:
     click.echo(text)
 
 
-def _print_hits(hits: list[Hit], query: str, below: str, *, explain: bool, as_json: bool) -> None:
+def _print_hits(
+    hits: list[Hit],
+    query: str,
+    below: str,
+    *,
+    explain: bool,
+    as_json: bool,
+    reading: Callable[[str], Kept] | None = None,
+) -> None:
     if as_json:
         for hit in hits:
-            click.echo(json.dumps(_as_json(hit, explain=explain), ensure_ascii=False))
+            row = _as_json(hit, explain=explain)
+            if reading:
+                row["vector"] = {"query": reading(query).as_dict(), "passage": reading(_embedded(hit)).as_dict()}
+            click.echo(json.dumps(row, ensure_ascii=False))
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    for block in blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain):
-        click.echo(block)
+    shown = blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain)
+    for hit, block in zip(hits, shown, strict=True):
+        click.echo(f"{block.rstrip()}\n    {printable(_said(reading(_embedded(hit))))}\n" if reading else block)
+
+
+def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> Callable[[str], Kept] | None:
+    """What reads a text back from its vector, where that is asked for."""
+    if inverter is None:
+        return None
+    if not explain:
+        raise click.UsageError("--inverter goes with --explain")
+    from functools import cache
+
+    from ..retriever.inverter import EmbeddingInverter
+    from ..training.kept_facts import kept
+
+    loaded = EmbeddingInverter.load(inverter, encoder=retriever.encoder)
+    return cache(lambda text: kept(text, loaded))
+
+
+def _embedded(hit: Hit) -> str:
+    """The text that a passage's vector was made of."""
+    return "\n".join([" > ".join(hit.heading)] * bool(hit.heading) + [hit.text])
+
+
+def _said(found: Kept) -> str:
+    lost = f"; lost: {', '.join(found.lost)} (only its words find these)" if found.lost else ""
+    kept = f"; kept: {', '.join(found.kept)}" if found.kept else ""
+    return f"its vector still says: {', '.join(found.words) or 'nothing'}{kept}{lost}"
 
 
 def _width() -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .inverting import inverter
 from .live import Live
 from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, open_index
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def train() -> None:
-    """Train an encoder or a reranker on text of your own.
+    """Train an encoder, a reranker or an inverter on text of your own.
 
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
     Face data set. Its columns say what it is: query and positive, with or without negatives; sentence1 and sentence2
@@ -218,6 +219,9 @@ def _say(made: Trained, *, as_json: bool) -> None:
         rows = f"{made.after.rows:,} held-out rows"
         click.echo(f"{made.after.name} {was}{made.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
     click.echo(f"{made.folder}, fingerprint {made.fingerprint[:8]}")
+
+
+train.add_command(inverter)
 
 
 @click.command()

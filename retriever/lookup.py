@@ -46,7 +46,7 @@ def lines(snapshot: Snapshot, path: str, first: int, last: int) -> str:
 def chunk_at(snapshot: Snapshot, path: str, line: int) -> Row:
     """The chunk, with its vector, that stands on a line of a document or nearest to it."""
     found = _with_text(snapshot, path)
-    chunks = _chunks(snapshot, found, ["id", "char_start", "line_start", "line_end", "vector"])
+    chunks = _chunks(snapshot, found, ["id", "char_start", "line_start", "line_end", "vector", "context"])
     _check_lines(found, chunks, line, line)
     return min(chunks, key=lambda chunk: (max(chunk["line_start"] - line, line - chunk["line_end"], 0), chunk["id"]))
 

@@ -291,6 +291,15 @@ class Retriever:
 
         return self._read(hits)
 
+    def stored(self, path: str, line: int) -> tuple[NDArray[np.float32], str]:
+        """The vector (dim,) of the passage that stands on a line of a document, and the text that was embedded."""
+
+        def found(snapshot: Snapshot) -> tuple[NDArray[np.float32], str]:
+            chunk = lookup.chunk_at(snapshot, path, line)
+            return np.array(chunk["vector"], np.float32), chunk["context"]
+
+        return self._read(found)
+
     def context(self, query: str, *, max_tokens: int = 2_000, k: int = 50, where: Where = None) -> contexts.Context:
         """The best passages for a prompt, packed into at most `max_tokens` of the encoder's tokens.
 

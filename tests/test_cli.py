@@ -24,7 +24,7 @@ import pytest
 from binocle import Retriever, __version__
 from binocle.cli import cli, main
 
-COMMANDS = "index switch rollback search similar show status files verify forget evaluate compare audit mine train tune distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show status files verify forget evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -136,7 +136,7 @@ def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run
         cli.commands[command].make_context(command, arguments)
 
 
-ELSEWHERE = {"doctor", "train", "tune", "distill", "audit"}  # those that train are run in test_train_cli.py
+ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert"}  # those that train are run in test_train_cli.py
 EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] not in ELSEWHERE]
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -70,9 +69,10 @@ class Factory(Protocol):
 
 
 def default_attacker() -> Factory:
-    """The attacker of `binocle audit`: `attacker` of the module `attack`."""
-    made: Factory = import_module(".attack", __package__).attacker
-    return made
+    """The attackers of `binocle audit`, which begin from one decoder."""
+    from .attack import Attackers
+
+    return Attackers()
 
 
 @dataclass(frozen=True, slots=True)

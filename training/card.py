@@ -21,6 +21,7 @@ _TAGS = {
     "encoder": ("sentence-transformers", "sentence-similarity"),
     "reranker": ("sentence-transformers", "text-ranking"),
     "masked": ("transformers", "fill-mask"),
+    "inverter": ("binocle", "feature-extraction"),
 }
 _LIBRARIES = ("torch", "sentence-transformers", "transformers")
 
@@ -29,7 +30,7 @@ _LIBRARIES = ("torch", "sentence-transformers", "transformers")
 class Card:
     """The facts of a run."""
 
-    kind: str  # "encoder", "reranker" or "masked"
+    kind: str  # "encoder", "reranker", "masked" or "inverter"
     base: str
     objective: str
     data: dict[str, Any]

@@ -131,6 +131,12 @@ def last_checkpoint(folder: Path) -> Path | None:
     return max(whole, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
 
 
+def seal(checkpoint: Path) -> None:
+    """Write, as its last file, that a checkpoint is whole."""
+    names = sorted(path.name for path in checkpoint.iterdir() if path.is_file())
+    (checkpoint / _DONE).write_text(json.dumps({"files": names}), "utf-8")
+
+
 def _is_whole(done: Path) -> bool:
     """Whether every file is there: an old checkpoint may have been in deletion when its run was killed."""
     try:
@@ -163,9 +169,7 @@ def resumable(trainer: type[Any]) -> type[Any]:
         def _save_checkpoint(self, model: Any, trial: Any) -> None:
             super()._save_checkpoint(model, trial)
             if self.args.should_save:
-                folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-                names = sorted(path.name for path in folder.iterdir() if path.is_file())
-                (folder / _DONE).write_text(json.dumps({"files": names}), "utf-8")
+                seal(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
         def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:  # noqa: ARG002
             from safetensors.torch import load_model
@@ -177,13 +181,13 @@ def resumable(trainer: type[Any]) -> type[Any]:
 
         def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
             if self.args.should_save:
-                _write_state(Path(output_dir) / "optimizer", self.optimizer.state_dict())
+                write_state(Path(output_dir) / "optimizer", self.optimizer.state_dict())
                 schedule = self.lr_scheduler.state_dict()
                 (Path(output_dir) / "schedule.json").write_text(json.dumps(schedule), "utf-8")
 
         def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
             if checkpoint is not None:
-                self.optimizer.load_state_dict(_read_state(Path(checkpoint) / "optimizer"))
+                self.optimizer.load_state_dict(read_state(Path(checkpoint) / "optimizer"))
                 schedule = json.loads((Path(checkpoint) / "schedule.json").read_text("utf-8"))
                 self.lr_scheduler.load_state_dict(schedule)
 
@@ -194,16 +198,16 @@ def resumable(trainer: type[Any]) -> type[Any]:
             """As there is none."""
 
         def _save_rng_state(self, output_dir: str) -> None:
-            _write_state(Path(output_dir) / f"random-{self.args.process_index}", _random_states())
+            write_state(Path(output_dir) / f"random-{self.args.process_index}", _random_states())
 
         def _load_rng_state(self, checkpoint: str | None) -> None:
             if checkpoint is not None:
-                _restore_random(_read_state(Path(checkpoint) / f"random-{self.args.process_index}"))
+                _restore_random(read_state(Path(checkpoint) / f"random-{self.args.process_index}"))
 
     return Resumable
 
 
-def _write_state(stem: Path, state: Mapping[str, Any]) -> None:
+def write_state(stem: Path, state: Mapping[str, Any]) -> None:
     """Nested mappings and lists of numbers, texts and tensors: the tensors to .safetensors, the rest to .json."""
     from safetensors.torch import save_file
 
@@ -214,7 +218,7 @@ def _write_state(stem: Path, state: Mapping[str, Any]) -> None:
     stem.with_suffix(".json").write_text(rest, "utf-8")
 
 
-def _read_state(stem: Path) -> Any:
+def read_state(stem: Path) -> Any:
     from safetensors.torch import load_file
 
     tensors = load_file(str(stem.with_suffix(".safetensors")))

@@ -144,11 +144,11 @@ class Order:
 
     def __iter__(self) -> Iterator[Drawn]:
         epoch = self._epoch
-        for number in _by_length(self._lengths, self._batch, np.random.default_rng((self._seed, epoch))):
+        for number in by_length(self._lengths, self._batch, np.random.default_rng((self._seed, epoch))):
             yield epoch, int(number)
 
 
-def _by_length(lengths: NDArray[np.int64], batch: int, random: np.random.Generator) -> NDArray[np.int64]:
+def by_length(lengths: NDArray[np.int64], batch: int, random: np.random.Generator) -> NDArray[np.int64]:
     """A permutation whose batches are of nearly one length each, and come in a random order; the rest comes last."""
     order = random.permutation(len(lengths))
     full = len(order) // batch * batch

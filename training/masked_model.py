@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from ..retriever import model_folder
+from ..retriever.states import transformer_folder
 from .masking import IGNORED
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def load(name: str, *, attention: str = "sdpa") -> MaskedModel:
     import torch
     from safetensors import SafetensorError
 
-    folder = _transformer(model_folder.find(name))
+    folder = transformer_folder(model_folder.find(name))
     if not any(folder.glob("*.safetensors")):
         raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
     try:
@@ -94,12 +95,6 @@ def load(name: str, *, attention: str = "sdpa") -> MaskedModel:
     _check(name, model, tokenizer, missing)
     model.to(torch.float32)
     return MaskedModel(model, tokenizer, any(part.endswith(".weight") for part in missing))
-
-
-def _transformer(folder: Path) -> Path:
-    """The folder of the transformer itself, which in older sentence-transformers folders is one below."""
-    below = folder / "0_Transformer"
-    return below if not (folder / "config.json").is_file() and below.is_dir() else folder
 
 
 def _model(folder: Path, attention: str) -> tuple[Any, set[str]]:

@@ -1,0 +1,172 @@
+"""Inversion: what is trained on a tiny encoder reads it back, resumes, and tells text from no text."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("datasets")
+
+from binocle.indexes.errors import EncoderMismatchError, InputError  # noqa: E402
+from binocle.retriever.inverter import EmbeddingInverter, StateInverter, load  # noqa: E402
+from binocle.training.inverter import InverterConfig, train_inverter  # noqa: E402
+
+WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short documents of words that the tiny vocabulary holds."""
+    random = np.random.default_rng(0)
+    rows = [" ".join(random.choice(WORDS, random.integers(4, 9))) for _ in range(600)]
+    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    file.write_text("\n".join(rows) + "\n", "utf-8")
+    return file
+
+
+def config(**options: object) -> InverterConfig:
+    given = {"steps": 60, "max_length": 8, "batch_size": 16, "held_out": 0.1, "bf16": False, "evaluations": 2}
+    return InverterConfig(**given | options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def embedding(texts: Path, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("inverters") / "embedding"
+    train_inverter(texts, out, encoder=tiny_model, config=config(steps=300, learning_rate=2e-3))
+    return out
+
+
+@pytest.mark.parametrize("decoder", ["linear", "lstm", "transformer"])
+def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str, tmp_path: Path):
+    made = train_inverter(
+        texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", decoder=decoder, layers=1)
+    )
+    assert made.measures[0]["name"] == "token accuracy"
+    assert made.measures[0]["value"] > 0.9
+    read = load(tmp_path / "out").read("moon cheese ship night")
+    assert [guess.token for guess in read.named] == list(read.tokens)
+    assert read.accuracy == 1
+
+
+def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
+    made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
+    whole, masked = (row["value"] for row in made.measures)
+    assert 0 <= masked < whole
+
+
+def test_a_vector_gives_back_the_words_of_its_text(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    text = "moon cheese ship night"
+    made = inverter.invert(inverter.encoder.encode([text]), seconds=1)[0]
+    assert made.recovered
+    assert made.cosine > 0.9
+    assert len(set(made.text.split()) & set(text.split())) >= 2
+    assert all(0 <= guess.probability <= 1 for guess in made.tokens)
+
+
+def test_vectors_of_no_text_give_no_text(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    random = np.random.default_rng(1).standard_normal((4, inverter.about.dim))
+    for made in inverter.invert(random, seconds=0.2):
+        assert (made.recovered, made.text, made.tokens) == (False, "", ())
+
+
+def test_another_encoders_vectors_are_refused(embedding: Path, make_model, tmp_path: Path):
+    from binocle.retriever.encoder import load as encoder
+
+    inverter, other = EmbeddingInverter.load(embedding), encoder(str(make_model(tmp_path / "other", seed=7)))
+    with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
+        inverter.invert(other.encode(["cat"]), fingerprint=other.fingerprint)
+    with pytest.raises(EncoderMismatchError, match="train an inverter for that one"):
+        EmbeddingInverter.load(embedding, encoder=other)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [np.zeros((2, 3)), np.full((1, 32), np.nan), np.array([["a"] * 32]), np.zeros((1, 2, 32))],
+    ids=["dim", "nan", "text", "shape"],
+)
+def test_what_are_no_vectors_is_told(embedding: Path, vectors: np.ndarray):
+    with pytest.raises(InputError, match="expected"):
+        EmbeddingInverter.load(embedding).invert(vectors)
+
+
+def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, tmp_path: Path):
+    import shutil
+
+    with pytest.raises(InputError, match="is no inverter"):
+        load(tmp_path)
+    for name in ("inverter.json", "inverter.safetensors"):
+        copy = tmp_path / name.split(".")[1]
+        shutil.copytree(embedding, copy)
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(InputError, match="copy"):
+            load(copy)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hidden"])
+def test_a_run_that_is_killed_goes_on_to_the_same_weights(kind: str, texts: Path, tiny_model: str, tmp_path: Path):
+    settings = {"kind": kind, "steps": 40, "evaluations": 8}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train_inverter(texts, whole, encoder=tiny_model, config=config(**settings))
+    code = (
+        "from binocle.training.inverter import InverterConfig, train_inverter\n"
+        f"train_inverter({str(texts)!r}, {str(killed)!r}, encoder={tiny_model!r}, "
+        f"config=InverterConfig(max_length=8, batch_size=16, held_out=0.1, bf16=False, **{settings!r}))\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    place = killed / ".run" / ("checkpoints" if kind == "hidden" else "text")
+    while child.poll() is None and not list(place.glob("checkpoint-*/whole.json")):
+        time.sleep(0.005)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert (killed / ".run").is_dir()
+    made = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
+    assert made.resumed_from
+    assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
+
+
+def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
+    facts = json.loads((embedding / "inverter.json").read_text("utf-8"))
+    assert (facts["kind"], facts["encoder"]) == ("embedding", tiny_model)
+    assert set(facts["control"]) == {"texts, 5th percentile", "no texts, highest"}
+    card = (embedding / "README.md").read_text("utf-8")
+    assert "token F1, bag" in card
+    assert {path.name for path in embedding.iterdir()} >= {"inverter.safetensors", "binocle.json", "log.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"kind": "words"}, "expected one of embedding, hidden"),
+        ({"decoder": "gru"}, "expected one of linear, lstm, transformer"),
+        ({"minutes": -1}, "minutes is a number above 0"),
+        ({"held_out": 0}, "held out is a share"),
+        ({"masked": 1.0}, "masked is a share"),
+        ({"max_length": 2}, "at least 4"),
+    ],
+)
+def test_settings_that_cannot_be_are_told(options: dict, says: str, texts: Path, tiny_model: str, tmp_path: Path):
+    with pytest.raises(InputError, match=says):
+        train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(**options))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_layer_that_is_not_there_is_told(texts: Path, tiny_model: str, tmp_path: Path):
+    with pytest.raises(InputError, match="layers 0"):
+        train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", layer=9))
+
+
+def test_kinds_are_not_mistaken_for_each_other(embedding: Path):
+    with pytest.raises(InputError, match="inverts embeddings"):
+        StateInverter.load(embedding)

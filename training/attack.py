@@ -1,0 +1,140 @@
+"""The attacker of an audit: what someone learns who has stolen vectors and some texts of the same kind.
+
+He knows the public encoder, so he first learns to invert that, on his own texts: once, before any defence. Stolen
+vectors he maps onto the ones the encoder gives without a defence, by least squares on his pairs (ALGEN,
+arXiv:2502.11308, found a thousand pairs to do), and then teaches his decoder the mapped ones, anew for each defence and
+for the same time. Without pairs to learn a rotation from he is left with the decoder as it is.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import loop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ..retriever.encoder import Encoder
+    from .learning import Plan
+
+    Floats = NDArray[np.float32]
+
+_BASE = 4.0  # times the time for a defence that the first decoder has
+_RIDGE = 1e-3  # of the mean of the squares, added to each
+_THRESHOLD = 0.15  # how likely a token of the bag must be
+_AT_ONCE = 2_048
+
+
+class TextAttacker:
+    """Learns to recover texts from vectors: one defence after another, from the same beginning.
+
+    :param base: where attackers of one audit keep the decoder that they all begin from.
+    """
+
+    def __init__(self, dim: int, seed: int, encoder: Encoder, base: dict[str, Any]) -> None:
+        from ..retriever.encoder_tokens import EncoderTokens
+
+        loop.require("attacking vectors")
+        self._dim, self._seed, self._encoder, self._base = dim, seed, encoder, base
+        self._tokens = EncoderTokens(encoder)
+        self._map = np.eye(dim, encoder.dim, dtype=np.float32)
+        self._offset = np.zeros(encoder.dim, np.float32)
+
+    def fit(self, vectors: Floats, texts: Sequence[str], seconds: float) -> None:
+        """Learn from texts and their stolen vectors (texts, dim), for about so long beside the common beginning."""
+        from .text_inversion import Texts
+
+        tokens = self._tokens(texts)
+        kept = np.array([place for place, ids in enumerate(tokens) if ids])
+        lengths = np.array([len(tokens[place]) for place in kept])
+        rows = [np.array(tokens[place], np.int64) for place in kept]
+        longest = int(min(lengths.max(), self._encoder.max_tokens))
+        if "decoder" not in self._base:
+            plain = self._plain([texts[place] for place in kept])
+            self._base["plain"] = plain
+            self._base["decoder"] = self._begun(Texts(rows, lengths, plain, longest, device=loop.device()), seconds)
+        self._learn_map(vectors[kept], self._base["plain"])
+        self._decoder = deepcopy(self._base["decoder"])
+        mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=loop.device())
+        self._taught(self._decoder, mapped, seconds, 3e-4)
+
+    def recover(self, vectors: Floats) -> list[str]:
+        """For each vector the proposal nearest to it: encoded again, and seen through the map."""
+        from ..retriever.inverter import bag_of, proposing_with
+
+        given = self._mapped(vectors)
+        proposing = proposing_with(self._decoder, self._tokens, half=loop.has_bf16())
+        shares, counts = proposing.bag(given)
+        found = []
+        for row, texts in enumerate(proposing.texts(given)):
+            bag = tuple(token for token, _ in bag_of(shares[row], float(counts[row]), _THRESHOLD))
+            proposals = [self._tokens.text(ids) for ids in (*texts, bag) if ids]
+            nearness = self._plain(proposals) @ given[row] if proposals else np.empty(0)
+            found.append(proposals[int(nearness.argmax())] if proposals else "")
+        return found
+
+    def _plain(self, texts: Sequence[str]) -> Floats:
+        """What the encoder gives without a defence."""
+        base = getattr(self._encoder, "base", self._encoder)
+        starts = range(0, len(texts), _AT_ONCE)
+        return _unit(np.concatenate([base.encode(texts[start : start + _AT_ONCE]) for start in starts]))
+
+    def _learn_map(self, stolen: Floats, plain: Floats) -> None:
+        mean, target = stolen.mean(0), plain.mean(0)
+        centred = (stolen - mean).astype(np.float64)
+        squares = centred.T @ centred
+        squares += _RIDGE * np.trace(squares) / len(squares) * np.eye(len(squares))
+        self._map = np.linalg.solve(squares, centred.T @ (plain - target)).astype(np.float32)
+        self._offset = target - mean @ self._map
+
+    def _mapped(self, stolen: Floats) -> Floats:
+        return _unit(stolen @ self._map + self._offset)
+
+    def _begun(self, texts: Any, seconds: float) -> Any:
+        """A decoder of undefended vectors, which every attacker begins from."""
+        from .inverter import alone, begin
+
+        base = getattr(self._encoder, "base", self._encoder)
+        decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(loop.device())
+        words = alone(base, self._tokens, decoder.settings.vocabulary)
+        self._taught(decoder, texts, _BASE * seconds, 5e-4, words)
+        return decoder
+
+    def _taught(self, decoder: Any, texts: Any, seconds: float, rate: float, words: Floats | None = None) -> None:
+        from .inverter import learn_text
+
+        def plan(share: float, of: float, batch: int, rows: int) -> Plan:
+            from .learning import Plan
+
+            faster = of / 5e-4  # what the bag learns at is a multiple
+            return Plan(
+                learning_rate=rate * faster,
+                batch_size=batch,
+                seconds=seconds * share,
+                seed=self._seed,
+                bf16=loop.has_bf16(),
+                rows=rows,
+            )
+
+        learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=64, seed=self._seed)
+
+
+class Attackers:
+    """Makes the attackers of one audit, as `audit.Factory` says."""
+
+    def __init__(self) -> None:
+        self._base: dict[str, Any] = {}
+
+    def __call__(self, dim: int, seed: int, encoder: Encoder) -> TextAttacker:
+        return TextAttacker(dim, seed, encoder, self._base)
+
+
+def _unit(vectors: Floats) -> Floats:
+    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit.astype(np.float32)

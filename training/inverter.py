@@ -1,0 +1,487 @@
+"""Train an inverter: what an encoder's hidden states, or its vectors, give away of the texts behind them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes.errors import BinocleError, InputError
+from ..retriever import encoder as encoders
+from ..retriever.encoder_tokens import EncoderTokens
+from ..retriever.inverter import WEIGHTS, About, EmbeddingInverter, bag_of, proposing_with
+from ..retriever.model_folder import DEFAULT_MODEL
+from ..retriever.states import States, transformer_folder
+from ..retriever.text_decoder import TextDecoderSettings, settings_of, text_decoder
+from ..retriever.token_decoder import TokenDecoderSettings
+from . import inversion_rows, loop, pretraining_rows, significance
+from .card import Card, finish
+from .inversion_rows import Stretches
+from .learning import Learned, Plan, learn
+from .pretraining_rows import parted
+from .text_inversion import BagInversion, TextInversion, Texts
+from .texts import documents
+from .token_inversion import TokenInversion
+from .tokenized import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..retriever.encoder import Encoder
+    from .loop import Progress
+
+    Floats = NDArray[np.float32]
+    Tell = Callable[[str], None]
+
+KINDS = ("embedding", "hidden")
+_LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
+_BAG = 0.3  # share of the time that the bag has
+_JUDGED = 64  # held-out texts that recovery is measured on
+_CONTROLS = 24  # vectors of no text that the threshold is taken from
+_CONTROL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class InverterConfig:
+    """Settings of a run."""
+
+    kind: str = "embedding"  # what is inverted: "embedding" or "hidden"
+    decoder: str = "transformer"  # of hidden states: linear, lstm or transformer
+    layers: int = 2  # of an LSTM or a Transformer that reads hidden states
+    bidirectional: bool = True
+    layer: int | None = None  # whose states are read; the last unless given
+    masked: float = 0.0  # share of the states that the decoder must do without
+    max_length: int | None = None  # tokens of a text: 32 for embeddings, 126 for hidden states
+    texts: int = 200_000  # stretches of documents to learn from, at most
+    minutes: float = 30.0  # of learning
+    steps: int | None = None  # instead of minutes
+    batch_size: int | None = None  # texts: 128 for embeddings, 32 for hidden states
+    learning_rate: float | None = None  # 5e-4 for embeddings, 1e-3 for hidden states
+    bf16: bool | None = None  # None: where the hardware has it
+    held_out: float = 0.02  # share of the documents
+    evaluations: int = 4
+    seed: int = 0
+
+    def check(self) -> None:
+        """:raises InputError: for the first setting that cannot be."""
+        if self.kind not in KINDS:
+            raise InputError(f"there is no kind {self.kind!r}: expected one of {', '.join(KINDS)}")
+        TokenDecoderSettings(kind=self.decoder, layers=self.layers).check()
+        for name in ("minutes", "steps", "batch_size", "learning_rate", "evaluations", "texts"):
+            number = getattr(self, name)
+            if number is not None and (not math.isfinite(number) or number <= 0):
+                raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {number}")
+        if not 0 < self.held_out < 1:
+            raise InputError(f"held out is a share between 0 and 1, not {self.held_out}: what is learned is measured")
+        if not 0 <= self.masked < 1:
+            raise InputError(f"masked is a share from 0 to below 1, not {self.masked}")
+        if self.max_length is not None and self.max_length < inversion_rows.SHORTEST:
+            raise InputError(f"max length is in tokens, at least {inversion_rows.SHORTEST}, not {self.max_length}")
+
+    @property
+    def length(self) -> int:
+        return self.max_length or _LENGTHS[self.kind]
+
+
+@dataclass(slots=True)
+class TrainedInverter:
+    """What a run made."""
+
+    folder: str
+    kind: str
+    encoder: str
+    counts: dict[str, int]
+    steps: int
+    seconds: float
+    texts_per_second: float
+    measures: list[dict[str, Any]]  # name, value, interval, rows
+    threshold: float = 0.0
+    resumed_from: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "history"}
+
+
+def train_inverter(
+    texts: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    encoder: str | None = None,
+    config: InverterConfig | None = None,
+    column: str | None = None,
+    progress: Progress | None = None,
+    tell: Tell | None = None,
+) -> TrainedInverter:
+    """Train an inverter on texts and write its folder, which `EmbeddingInverter` or `StateInverter` loads.
+
+    Killed, the same call goes on from its last checkpoint and takes the steps that it would have taken.
+
+    :param texts: one or more of what `texts.documents` reads.
+    :param encoder: by folder or name; all-MiniLM-L6-v2 unless given.
+    :raises InputError: before the first step, for texts or settings that do not fit.
+    """
+    loop.require("training an inverter")
+    config = config or InverterConfig()
+    config.check()
+    sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
+    if not sources:
+        raise InputError("expected texts: a folder, a file or an index")
+    name = encoder or DEFAULT_MODEL
+    asked = {"texts": list(map(str, sources)), "encoder": name, "column": column, "config": asdict(config)}
+    run = _Run(Path(out), asked)
+    run.open()
+    tell = tell or (lambda _: None)
+    session = (_Embedding if config.kind == "embedding" else _Hidden)(run, name, config, progress, tell)
+    try:
+        session.read(lambda: parted(documents(sources, column, tell), config.held_out, 1, config.seed))
+    except BinocleError:
+        run.forget()
+        raise
+    return session.train()
+
+
+class _Run:
+    """The folder of a run: what it was asked, its rows and checkpoints, until the inverter takes its place."""
+
+    def __init__(self, out: Path, asked: dict[str, Any]) -> None:
+        self.out, self.asked = out, asked
+        self.folder = out / ".run"
+
+    def open(self) -> None:
+        """Make the folder, or go on with the same run in it."""
+        if self.out.exists() and not self.out.is_dir():
+            raise InputError(f"{self.out} is a file: expected a folder for the inverter")
+        file = self.folder / "asked.json"
+        if file.is_file():
+            if json.loads(file.read_text("utf-8")) != self.asked:
+                raise InputError(
+                    f"{self.out} holds an unfinished run with other settings: remove it or give another folder"
+                )
+        elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
+            raise InputError(f"{self.out} is not empty: give another folder for the inverter")
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(self.asked), "utf-8")
+
+    def forget(self) -> None:
+        """As if it had never been asked for."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not any(self.out.iterdir()):
+            self.out.rmdir()
+
+
+class _Session:
+    """One run: its encoder, what is read for it, what is learned and measured."""
+
+    def __init__(self, run: _Run, name: str, config: InverterConfig, progress: Progress | None, tell: Tell) -> None:
+        self.run, self.config, self.progress, self.tell = run, config, progress, tell
+        self.encoder: Encoder = encoders.load(name)
+        self.rows = run.folder / "rows"
+        self.counts: dict[str, int] = {}
+        self.bf16 = loop.has_bf16() if config.bf16 is None else config.bf16
+
+    def plan(self, share: float, rate: float, batch: int, rows: int) -> Plan:
+        config = self.config
+        return Plan(
+            learning_rate=config.learning_rate or rate,
+            batch_size=batch,
+            steps=None if config.steps is None else max(1, round(config.steps * share)),
+            seconds=60 * config.minutes * share,
+            seed=config.seed,
+            bf16=self.bf16,
+            evaluations=config.evaluations,
+            rows=rows,
+        )
+
+    def finish(self, module: Any, about: About, learned: Learned, measures: list[dict[str, Any]]) -> TrainedInverter:
+        """Write the folder, and put it in the run's place."""
+        from safetensors.torch import save_model
+
+        ready = self.run.folder / "inverter"
+        shutil.rmtree(ready, ignore_errors=True)
+        ready.mkdir()
+        save_model(module.cpu(), str(ready / WEIGHTS))
+        about.write(ready)
+        made = TrainedInverter(
+            folder=str(self.run.out),
+            kind=self.config.kind,
+            encoder=about.encoder,
+            counts=self.counts,
+            steps=learned.steps,
+            seconds=learned.seconds,
+            texts_per_second=learned.texts_per_second,
+            measures=measures,
+            threshold=about.threshold,
+            resumed_from=learned.resumed_from,
+            history=learned.history,
+        )
+        metric = next((name[5:] for row in learned.history for name in row if name.startswith("eval_")), None)
+        finish(ready, self.run.out, self._card(made), learned.history, metric)
+        shutil.rmtree(self.run.folder)
+        return made
+
+    def _card(self, made: TrainedInverter) -> Card:
+        what = {
+            "embedding": "masked diffusion from the vector of a text (arXiv:2406.07524, corrected as in 2310.06816)",
+            "hidden": f"{self.config.decoder} decoder of hidden states (arXiv:2109.10104)",
+        }
+        return Card(
+            kind="inverter",
+            base=made.encoder,
+            objective=what[made.kind],
+            data=dict(made.counts),
+            config=asdict(self.config),
+            measures=made.measures,
+            seconds=made.seconds,
+            steps=made.steps,
+            texts_per_second=made.texts_per_second,
+            fingerprint=self.encoder.fingerprint,
+            device=loop.device(),
+            bf16=self.bf16,
+        )
+
+
+class _Hidden(_Session):
+    """From hidden states."""
+
+    def read(self, texts: Callable[[], Any]) -> None:
+        self.states = States(self.run.asked["encoder"], device=loop.device(), half=self.bf16)
+        self.layer = self.states.check_layer(self.config.layer)
+        self.tell("reading and tokenizing the texts")
+        room = min(self.config.length, self.states.room)
+        counts = pretraining_rows.prepare(texts(), self.rows, self.states.tokenizer, room=room)
+        if not counts.rows or not counts.held_out_rows:
+            raise InputError("the texts hold too few words to learn from and to hold some out: expected more documents")
+        self.counts = {name: value for name, value in counts.as_dict().items() if name != "pairs"}
+        self.train_rows, self.held_out = Rows(self.rows / "train.arrow"), Rows(self.rows / "held_out.arrow")
+
+    def train(self) -> TrainedInverter:
+        config, words = self.config, self.states.words
+        settings = TokenDecoderSettings(
+            config.decoder, words.shape[1], len(words), words.shape[1], config.layers, config.bidirectional
+        )
+        batch = config.batch_size or 32
+        inversion = TokenInversion(
+            self.states,
+            settings,
+            self.train_rows,
+            layer=self.layer,
+            batch_size=batch,
+            masked=config.masked,
+            seed=config.seed,
+        )
+        checkpoints = self.run.folder / "checkpoints"
+        if loop.last_checkpoint(checkpoints) is None:
+            self.tell("fitting the linear part")
+            inversion.begin()
+        learned = learn(
+            inversion.decoder,
+            inversion.loss,
+            self.plan(1.0, 1e-3, batch, len(self.train_rows)),
+            folder=checkpoints,
+            measure=lambda: inversion.accuracy(self.held_out, most=50),
+            progress=self.progress,
+        )
+        measures = [_row("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
+        if config.masked:
+            right = inversion.right(self.held_out, most=400, masked=config.masked)
+            measures.append(_row("token accuracy, masked states", [one.mean() for one in right]))
+        about = About(
+            "hidden", self.encoder.name, self.encoder.fingerprint, settings.width, asdict(settings), self.layer
+        )
+        return self.finish(inversion.decoder, about, learned, measures)
+
+
+class _Embedding(_Session):
+    """From the vectors of texts."""
+
+    def read(self, texts: Callable[[], Any]) -> None:
+        self.tokens = EncoderTokens(self.encoder)
+        self.tell("cutting the documents and encoding the stretches")
+        counts = inversion_rows.prepare(
+            texts(),
+            self.rows,
+            self.encoder,
+            self.tokens,
+            longest=min(self.config.length, self.encoder.max_tokens),
+            most=self.config.texts,
+            seed=self.config.seed,
+        )
+        if not counts.rows or not counts.held_out_rows:
+            raise InputError("the texts hold too few words to learn from and to hold some out: expected more documents")
+        self.counts = asdict(counts)
+        self.train_rows = Stretches.read(self.rows, "train", self.encoder.dim)
+        self.held_out = Stretches.read(self.rows, "held_out", self.encoder.dim)
+
+    def train(self) -> TrainedInverter:
+        config = self.config
+        decoder = begin(self.encoder, self.tokens, config.length, config.seed).to(loop.device())
+        rows = self.train_rows
+        texts = Texts(rows.tokens, rows.tokens.lengths, rows.vectors, config.length, device=loop.device())
+        words = None
+        if loop.last_checkpoint(self.run.folder / "bag") is None:
+            self.tell("encoding the vocabulary")
+            words = alone(self.encoder, self.tokens, decoder.settings.vocabulary)
+        learned = learn_text(
+            decoder,
+            texts,
+            self.tokens,
+            self.plan,
+            words=words,
+            batch_size=config.batch_size or 128,
+            seed=config.seed,
+            folder=self.run.folder,
+            progress=self.progress,
+            tell=self.tell,
+        )
+        about = About(
+            "embedding",
+            self.encoder.name,
+            self.encoder.fingerprint,
+            self.encoder.dim,
+            asdict(decoder.settings),
+        )
+        self.tell("measuring on held-out texts and on vectors of no text")
+        inverter = EmbeddingInverter(
+            about, proposing_with(decoder, self.tokens, half=self.bf16), self.encoder, self.tokens
+        )
+        measures, own = self._measures(inverter)
+        about = with_threshold(about, inverter, self.held_out.vectors, own, config.seed)
+        return self.finish(decoder, about, learned, measures)
+
+    def _measures(self, inverter: EmbeddingInverter) -> tuple[list[dict[str, Any]], list[float]]:
+        """Recovery of held-out texts, and the cosines of what was recovered."""
+        from .recovered import overlap
+
+        count = min(_JUDGED, len(self.held_out))
+        chosen = np.unique(np.linspace(0, len(self.held_out) - 1, count).astype(np.int64))
+        true = [self.held_out.tokens[int(number)].tokens.tolist() for number in chosen]
+        vectors = inverter.check(self.held_out.vectors[chosen])
+        shares, counts = inverter.proposing.bag(vectors)
+        bags = [[token for token, _ in bag_of(*one, 0.2)] for one in zip(shares, counts.tolist(), strict=True)]
+        proposals = inverter.proposals(vectors)
+        proposed = [inverter.nearest(*one) for one in zip(vectors, proposals, strict=True)]
+        corrected = [inverter.corrected(vector, _CONTROL_SECONDS) for vector in vectors]
+        rows = [
+            _row("token F1, bag", [overlap(*both)[2] for both in zip(true, bags, strict=True)]),
+            _row("token F1, proposed text", [overlap(t, p.ids)[2] for t, p in zip(true, proposed, strict=True)]),
+            _row("token F1, corrected 1 s", [overlap(t, c.ids)[2] for t, c in zip(true, corrected, strict=True)]),
+            _row("cosine, corrected 1 s", [one.cosine for one in corrected]),
+        ]
+        return rows, [one.cosine for one in corrected]
+
+
+def begin(encoder: Encoder, tokens: EncoderTokens, longest: int, seed: int) -> Any:
+    """An untrained `TextDecoder` for an encoder: a copy of its lower layers where it is a BERT."""
+    import torch
+
+    torch.manual_seed(seed)
+    bert = _bert(getattr(encoder, "base", encoder).name)
+    if bert is None:
+        return text_decoder(TextDecoderSettings(encoder.dim, tokens.size, longest))
+    sizes = settings_of(bert.config, encoder.dim, longest)
+    sizes = TextDecoderSettings(**{**asdict(sizes), "vocabulary": max(sizes.vocabulary, tokens.size)})
+    return text_decoder(sizes, bert)
+
+
+def _bert(name: str) -> Any:
+    """transformers' BertModel of an encoder, or None where it is another kind of model."""
+    from transformers import BertModel
+
+    from ..retriever.model_folder import config, find
+    from ..retriever.torch_encoder import quiet
+
+    folder = transformer_folder(find(name))
+    if config(folder).get("model_type") != "bert" or not (folder / "model.safetensors").is_file():
+        return None
+    with quiet():
+        found: Any = BertModel.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
+        )
+    return found.float()
+
+
+def alone(encoder: Encoder, tokens: EncoderTokens, vocabulary: int) -> Floats:
+    """The vectors that the encoder gives each token of its vocabulary alone (vocabulary, dim)."""
+    found = np.zeros((vocabulary, encoder.dim), np.float32)
+    names = [(token, tokens.text([token]).removeprefix("##")) for token in range(min(vocabulary, tokens.size))]
+    named = [(token, name) for token, name in names if name.strip()]
+    for start in range(0, len(named), 4_096):
+        some = named[start : start + 4_096]
+        found[[token for token, _ in some]] = encoder.encode([name for _, name in some])
+    return found
+
+
+def learn_text(
+    decoder: Any,
+    texts: Texts,
+    tokens: EncoderTokens,
+    plan: Callable[[float, float, int, int], Plan],
+    *,
+    words: Floats | None = None,
+    batch_size: int = 128,
+    seed: int = 0,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    tell: Tell | None = None,
+) -> Learned:
+    """Teach a `TextDecoder` its bag, then its texts.
+
+    :param plan: what to plan for a share of the time: (share, learning rate, batch size, rows).
+    :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has learned nothing yet.
+    """
+    tell = tell or (lambda _: None)
+    bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
+    places = (folder / "bag", folder / "text") if folder else (None, None)
+    if words is not None:
+        bag.begin(words)
+    tell("learning which words a vector holds")
+    first = learn(
+        decoder.bag, bag.loss, plan(_BAG, 1e-3, 4 * batch_size, len(texts)), folder=places[0], progress=progress
+    )
+    decoder.bag.requires_grad_(requires_grad=False)
+    tell("learning to put them into texts")
+    inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
+    made = learn(
+        decoder, inversion.loss, plan(1 - _BAG, 5e-4, batch_size, len(texts)), folder=places[1], progress=progress
+    )
+    decoder.bag.requires_grad_(requires_grad=True)
+    made.seconds += first.seconds
+    made.steps += first.steps
+    return made
+
+
+def with_threshold(
+    about: About, inverter: EmbeddingInverter, vectors: Floats, own: Sequence[float], seed: int
+) -> About:
+    """The cosine from which a text counts as recovered: between what texts reach and what vectors of no text do.
+
+    These are random directions, and the held-out vectors with their dimensions in another order, as another encoder's
+    are.
+    """
+    random = np.random.default_rng(seed)
+    some = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(about.dim)]
+    none = np.concatenate([random.standard_normal((_CONTROLS - len(some), about.dim)).astype(np.float32), some])
+    reached = [inverter.corrected(vector, _CONTROL_SECONDS).cosine for vector in inverter.check(none)]
+    low, high = float(np.quantile(own, 0.05)), float(max(reached))
+    threshold = (low + high) / 2 if low > high else high
+    control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(high, 4)}
+    return About(**{**asdict(about), "threshold": round(threshold, 4), "control": control})
+
+
+def _row(name: str, values: Sequence[float]) -> dict[str, Any]:
+    low, high = significance.interval(values)
+    return {
+        "name": name,
+        "value": round(float(np.mean(values)), 4),
+        "interval": [round(low, 4), round(high, 4)],
+        "rows": len(values),
+    }

@@ -1,0 +1,156 @@
+"""A decoder from a text's vector to its words, and from both to the text, trained one after the other.
+
+The bag learns the cross-entropy of the text's tokens, thousands of texts a second. The text is learned by masking: the
+masked share is drawn from 0 to 1 for each text (the masked diffusion objective of arXiv:2406.07524 without its weights,
+which favour texts with few masks), and some of the tokens that are seen are wrong ones, since a corrector asks about
+texts that have some. Cross-entropy is over the batch's own tokens and a random sample of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..retriever.text_decoder import padded
+from .masked_batches import by_length
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+_CLASSES = 2_048  # tokens beside the batch's own that the right one is told from
+_LENGTH = 0.1  # weight of the length's loss
+_WRONG = 0.08  # share of the tokens seen that are other ones
+
+
+class Texts:
+    """Texts as token ids with their vectors, in batches by step.
+
+    :param tokens: for each text its token ids, by number; `lengths` says how many there are of each.
+    :param vectors: (texts, dim).
+    """
+
+    def __init__(
+        self, tokens: Any, lengths: NDArray[np.int64], vectors: Floats, longest: int, *, device: str = "cpu"
+    ) -> None:
+        self._tokens, self._vectors, self._longest = tokens, vectors, longest
+        self.lengths, self.device = np.minimum(lengths, longest), device
+        self._epoch: tuple[tuple[int, int, int], NDArray[np.int64]] = ((-1, 0, 0), np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def numbers(self, step: int, batch: int, seed: int) -> NDArray[np.int64]:
+        """The texts of a step."""
+        epoch, place = divmod(step, max(1, math.ceil(len(self) / batch)))
+        if self._epoch[0] != (epoch, batch, seed):
+            order = by_length(self.lengths, batch, np.random.default_rng((seed, epoch)))
+            self._epoch = (epoch, batch, seed), order
+        return self._epoch[1][place * batch : (place + 1) * batch]
+
+    def ids(self, number: int) -> NDArray[np.int64]:
+        row = self._tokens[number]
+        found: NDArray[np.int64] = getattr(row, "tokens", row)
+        return np.asarray(found, np.int64)[: self._longest]
+
+    def vectors(self, numbers: NDArray[np.int64]) -> Any:
+        import torch
+
+        order = np.argsort(numbers)  # in the order of the file, which may be on disk
+        back = np.argsort(order)
+        return torch.from_numpy(np.asarray(self._vectors[numbers[order]], np.float32)[back]).to(self.device)
+
+
+class BagInversion:
+    """What the bag learns."""
+
+    def __init__(self, decoder: Any, texts: Texts, *, batch_size: int = 512, seed: int = 0) -> None:
+        self.bag, self._texts, self._batch, self._seed = decoder.bag, texts, batch_size, seed
+
+    def begin(self, alone: Floats, most: int = 20_000) -> None:
+        """Begin with how frequent each token is, and with the vectors of tokens alone.
+
+        :param alone: (vocabulary, dim).
+        """
+        import torch
+
+        counts = np.full(len(self.bag.bias), 0.1)
+        for number in range(min(most, len(self._texts))):
+            np.add.at(counts, self._texts.ids(number), 1)
+        frequent = torch.from_numpy(np.log(counts / counts.sum())).float()
+        with torch.no_grad():
+            self.bag.bias.copy_(frequent - frequent.mean())
+            self.bag.alone.copy_(torch.from_numpy(alone - alone.mean(0)))
+
+    def loss(self, step: int) -> Any:
+        """Mean cross-entropy of a text's tokens, each text counting once."""
+        import torch
+        from torch.nn.functional import cross_entropy, log_softmax
+
+        numbers = self._texts.numbers(step, self._batch, self._seed)
+        rows = [self._texts.ids(number) for number in numbers]
+        device = self._texts.device
+        lengths = np.array([len(row) for row in rows])
+        ids = torch.from_numpy(np.concatenate(rows)).to(device)
+        of = torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device)
+        weights = torch.from_numpy((1 / lengths / len(rows))[of.cpu().numpy()]).float().to(device)
+        others = torch.randint(len(self.bag.bias), (_CLASSES,), device=device)
+        classes = torch.unique(torch.cat([ids, others]))
+        vectors = self._texts.vectors(numbers)
+        drawn = log_softmax(self.bag(vectors, classes).float(), -1)[of, torch.searchsorted(classes, ids)]
+        length = cross_entropy(self.bag.lengths(vectors).float(), torch.from_numpy(lengths).to(device))
+        return _LENGTH * length - (drawn * weights).sum()
+
+
+class TextInversion:
+    """What the rest of the decoder learns, once the bag has.
+
+    :param special: ids (start, end, mask, pad).
+    """
+
+    def __init__(
+        self,
+        decoder: Any,
+        texts: Texts,
+        special: tuple[int, int, int, int],
+        *,
+        batch_size: int = 128,
+        seed: int = 0,
+    ) -> None:
+        self.decoder, self._texts, self._batch, self._seed = decoder, texts, batch_size, seed
+        self._start, self._end, self._mask, self._pad = special
+
+    def loss(self, step: int) -> Any:
+        """Mean cross-entropy of the masked tokens."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        device = self._texts.device
+        numbers = self._texts.numbers(step, self._batch, self._seed)
+        rows = [self._texts.ids(number).tolist() for number in numbers]
+        ids = padded([[self._start, *row, self._end] for row in rows], self._pad).to(device)
+        there = padded([[1] * (len(row) + 2) for row in rows], 0).to(device) == 1
+        own = there.clone()
+        own[:, 0] = False
+        own[torch.arange(len(rows)), there.sum(1) - 1] = False
+        masked = own & (torch.rand(ids.shape, device=device) < torch.rand(len(rows), 1, device=device))
+        vectors = self._texts.vectors(numbers)
+        with torch.no_grad():
+            bag = self.decoder.bag(vectors).float()
+        others = torch.randint(len(self.decoder.bias), (_CLASSES,), device=device)
+        classes = torch.unique(torch.cat([ids.flatten(), others]))
+        before = self.decoder.before(vectors, bag)
+        targets = self.decoder.targets(before, self._seen(ids, own, masked), there)[masked]
+        row_of = torch.arange(len(rows), device=device)[:, None].expand_as(ids)[masked]
+        logits = self.decoder.logits(targets, bag[:, classes][row_of], classes)
+        return cross_entropy(logits.float(), torch.searchsorted(classes, ids[masked]))
+
+    def _seen(self, ids: Any, own: Any, masked: Any) -> Any:
+        import torch
+
+        wrong = own & ~masked & (torch.rand(ids.shape, device=ids.device) < _WRONG)
+        other = ids.flatten()[torch.randint(ids.numel(), ids.shape, device=ids.device)]  # as frequent as they are
+        return torch.where(masked, self._mask, torch.where(wrong & (other != self._pad), other, ids))

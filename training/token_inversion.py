@@ -1,0 +1,151 @@
+"""A decoder from hidden states to tokens, trained: the encoder stays as it is, the decoder learns to read it.
+
+The loss is cross-entropy on the original tokens (as in InvBERT, arXiv:2109.10104), over the batch's own tokens and a
+random sample of the others: the whole vocabulary would be most of the work. Some tokens of each text are replaced at
+random, since a text collection never holds all of a vocabulary and the decoder is to read all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..retriever.token_decoder import TokenDecoderSettings, token_decoder
+from .masked_batches import by_length
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ..retriever.states import States
+    from .tokenized import Rows
+
+_CLASSES = 4_096  # tokens beside the batch's own that the right one is told from
+_REPLACED = 0.15  # share of tokens replaced by random ones
+_FIT = 1_200  # rows that the linear start is fitted on
+_SHARP = 20.0  # of the linear start: what a cosine of 1 counts among the logits
+
+
+class TokenInversion:
+    """What is learned from which rows: gives `learn` its loss, step by step, and measures.
+
+    :param masked: share of the states that the decoder must do without, told by their neighbours.
+    """
+
+    def __init__(
+        self,
+        states: States,
+        settings: TokenDecoderSettings,
+        rows: Rows,
+        *,
+        layer: int,
+        batch_size: int = 32,
+        masked: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        import torch
+
+        self.states, self.rows, self.layer, self.masked = states, rows, layer, masked
+        self._batch, self._seed = batch_size, seed
+        self._epoch: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+        special = set(states.tokenizer.all_special_ids)
+        names = states.tokenizer.get_vocab()
+        self._vocabulary = torch.tensor(
+            sorted(place for name, place in names.items() if place not in special and not name.startswith("[unused"))
+        )
+        words = states.words
+        centred = words - words.mean(0)
+        torch.manual_seed(seed)
+        self.decoder = token_decoder(settings, centred / centred.norm(dim=1, keepdim=True).clamp(min=1e-9))
+        self.decoder.to(states.device)
+
+    def numbers(self, step: int) -> NDArray[np.int64]:
+        """The rows of a step."""
+        each = max(1, math.ceil(len(self.rows) / self._batch))
+        epoch, place = divmod(step, each)
+        if self._epoch[0] != epoch:
+            random = np.random.default_rng((self._seed, epoch))
+            self._epoch = epoch, by_length(self.rows.lengths, self._batch, random)
+        return self._epoch[1][place * self._batch : (place + 1) * self._batch]
+
+    def loss(self, step: int) -> Any:
+        """Mean cross-entropy of a step's tokens."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        ids, mask = self.states.frame([self.rows[number].tokens.tolist() for number in self.numbers(step)])
+        ids = self._replaced(ids, mask)
+        states = self.states.at(ids, mask, self.layer)
+        there = mask == 1
+        unseen = there & (torch.rand(ids.shape, device=ids.device) < self.masked) if self.masked else None
+        targets, asked = self.decoder.targets(states, mask, unseen)[there], ids[there]
+        others = self._vocabulary[torch.randint(len(self._vocabulary), (_CLASSES,))].to(ids.device)
+        classes, places = torch.unique(torch.cat([asked, others]), return_inverse=True)
+        return cross_entropy(self.decoder.logits(targets, classes).float(), places[: len(asked)])
+
+    def _replaced(self, ids: Any, mask: Any) -> Any:
+        import torch
+
+        chosen = (torch.rand(ids.shape, device=ids.device) < _REPLACED) & self.states.own(ids, mask)
+        drawn = self._vocabulary[torch.randint(len(self._vocabulary), ids.shape)].to(ids.device)
+        return torch.where(chosen, drawn, ids)
+
+    def begin(self) -> None:
+        """Fit the linear part to the word embeddings by least squares: what can be had without a step."""
+        import torch
+
+        width = self.states.words.shape[1]
+        torch.manual_seed(self._seed)
+        squares, products = torch.zeros(0), torch.zeros(0)
+        for start in range(0, min(_FIT, len(self.rows)), self._batch):
+            rows = [self.rows[n].tokens.tolist() for n in range(start, min(start + self._batch, len(self.rows)))]
+            ids, mask = self.states.frame(rows)
+            ids = self._replaced(ids, mask)
+            there = mask == 1
+            states = self.states.at(ids, mask, self.layer)[there]
+            states = torch.cat([states, torch.ones(len(states), 1, device=states.device)], 1).double()
+            targets = self.decoder.words.detach()[ids[there]].double()
+            squares = squares + states.T @ states if len(squares) else states.T @ states
+            products = products + states.T @ targets if len(products) else states.T @ targets
+        ridge = 1e-4 * squares.diag().mean() * torch.eye(len(squares), device=squares.device)
+        fitted = (_SHARP * torch.linalg.solve(squares + ridge, products)).float()
+        assert fitted.shape[1] == width
+        with torch.no_grad():
+            self.decoder.linear.weight.copy_(fitted[:-1].T)
+            self.decoder.linear.bias.copy_(fitted[-1])
+
+    def accuracy(self, rows: Rows | Sequence[Sequence[int]], *, most: int = 100, masked: float = 0.0) -> float:
+        """The share of tokens named right; of those whose states are masked, if some are."""
+        found = self.right(rows, most=most, masked=masked)
+        return float(np.concatenate(found).mean()) if found else 0.0
+
+    def right(
+        self, rows: Rows | Sequence[Sequence[int]], *, most: int | None = None, masked: float = 0.0
+    ) -> list[NDArray[np.bool_]]:
+        """For each row, in the order of length, whether each of its tokens is named right."""
+        import torch
+
+        count = len(rows) if most is None else min(most, len(rows))
+        numbers = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64)) if count else np.empty(0, np.int64)
+        chosen = sorted((_tokens(rows[int(number)]) for number in numbers), key=len)
+        found: list[NDArray[np.bool_]] = []
+        random = torch.Generator().manual_seed(self._seed)
+        with torch.no_grad():
+            for start in range(0, len(chosen), 16):
+                ids, mask = self.states.frame(chosen[start : start + 16])
+                own = self.states.own(ids, mask)
+                unseen = own & (torch.rand(ids.shape, generator=random).to(ids.device) < masked) if masked else None
+                targets = self.decoder.targets(self.states.at(ids, mask, self.layer), mask, unseen)
+                counted = own if unseen is None else unseen
+                for row in range(len(ids)):
+                    if counted[row].any():
+                        named = self.decoder.logits(targets[row][counted[row]]).argmax(-1)
+                        found.append((named == ids[row][counted[row]]).cpu().numpy())
+        return found
+
+
+def _tokens(row: Any) -> list[int]:
+    return row.tokens.tolist() if hasattr(row, "tokens") else list(row)
