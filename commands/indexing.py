@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ..retriever.misplaced import Found
     from ..retriever.status import Status
     from ..retriever.switching import Switched, SwitchReport
     from ..retriever.sync import Progress, Report
@@ -245,22 +246,36 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
 @click.command()
 @folder_argument
 @index_option
+@click.option(
+    "--deep", is_flag=True, help="Also check vectors against their texts: those that look wrong, by encoding."
+)
 @click.option("--repair", is_flag=True, help="Mend what is found: rebuild from the store, read changed files again.")
 @json_option
-def verify(folder: Path | None, index: Path | None, repair: bool, as_json: bool) -> int:
+def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as_json: bool) -> int:
     """Check passages against their documents.
 
     Every passage of the index is held to its document as it is now, and the index to the store. Exit 0 when clean.
 
+    With --deep also the vectors to the texts: those that lie far from where the words of their passage put them are
+    encoded anew, and so is a random sample of the others, which says how many can have been missed.
+
     \b
     binocle verify ~/notes
+    binocle verify ~/notes --deep
     """
     from dataclasses import asdict
 
+    searched: list[Found] = []
     retriever = open_index(folder, index)
-    if repair:
-        retriever.repair()
-    found = retriever.verify()
+    with _Bar("checking documents") as progress:
+        if repair:
+            retriever.repair(deep=deep, found=searched.append, progress=progress)
+        found = retriever.verify(deep=deep and not repair, found=searched.append, progress=progress)
+    if deep:
+        click.echo(searched[-1].as_text(), err=True)
+    if repair and searched[0].wrong:
+        count = len(searched[0].wrong)
+        click.echo(f"{count:,} vector{'s were' if count > 1 else ' was'} not of the text: mended", err=True)
     for fault in found:
         line = (
             json.dumps(asdict(fault))

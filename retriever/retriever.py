@@ -16,7 +16,7 @@ from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, Mod
 from ..indexes.kinds import Spec
 from . import context as contexts
 from . import encoder as encoders
-from . import lookup, switching
+from . import lookup, misplaced, switching
 from . import query as queries
 from . import verify as verification
 from .added import checked
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
     from ..indexes.published import Published, Settled
     from ..indexes.vector_index import VectorIndex
+    from .misplaced import Found
     from .reranker import Reranker
+    from .writer import Writer
 
     Where = str | Sequence[str] | Mapping[str, Any] | None
     Rerank = str | os.PathLike[str] | Reranker | None
@@ -356,19 +358,67 @@ class Retriever:
         """What stands on these lines of a document, counted as its citations count them."""
         return self._read(lambda snapshot: lookup.lines(snapshot, path, first, last))
 
-    def verify(self) -> list[verification.Fault]:
-        """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well."""
-        return self._read(lambda snapshot: list(verification.faults(snapshot, self.folder)))
+    def verify(
+        self,
+        *,
+        deep: bool = False,
+        found: Callable[[Found], None] | None = None,
+        progress: Callable[[switching.Switched], None] | None = None,
+    ) -> list[verification.Fault]:
+        """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well.
 
-    def repair(self) -> Report | None:
-        """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder."""
+        :param deep: also look for vectors that are not those of their texts, as `misplaced.search` does.
+        :param found: gets what that looked at and found.
+        """
+
+        def faults(snapshot: Snapshot) -> list[verification.Fault]:
+            plain = list(verification.faults(snapshot, self.folder))
+            if not deep:
+                return plain
+            searched = misplaced.search(snapshot, self._encoder_of(snapshot.head.encoder), progress)
+            if found:
+                found(searched)
+            return [*plain, *verification.vector_faults(snapshot, searched.wrong)]
+
+        return self._read(faults)
+
+    def repair(
+        self,
+        *,
+        deep: bool = False,
+        found: Callable[[Found], None] | None = None,
+        progress: Callable[[switching.Switched], None] | None = None,
+    ) -> Report | None:
+        """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder.
+
+        Before that, vectors that changed in the store since the vector index was published, and with `deep` all that
+        are found not to be those of their texts, are embedded anew.
+        """
         faulty = {fault.path for fault in self.verify() if fault.kind in ("chunk", "store", "document")}
         with self._open_store().write() as writer:
+            self._mend_vectors(writer, deep, found, progress)
             rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
             rows = [row for row in rows if row["source"] == "file"]
             writer.drop_orphans([row["id"] for row in rows])
             writer.finish(rebuild=True)
         return self.sync() if self.folder else None
+
+    def _mend_vectors(
+        self,
+        writer: Writer,
+        deep: bool,
+        found: Callable[[Found], None] | None,
+        progress: Callable[[switching.Switched], None] | None,
+    ) -> None:
+        snapshot, head = writer.snapshot(), writer.head
+        if deep:
+            searched = misplaced.search(snapshot, self._encoder_of(head.encoder), progress)
+        else:
+            searched = misplaced.changed(snapshot, lambda: self._encoder_of(head.encoder))
+        if searched.wrong:
+            writer.replace_vectors(misplaced.mended(snapshot, searched.wrong), head.encoder, head.previous)
+        if found:
+            found(searched)
 
     # The parts
 

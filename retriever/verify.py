@@ -14,9 +14,10 @@ from .sync import key_of
 from .tables import PREVIOUS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from .misplaced import Misplaced
     from .readers.pool import Reading
     from .snapshot import Snapshot
 
@@ -28,7 +29,7 @@ _AT_ONCE = 500  # documents whose chunks are read together
 class Fault:
     """Something that is not as it should be.
 
-    `kind` is "document", "chunk", "vector index", "full-text index" or "store".
+    `kind` is "document", "chunk", "vector", "vector index", "full-text index" or "store".
     """
 
     kind: str
@@ -50,6 +51,15 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     added = [row for row in rows if row["source"] == "added"]
     for row, chunks, text in _with_chunks(snapshot, added):
         yield from _chunk_faults(row, chunks, Document.from_text(text))
+
+
+def vector_faults(snapshot: Snapshot, wrong: Iterable[Misplaced]) -> Iterator[Fault]:
+    """The chunks whose vectors are not those of their texts, as faults."""
+    paths = dict(zip(*(snapshot.document_rows[name].to_pylist() for name in ("id", "path")), strict=True))
+    for row in wrong:
+        where = f"chunk {row.chunk} (characters {row.char_start} to {row.char_end})"
+        problem = f"{where} has a vector that its text does not have (cosine {row.cosine:.4f})"
+        yield Fault("vector", paths.get(row.document, f"document {row.document}"), problem)
 
 
 def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fault]:
