@@ -20,7 +20,7 @@ import numpy as np
 
 from binocle.retriever import model_folder
 from binocle.retriever.retriever import Retriever
-from binocle.training import evaluation
+from binocle.training import beir, evaluation
 
 from .machine import save
 
@@ -49,7 +49,7 @@ def main() -> None:
         for number in range(arguments.rounds):
             retriever = Retriever.open(Path(temporary) / f"index-{number}")
             began = time.perf_counter()
-            report = retriever.add(evaluation._corpus(arguments.collection))  # noqa: SLF001
+            report = retriever.add(beir.documents(arguments.collection))
             ours_rates.append(report.chunks_total / (time.perf_counter() - began))
             table = retriever.snapshot().chunks.to_table(columns=["document", "context", "vector"])
             contexts = table["context"].to_pylist()
@@ -59,8 +59,8 @@ def main() -> None:
         paths = {row["id"]: row["path"] for row in retriever.documents()}
         owners = [paths[number] for number in table["document"].to_pylist()]
         our_vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(contexts), -1)
-    qrels = evaluation._qrels(arguments.collection, "test")  # noqa: SLF001
-    queries = evaluation._queries(arguments.collection)  # noqa: SLF001
+    qrels = beir.qrels(arguments.collection, "test")
+    queries = beir.queries(arguments.collection)
     names = list(qrels)
     our_queries = retriever.encoder.encode([queries[name] for name in names], kind="query")
     their_queries = theirs.encode([queries[name] for name in names], show_progress_bar=False)

@@ -18,7 +18,7 @@ import numpy as np
 
 from binocle.retriever.query import Query
 from binocle.retriever.retriever import Retriever
-from binocle.training import evaluation
+from binocle.training import beir, evaluation
 
 from . import collections
 from .machine import save
@@ -100,7 +100,7 @@ def measure(folder: Path, index: Path) -> dict[str, Any]:
         chunk: paths[document]
         for chunk, document in zip(table["id"].to_pylist(), table["document"].to_pylist(), strict=True)
     }
-    queries, qrels = evaluation._queries(folder), evaluation._qrels(folder, "test")  # noqa: SLF001
+    queries, qrels = beir.queries(folder), beir.qrels(folder, "test")
     runs: dict[str, dict[str, list[tuple[str, float]]]] = {name: {} for name in FUSIONS}
     for number in qrels:
         for name, ranking in fused(retriever, queries[number], names).items():

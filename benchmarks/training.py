@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binocle import Retriever
-from binocle.training import significance
+from binocle.training import beir, significance
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.evaluation import evaluate
 from binocle.training.measured import evaluate_file
 from binocle.training.mining import mine
 from binocle.training.progress import line
 from binocle.training.reranker import RerankerConfig, train_reranker
-from binocle.training.sources import corpus
 from binocle.training.tune import Recipe, tune
 
 from .machine import save
@@ -111,7 +110,9 @@ model.save_pretrained(sys.argv[3] + "/model")
 
 def throughput(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     """Both train on the same pairs (scifact titles and abstracts), batch 32, in turns."""
-    rows = [{"query": row["title"], "positive": row["text"]} for row in corpus(data / "scifact") if row["title"]]
+    rows = [
+        {"query": row["title"], "positive": row["text"]} for row in beir.documents(data / "scifact") if row["title"]
+    ]
     random.Random(0).shuffle(rows)
     steps = 24
     file = work / "pairs.jsonl"
@@ -171,7 +172,7 @@ def tuned(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
         runs = []
         for seed in seeds:
             retriever = Retriever.open(work / f"{name}-{seed}")
-            retriever.add(corpus(data / name))
+            retriever.add(beir.documents(data / name))
             made = tune(
                 retriever,
                 out=work / f"tuned-{name}-{seed}",

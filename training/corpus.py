@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..indexes.errors import InputError
-from . import evaluation
+from . import beir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,7 +62,7 @@ class _Corpus:
     folder: Path
 
     def __iter__(self) -> Iterator[Source]:
-        for row in evaluation._corpus(self.folder):  # noqa: SLF001 - one layout, one reader
+        for row in beir.documents(self.folder):
             heading = (row["title"],) if row["title"] else ()
             yield Source(row["id"], row["title"], (Passage(row["text"], heading),))
 

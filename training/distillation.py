@@ -20,7 +20,7 @@ import numpy as np
 from ..indexes.errors import InputError
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
-from . import loop
+from . import beir, loop
 from .card import Card, write_card
 from .encoder import Config, make_model, train_encoder
 from .sources import rows
@@ -132,10 +132,8 @@ def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
     if not isinstance(source, (str, Path)):
         yield from dict.fromkeys(source)
         return
-    if (Path(source) / "corpus.jsonl").is_file():
-        from .sources import corpus
-
-        yield from dict.fromkeys("\n".join(filter(None, (row["title"], row["text"]))) for row in corpus(Path(source)))
+    if beir.is_collection(Path(source)):
+        yield from dict.fromkeys(map(beir.joined, beir.documents(Path(source))))
         return
     seen: set[int] = set()
     for where, row in rows(source):

@@ -1,15 +1,13 @@
 """Retrieval quality on a test collection: indexes a corpus, runs its queries, and measures the rankings.
 
-Layout: BEIR's (Thakur et al. 2021, arXiv:2104.08663): `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text},
-`qrels/SPLIT.tsv` with a header and rows of query, document and grade. Any folder of documents will do as well, with
-queries and judgements in files of one's own, in which a document's id is its path.
+The collection is in BEIR's layout, as `beir` reads it. Any folder of documents will do as well, with queries and
+judgements in files of one's own, in which a document's id is its path.
 
 Measures are trec_eval's, and the tests hold them to `ir-measures`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tempfile
@@ -22,6 +20,7 @@ from ..indexes.errors import InputError, NoIndexError
 from ..retriever.query import MODES, check_reranking
 from ..retriever.reranker import Reranker
 from ..retriever.retriever import INDEX_NAME, Retriever
+from . import beir
 from .judgements import read_qrels, read_queries
 from .significance import interval
 
@@ -137,13 +136,13 @@ def questions(
     folder: Path, split: str, queries: str | Path | None, qrels: str | Path | None
 ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Queries and their judgements: the collection's, or those of files of one's own."""
-    if not _is_collection(folder) and (queries is None or qrels is None):
+    if not beir.is_collection(folder) and (queries is None or qrels is None):
         raise InputError(
             f"{folder / 'corpus.jsonl'} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; "
             "to search the files of the folder, give queries and qrels of your own"
         )
-    asked = _queries(folder) if queries is None else read_queries(Path(queries))
-    judged = _qrels(folder, split) if qrels is None else read_qrels(Path(qrels))
+    asked = beir.queries(folder) if queries is None else read_queries(Path(queries))
+    judged = beir.qrels(folder, split) if qrels is None else read_qrels(Path(qrels))
     unknown = sorted(judged.keys() - asked.keys())
     if unknown:
         by = qrels or f"{folder}/qrels/{split}.tsv"
@@ -151,22 +150,18 @@ def questions(
     return asked, judged
 
 
-def _is_collection(folder: Path) -> bool:
-    return (folder / "corpus.jsonl").is_file()
-
-
 def _live_index(folder: Path, model: str | None) -> Path | None:
     """The index that a folder of documents has already, if it will do."""
     live = folder / INDEX_NAME
-    return live if model is None and not _is_collection(folder) and (live / "HEAD.json").is_file() else None
+    return live if model is None and not beir.is_collection(folder) and (live / "HEAD.json").is_file() else None
 
 
 def _fill(retriever: Retriever, folder: Path) -> float:
     """Index what is to be searched and give the seconds it took; a folder's own index is left as it stands."""
-    if not _is_collection(folder):
+    if not beir.is_collection(folder):
         return 0.0 if retriever.path == (folder / INDEX_NAME).resolve() else retriever.sync(folder).seconds
     _check_index(retriever, folder)
-    report = retriever.add(_corpus(folder))
+    report = retriever.add(beir.documents(folder))
     if not report.indexed + report.unchanged:
         raise InputError(f"{folder / 'corpus.jsonl'} holds no documents")
     return report.seconds
@@ -193,7 +188,7 @@ def _check_index(retriever: Retriever, folder: Path) -> None:
         held = {row["path"] for row in retriever.documents()}
     except NoIndexError:
         return
-    others = held - {document["id"] for document in _corpus(folder)}
+    others = held - {document["id"] for document in beir.documents(folder)}
     if others:
         raise InputError(
             f"the index at {retriever.path} holds other documents, such as {min(others)!r}: give another with --index"
@@ -306,61 +301,3 @@ def _mean(found: Mapping[str, float]) -> float:
 
 def _relevant(grades: Mapping[str, int]) -> set[str]:
     return {document for document, grade in grades.items() if grade > 0}
-
-
-def _corpus(folder: Path) -> Iterator[dict[str, str]]:
-    for where, row in _rows(folder / "corpus.jsonl"):
-        text = row.get("text")
-        if not isinstance(text, str) or not isinstance(row.get("title") or "", str):
-            raise InputError(f"{where}: expected strings in 'text' and 'title'")
-        yield {"id": str(row["_id"]), "title": row.get("title") or "", "text": text or row.get("title") or ""}
-
-
-def _queries(folder: Path) -> dict[str, str]:
-    queries = {}
-    for where, row in _rows(folder / "queries.jsonl"):
-        if not isinstance(row.get("text"), str) or not row["text"].strip():
-            raise InputError(f"{where}: expected a string in 'text'")
-        queries[str(row["_id"])] = row["text"]
-    return queries
-
-
-def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not file.is_file():
-        raise InputError(f"{file} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv")
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{file}:{number} is not JSON in UTF-8: {error}") from None
-            if not isinstance(row, dict) or "_id" not in row:
-                raise InputError(f"{file}:{number}: expected an object with '_id'")
-            yield f"{file}:{number}", row
-
-
-def _qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
-    file = folder / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        there = ", ".join(sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))) or "none"
-        raise InputError(f"{file} is missing: the splits that are there: {there}")
-    qrels: dict[str, dict[str, int]] = {}
-    try:
-        lines = file.read_text("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8: {error}") from None
-    for number, line in enumerate(lines, 1):
-        cells = line.split("\t")
-        if not line.strip() or (number == 1 and cells[-1].strip() == "score"):
-            continue
-        try:
-            query, document, grade = cells
-            qrels.setdefault(query, {})[document] = int(float(grade))
-        except (ValueError, OverflowError):
-            raise InputError(f"{file}:{number}: expected query, document and grade separated by tabs") from None
-    judged = {query: grades for query, grades in qrels.items() if _relevant(grades)}
-    if not judged:
-        raise InputError(f"{file} judges no document relevant")
-    return judged

@@ -21,7 +21,7 @@ from ..indexes.errors import EncoderMismatchError, InputError, StoreError
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import DEFAULT_MODEL
 from ..retriever.retriever import INDEX_NAME, Retriever
-from . import data, evaluation
+from . import beir, data
 from . import texts as texts_of
 from .collection import Collection
 from .first_stage import Documents, Passages, encoded
@@ -84,7 +84,7 @@ def mine(
     chosen = _rules(rules)
     report = MiningReport(mode=mode)
     with written(out) as (write, work):
-        if corpus is None and isinstance(pairs, (str, Path)) and (Path(pairs) / "corpus.jsonl").is_file():
+        if corpus is None and isinstance(pairs, (str, Path)) and beir.is_collection(Path(pairs)):
             corpus = pairs
         opened = _corpus(corpus, column)
         encoder = _encoder(model, opened)
@@ -205,7 +205,7 @@ def _corpus(source: Corpus | None, column: str | None) -> Retriever | Iterable[N
         raise InputError("the corpus is '': expected a file, a folder or an index")
     path = Path(source).expanduser()
     folder = path.parent if path.name == "corpus.jsonl" and path.is_file() else path
-    if (folder / "corpus.jsonl").is_file():
+    if beir.is_collection(folder):
         return _beir(folder)
     for index in (path, path / INDEX_NAME):
         if (index / "HEAD.json").is_file():
@@ -223,8 +223,8 @@ def _given(source: Iterable[str | Named]) -> Iterator[Named]:
 
 
 def _beir(folder: Path) -> Iterator[Named]:
-    for row in evaluation._corpus(folder):  # noqa: SLF001 - one layout, one reader
-        text = "\n".join(filter(None, (row["title"], row["text"])))
+    for row in beir.documents(folder):
+        text = beir.joined(row)
         if text.strip():
             yield row["id"], _encodable(text)
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..indexes.errors import InputError
-from . import candidates, heldout, loop
+from . import beir, candidates, heldout, loop
 from . import data as rows
 from .batches import Batches
 from .card import Card, finish
@@ -162,10 +162,8 @@ def _first_stage(
         return retriever, {text: f"{_UNKNOWN}{number}" for number, text in enumerate(texts)}
     tell("indexing the documents")
     folder = run.folder / "index"
-    if isinstance(source, (str, Path)) and (Path(source) / "corpus.jsonl").is_file():
-        from .sources import corpus
-
-        return candidates.index_of(folder, corpus(Path(source)), encoder), {}
+    if isinstance(source, (str, Path)) and beir.is_collection(Path(source)):
+        return candidates.index_of(folder, beir.documents(Path(source)), encoder), {}
     table = given.table()
     names: dict[str, str] = {}
     groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(table)

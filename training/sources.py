@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, MissingExtraError
+from . import beir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ def _given(source: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def _folder(path: Path, split: str) -> Rows:
-    if (path / "corpus.jsonl").is_file():
+    if beir.is_collection(path):
         return _beir(path, split)
     if (path / "_versions").is_dir():
         return _lance(path)
@@ -187,25 +188,14 @@ def _lance(path: Path) -> Rows:
 
 def _beir(path: Path, split: str) -> Rows:
     """Each judged query with each of its relevant documents, as title and text."""
-    from .evaluation import _qrels, _queries
-
-    queries, qrels = _queries(path), _qrels(path, split)
+    texts, qrels = beir.queries(path), beir.qrels(path, split)
     wanted = {document for grades in qrels.values() for document in grades}
-    documents = {
-        row["id"]: "\n".join(filter(None, (row["title"], row["text"]))) for row in corpus(path) if row["id"] in wanted
-    }
+    documents = {row["id"]: beir.joined(row) for row in beir.documents(path) if row["id"] in wanted}
     for query, grades in qrels.items():
         for document, grade in grades.items():
             if grade > 0 and document in documents:
                 where = f"{path}/qrels/{split}.tsv, query {query!r}"
-                yield where, {"query": queries[query], "positive": documents[document], "document_id": document}
-
-
-def corpus(path: Path) -> Iterator[dict[str, str]]:
-    """The documents of a BEIR folder: id, title and text."""
-    from .evaluation import _corpus
-
-    return _corpus(path)
+                yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
 
 
 def _dataset(name: str, split: str) -> Rows:
