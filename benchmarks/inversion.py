@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from binocle.retriever import encoder as encoders
-from binocle.retriever.inverter import EmbeddingInverter, StateInverter, bag_of
+from binocle.retriever.inverter import EmbeddingInverter, StateInverter
 from binocle.training import significance
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.inverter import InverterConfig, train_inverter
@@ -143,9 +143,8 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     """What comes back of texts, by the bag, by proposals and after correction."""
     true = inverter.tokens(texts)
     vectors = inverter.check(inverter.encoder.encode(list(texts)))
-    shares, counts = inverter.proposing.bag(vectors)
-    bags = [tuple(token for token, _ in bag_of(*one, 0.15)) for one in zip(shares, counts.tolist(), strict=True)]
     proposed = inverter.proposals(vectors)
+    bags = [texts[-1] for texts in proposed]
     nearest = [inverter.nearest(*one) for one in zip(vectors, proposed, strict=True)]
     begun = time.perf_counter()
     corrected = [inverter.corrected(one, seconds, texts) for one, texts in zip(vectors, proposed, strict=True)]
@@ -169,7 +168,7 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     }
 
 
-def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, seconds: float = 10.0) -> dict[str, Any]:
+def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, seconds: float = 10.0) -> dict[str, Any]:
     sources = {
         "squad": _squad(data),
         "debian": _debian(data),
@@ -215,9 +214,9 @@ def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, 
     rows = {"random directions": random_vectors, "fine-tuned with CLS pooling": encoders.load(str(other)).encode(texts)}
     found = {}
     for name, vectors in rows.items():
-        made = inverter.invert(vectors, seconds=2.0)
+        made = inverter.invert(vectors[:30], seconds=2.0)
         found[name] = {
-            "vectors": len(vectors),
+            "vectors": len(made),
             "texts recovered": sum(one.recovered for one in made),
             "highest cosine": round(max(one.cosine for one in made), 4),
         }

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     Ids = tuple[int, ...]
     Embed = Callable[[Sequence[Ids]], Floats]
 
-_BEAM = 6  # texts that go on to the next round
+_BEAM = 3  # texts that go on to the next round
 _TRIED = 96  # changed texts that are encoded in a round
 _JOINED = 16  # of which so many join changes that were good each
 _PATIENCE = 3  # rounds without a rise, with more and more chance in what is tried
 _RISE = 1e-4  # of the cosine
+_LIKELY = 0.03  # what a nat a token counts beside the cosine
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,15 @@ class Change:
 class Proposer(Protocol):
     """What a decoder is asked about a text for a vector."""
 
-    def changes(self, vector: Floats, ids: Ids) -> list[tuple[float, Change]]:
-        """Changes worth trying, with how much likelier each makes the text, in nats."""
+    def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
+        """Changes worth trying, with how much likelier each makes the text, in nats.
+
+        :param own: the vector of the text as it is.
+        """
+        ...
+
+    def rates(self, vector: Floats) -> Callable[[Ids], float]:
+        """How likely a text's tokens are for the vector, in nats a token, whatever their order."""
         ...
 
 
@@ -76,12 +84,15 @@ def correct(
     """
     random = np.random.default_rng(seed)
     until = time.monotonic() + seconds
-    known: dict[Ids, float] = {}
+    vectors: dict[Ids, Floats] = {}
+    known: dict[Ids, float] = {}  # the cosine, and a little of what the decoder thinks of the words
+    likely = proposer.rates(vector)
 
     def score(texts: Sequence[Ids]) -> None:
         new = [ids for ids in dict.fromkeys(texts) if ids and len(ids) <= longest and ids not in known]
-        if new:
-            known.update(zip(new, (embed(new) @ vector).tolist(), strict=True))
+        for ids, made in zip(new, embed(new) if new else (), strict=True):
+            vectors[ids] = made
+            known[ids] = float(made @ vector) + _LIKELY * likely(ids)
 
     score(proposals)
     waited = rounds = 0
@@ -93,14 +104,16 @@ def correct(
         tried: list[tuple[Ids, Change]] = []
         for rank, ids in enumerate(beam):
             if ids not in worth:
-                worth[ids] = proposer.changes(vector, ids)
+                worth[ids] = proposer.changes(vector, ids, vectors[ids])
             share = round((_TRIED - _JOINED) * 0.5 ** (rank + (rank < len(beam) - 1)))
             tried += [(ids, change) for change in _drawn(worth[ids], known, ids, share, 0.5 + waited, random)]
         score([change(ids) for ids, change in tried])
         score(_joined(tried, known, random))
         waited = 0 if max(known.values()) > best + _RISE else waited + 1
+    if not known:
+        return Corrected((), 0.0, rounds)
     found = max(known, key=known.__getitem__)
-    return Corrected(found, known[found], rounds)
+    return Corrected(found, float(vectors[found] @ vector), rounds)
 
 
 def _drawn(

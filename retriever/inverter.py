@@ -246,7 +246,10 @@ class EmbeddingInverter:
     def proposals(self, vectors: Floats) -> list[list[Ids]]:
         """For each vector what correction begins with: the decoder's texts, and the bag's words by themselves."""
         shares, counts = self.proposing.bag(vectors)
-        bags = [tuple(token for token, _ in bag_of(*one, _IN_BAG)) for one in zip(shares, counts.tolist(), strict=True)]
+        bags = []
+        for share, count in zip(shares, counts.tolist(), strict=True):
+            likely = bag_of(share, count, _IN_BAG)[: max(1, round(count))]
+            bags.append(tuple(token for token, _ in likely))
         return [[*texts, bag] for texts, bag in zip(self.proposing.texts(vectors), bags, strict=True)]
 
     def nearest(self, vector: Floats, proposals: Sequence[Ids]) -> Corrected:

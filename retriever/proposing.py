@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from collections import Counter
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,41 @@ _PASSES = 12  # in which all of a text's places are filled
 _LENGTHS = 3  # tried for each vector
 _PER_PLACE = 8  # tokens that could stand at a place
 _AT_ONCE = 64  # vectors
+_APART = 6  # places that are asked about at once
+_PARTS = range(_APART)
+_TOWARDS = 25.0  # times that what a vector lacks counts more than what it has
+_LONGER = 0.3  # nats a token that a text may not have for each token that it is longer or shorter than expected
+_TOLD = 40  # words of the bag that are tried everywhere
+_KEPT = 400  # changes of a text that are worth trying
 _TOKEN = -3.0  # nats that one more token may cost: about what a place of a text does
+
+
+class Rates:
+    """How often each token is expected in a text: Poisson's likelihood of a multiset of tokens.
+
+    :param shares: (vocabulary,), of which expected counts are made by the expected number of tokens.
+    """
+
+    def __init__(self, shares: Any, count: float) -> None:
+        self.count = count
+        self.logs = (shares * max(count, 1.0)).clamp(min=1e-6).log()
+        self._logs = self.logs.cpu().numpy()
+
+    def __call__(self, ids: Ids) -> float:
+        """The mean over the text's tokens, in nats, less what is missing of its length or too much."""
+        total = sum(self._logs[token] * times - math.lgamma(times + 1) for token, times in Counter(ids).items())
+        return float(total) / max(1, len(ids)) - _LONGER * max(0.0, abs(len(ids) - self.count) - 0.5)
+
+    def more(self, ids: Ids, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What one more of each of these tokens adds to the sum."""
+        times = np.zeros(len(self._logs), np.float32)
+        np.add.at(times, list(ids), 1)
+        found: NDArray[np.float32] = self._logs[tokens] - np.log(times[tokens] + 1)
+        return found
+
+    def fewer(self, ids: Ids, token: int) -> float:
+        """What one fewer of a token adds to it."""
+        return float(math.log(ids.count(token)) - self._logs[token])
 
 
 class Proposing:
@@ -39,21 +74,20 @@ class Proposing:
     ) -> None:
         import torch
 
-        self.decoder, self._half = decoder.eval(), half
+        self.decoder = decoder.eval()
+        if half:
+            self.decoder = deepcopy(decoder).bfloat16()
+        self._kind = torch.bfloat16 if half else torch.float32
+        self._told: tuple[bytes, Any, Any, Rates] | None = None  # of the last vector that was asked about
         self._start, self._end, self._mask, self._pad = start, end, mask, pad
         self._never = torch.tensor(sorted({*never, start, end, mask, pad}))
         self._device = next(decoder.parameters()).device
-
-    def _computing(self) -> Any:
-        import torch
-
-        return torch.autocast(self._device.type, torch.bfloat16) if self._half else nullcontext()
 
     def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
         """How likely each token is the next drawn from a text's bag (rows, vocabulary), and how many tokens (rows,)."""
         import torch
 
-        with torch.no_grad(), self._computing():
+        with torch.no_grad():
             given = self._given(vectors)
             logits = self.decoder.bag(given).float()
             logits[:, self._never] = -math.inf
@@ -71,7 +105,7 @@ class Proposing:
     def _texts(self, vectors: Floats, lengths: int) -> list[list[Ids]]:
         import torch
 
-        with torch.no_grad(), self._computing():
+        with torch.no_grad():
             given = self._given(vectors)
             scores = self.decoder.bag.lengths(given).float()
             scores[:, 0] = -math.inf
@@ -102,43 +136,105 @@ class Proposing:
             ids[rows[chosen], places[chosen]] = tokens[chosen]
         return [tuple(ids[row, 1 : n + 1].tolist()) for row, n in enumerate(lengths)]
 
-    def changes(self, vector: Floats, ids: Ids) -> list[tuple[float, Change]]:
-        """What could stand at each place instead, or between two places, by how much likelier the text is then."""
+    def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
+        """What could stand at each place instead, or between two places, by how much likelier the text is then.
+
+        Every sixth place is asked about at once, so that a text is read twelve times and not once for each place.
+        """
         import torch
 
         n = len(ids)
-        replaced = [[*ids[:place], self._mask, *ids[place + 1 :]] for place in range(n)]
-        inserted = [[*ids[:place], self._mask, *ids[place:]] for place in range(n + 1)]
-        if n >= self.decoder.settings.longest:
-            inserted = []
-        rows = [[self._start, *row, self._end] for row in replaced + inserted]
-        at = [*range(n), *range(len(inserted))]
-        with torch.no_grad(), self._computing():
-            given = self._given(vector[None])
-            bag = self.decoder.bag(given)
-            first, added = self.decoder.before(given, bag)
-            table = padded(rows, self._pad).to(self._device)
-            there = padded([[1] * len(row) for row in rows], 0).to(self._device) == 1
+        rows = [[self._mask if at % _APART == part else token for at, token in enumerate(ids)] for part in _PARTS]
+        asked = [[(at, at) for at in range(part, n, _APART)] for part in _PARTS]
+        if n + n // _APART + 1 <= self.decoder.settings.longest:
+            for part in _PARTS:
+                row, places = [], []
+                for at in range(n + 1):
+                    if at % _APART == part:
+                        places.append((len(row), at))
+                        row.append(self._mask)
+                    row += ids[at : at + 1]
+                rows.append(row)
+                asked.append(places)
+        of, inside, place = zip(
+            *((number, at, where) for number, row in enumerate(asked) for at, where in row), strict=True
+        )
+        with torch.no_grad():
+            bag, (first, added), rates = self._of(vector)
+            table = padded([[self._start, *row, self._end] for row in rows], self._pad).to(self._device)
+            there = padded([[1] * (len(row) + 2) for row in rows], 0).to(self._device) == 1
             before = first.expand(len(rows), -1, -1), added.expand(len(rows), -1)
             targets = self.decoder.targets(before, table, there)
-            places = torch.tensor(at, device=self._device) + 1
-            logits = self.decoder.logits(targets[torch.arange(len(rows)), places], bag).float()
+            at = torch.tensor(inside, device=self._device) + 1
+            logits = self.decoder.logits(targets[torch.tensor(of, device=self._device), at], bag).float()
             logits[:, self._never] = -math.inf
             likely = logits.log_softmax(-1)
-            values, tokens = likely.topk(_PER_PLACE + 1)
-        own = likely[torch.arange(n), torch.tensor(ids)].tolist()
-        found: list[tuple[float, Change]] = []
-        for row, (scores, names) in enumerate(zip(values.tolist(), tokens.tolist(), strict=True)):
-            for score, name in zip(scores, names, strict=True):
-                if row >= n:
-                    found.append((score - _TOKEN, Change(row - n, "insert", name)))
-                elif name != ids[row]:
-                    found.append((score - own[row], Change(row, "replace", name)))
-        if n > 1:
-            found += [(-own[place] + _TOKEN, Change(place, "delete")) for place in range(n)]
-        return found
+            towards = self._towards(vector - own)
+            told = (rates.logs + towards).topk(_TOLD).indices.expand(len(likely), -1)
+            tokens = torch.cat([likely.topk(_PER_PLACE).indices, told], 1)
+            values = likely.gather(1, tokens).cpu().numpy()
+            held = torch.tensor([ids[at] for at in place[:n]], device=self._device)
+            standing = likely[torch.arange(n), held].cpu().numpy()
+        return _ranked(ids, place, tokens.cpu().numpy(), values, standing, rates, towards.cpu().numpy())
+
+    def rates(self, vector: Floats) -> Rates:
+        """How often each token is expected in the text of a vector (dim,)."""
+        return self._of(vector)[2]
+
+    def _of(self, vector: Floats) -> tuple[Any, Any, Rates]:
+        """A vector's bag, what stands before its text, and its rates."""
+        import torch
+
+        key = vector.tobytes()
+        if self._told is None or self._told[0] != key:
+            with torch.no_grad():
+                given = self._given(vector[None])
+                bag = self.decoder.bag(given).float()
+                bag[:, self._never] = -math.inf
+                lengths = self.decoder.bag.lengths(given).float().softmax(-1)[0]
+                count = float((lengths * torch.arange(len(lengths), device=self._device)).sum())
+                bags = bag.clamp(min=-1e4).to(self._kind)
+                before = self.decoder.before(given, bags)
+                self._told = key, bags, before, Rates(bag[0].softmax(-1), count)
+        return self._told[1:]
+
+    def _towards(self, missing: Floats) -> Any:
+        """How much each token would bring, by the bag's linear part: in nats, for what a vector still lacks (dim,)."""
+        bag = self.decoder.bag
+        return _TOWARDS * (bag.alone @ (bag.turn.weight @ self._given(missing))).float()
 
     def _given(self, vectors: Floats) -> Any:
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device)
+        return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._kind)
+
+
+def _ranked(
+    ids: Ids,
+    place: Sequence[int],
+    tokens: NDArray[np.int64],
+    values: Floats,
+    standing: Floats,
+    rates: Rates,
+    towards: Floats,
+) -> list[tuple[float, Change]]:
+    """The changes worth most, by what the decoder, the bag and the missing part of the vector say of them.
+
+    :param place: of each row the place in the text: first those to replace, then those to insert before.
+    :param tokens: (rows, candidates), with the decoder's `values`; `standing` is of the tokens that stand there.
+    :param towards: (vocabulary,).
+    """
+    n = len(ids)
+    there = [ids[at] for at in place[:n]]
+    gains = values + rates.more(ids, tokens) + towards[tokens]
+    without = np.array([rates.fewer(ids, token) - towards[token] for token in there]) - standing
+    gains[:n] += without[:, None]
+    gains[n:] -= _TOKEN
+    gains[:n][tokens[:n] == np.array(there)[:, None]] = -np.inf
+    found = []
+    for row, column in zip(*np.unravel_index(np.argsort(-gains, axis=None)[:_KEPT], gains.shape), strict=True):
+        kind = "replace" if row < n else "insert"
+        found.append((float(gains[row, column]), Change(place[row], kind, int(tokens[row, column]))))
+    if n > 1:
+        found += [(float(without[row]) + _TOKEN, Change(place[row], "delete")) for row in range(n)]
+    return found

@@ -2,8 +2,8 @@
 
 He knows the public encoder, so he first learns to invert that, on his own texts: once, before any defence. Stolen
 vectors he maps onto the ones the encoder gives without a defence, by least squares on his pairs (ALGEN,
-arXiv:2502.11308, found a thousand pairs to do), and then teaches his decoder the mapped ones, anew for each defence and
-for the same time. Without pairs to learn a rotation from he is left with the decoder as it is.
+arXiv:2502.11308, found a thousand pairs to do), and then teaches his decoder which words the mapped ones hold, anew for
+each defence and for the same time. Without pairs to learn a rotation from he is left with the decoder as it is.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from ..retriever.encoder import Encoder
     from .learning import Plan
+    from .text_inversion import Texts
 
     Floats = NDArray[np.float32]
 
 _BASE = 4.0  # times the time for a defence that the first decoder has
 _RIDGE = 1e-3  # of the mean of the squares, added to each
 _THRESHOLD = 0.15  # how likely a token of the bag must be
+_BATCH = 256  # texts
 _AT_ONCE = 2_048
 
 
@@ -48,7 +50,8 @@ class TextAttacker:
 
     def fit(self, vectors: Floats, texts: Sequence[str], seconds: float) -> None:
         """Learn from texts and their stolen vectors (texts, dim), for about so long beside the common beginning."""
-        from .text_inversion import Texts
+        from .learning import learn
+        from .text_inversion import BagInversion, Texts
 
         tokens = self._tokens(texts)
         kept = np.array([place for place, ids in enumerate(tokens) if ids])
@@ -62,7 +65,8 @@ class TextAttacker:
         self._learn_map(vectors[kept], self._base["plain"])
         self._decoder = deepcopy(self._base["decoder"])
         mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=loop.device())
-        self._taught(self._decoder, mapped, seconds, 3e-4)
+        bag = BagInversion(self._decoder, mapped, batch_size=_BATCH, seed=self._seed)
+        learn(self._decoder.bag, bag.loss, self._plan(5e-4, _BATCH, seconds, len(rows)))
 
     def recover(self, vectors: Floats) -> list[str]:
         """For each vector the proposal nearest to it: encoded again, and seen through the map."""
@@ -96,33 +100,24 @@ class TextAttacker:
     def _mapped(self, stolen: Floats) -> Floats:
         return _unit(stolen @ self._map + self._offset)
 
-    def _begun(self, texts: Any, seconds: float) -> Any:
+    def _begun(self, texts: Texts, seconds: float) -> Any:
         """A decoder of undefended vectors, which every attacker begins from."""
-        from .inverter import alone, begin
+        from .inverter import alone, begin, learn_text
 
         base = getattr(self._encoder, "base", self._encoder)
         decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(loop.device())
         words = alone(base, self._tokens, decoder.settings.vocabulary)
-        self._taught(decoder, texts, _BASE * seconds, 5e-4, words)
-        return decoder
 
-    def _taught(self, decoder: Any, texts: Any, seconds: float, rate: float, words: Floats | None = None) -> None:
-        from .inverter import learn_text
-
-        def plan(share: float, of: float, batch: int, rows: int) -> Plan:
-            from .learning import Plan
-
-            faster = of / 5e-4  # what the bag learns at is a multiple
-            return Plan(
-                learning_rate=rate * faster,
-                batch_size=batch,
-                seconds=seconds * share,
-                seed=self._seed,
-                bf16=loop.has_bf16(),
-                rows=rows,
-            )
+        def plan(share: float, rate: float, batch: int, rows: int) -> Plan:
+            return self._plan(rate, batch, _BASE * seconds * share, rows)
 
         learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=64, seed=self._seed)
+        return decoder
+
+    def _plan(self, rate: float, batch: int, seconds: float, rows: int) -> Plan:
+        from .learning import Plan
+
+        return Plan(rate, batch, seconds=seconds, seed=self._seed, bf16=loop.has_bf16(), rows=rows)
 
 
 class Attackers:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
-_BAG = 0.3  # share of the time that the bag has
+_BAG = 0.5  # share of the time that the bag has
 _JUDGED = 64  # held-out texts that recovery is measured on
 _CONTROLS = 24  # vectors of no text that the threshold is taken from
 _CONTROL_SECONDS = 1.0
