@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,14 @@ from binocle.retriever.inverter import EmbeddingInverter, StateInverter, load  #
 from binocle.training.inverter import InverterConfig, train_inverter  # noqa: E402
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_correction():
+    """What training measures takes a twentieth of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binocle.training.inverter._CONTROL_SECONDS", 0.05)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +179,77 @@ def test_a_layer_that_is_not_there_is_told(texts: Path, tiny_model: str, tmp_pat
 def test_kinds_are_not_mistaken_for_each_other(embedding: Path):
     with pytest.raises(InputError, match="inverts embeddings"):
         StateInverter.load(embedding)
+
+
+def invert(*arguments: object) -> tuple[int, str]:
+    from click.testing import CliRunner
+
+    from binocle.cli import cli
+
+    done = CliRunner().invoke(cli, ["invert", *map(str, arguments)], standalone_mode=False)
+    if done.exception:
+        raise done.exception
+    return done.return_value, done.output
+
+
+def test_the_command_prints_text_and_words_with_probabilities(embedding: Path):
+    code, shown = invert("moon cheese ship night", "--inverter", embedding, "--seconds", 0.5)
+    text, cosine, words = shown.splitlines()
+    assert code == 0
+    assert {"moon", "cheese"} & set(text.split())
+    assert re.fullmatch(r"  cosine (0\.[5-9]\d\d|1\.000)", cosine)
+    assert re.fullmatch(r"  (\S+ [01]\.\d\d(  )?)+", words)
+
+
+def test_vectors_of_a_file_come_back_row_by_row(embedding: Path, tmp_path: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    given = inverter.encoder.encode(["moon cheese ship night", "cat dog house tax"])
+    np.save(tmp_path / "v.npy", np.concatenate([given, np.random.default_rng(0).standard_normal((1, given.shape[1]))]))
+    code, shown = invert("--vectors", tmp_path / "v.npy", "--inverter", embedding, "--seconds", 0.3, "--json")
+    rows = [json.loads(line) for line in shown.splitlines()]
+    assert code == 0
+    assert [(row["row"], row["recovered"]) for row in rows] == [(0, True), (1, True), (2, False)]
+    assert rows[2]["text"] == ""
+    code, shown = invert("--vectors", tmp_path / "v.npy", "--inverter", embedding, "--row", 2, "--seconds", 0.1)
+    assert (code, "no text recovered" in shown) == (1, True)
+
+
+def test_a_passage_of_an_index_is_inverted_unless_another_encoder_made_it(
+    embedding: Path, tiny_model: str, make_model, tmp_path: Path
+):
+    from binocle import Retriever
+
+    for name, model in (("own", tiny_model), ("other", str(make_model(tmp_path / "model", seed=5)))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("moon cheese ship night\n")
+        Retriever.open(tmp_path / name, model=model).sync()
+    common = ("--inverter", embedding, "--seconds", 0.3, "--json")
+    code, shown = invert("--passage", "a.txt:1", tmp_path / "own", *common)
+    assert code == 0
+    assert json.loads(shown)["true"] == "moon cheese ship night"
+    with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
+        invert("--passage", "a.txt:1", tmp_path / "other", *common)
+
+
+def test_a_search_names_the_facts_that_a_vector_has_lost(embedding: Path, tiny_model: str, tmp_path: Path):
+    from click.testing import CliRunner
+
+    from binocle import Retriever
+    from binocle.cli import cli
+
+    (tmp_path / "a.txt").write_text("The moon and the Ship of 1998 at night.\n")
+    Retriever.open(tmp_path, model=tiny_model).sync()
+    asked = ["search", "moon", str(tmp_path), "--explain", "--inverter", str(embedding)]
+    found = CliRunner().invoke(cli, [*asked, "--json"], standalone_mode=False)
+    passage = json.loads(found.output)["vector"]["passage"]
+    assert sorted(passage["kept"] + passage["lost"]) == ["1998", "ship"]
+    assert "its vector still says" in CliRunner().invoke(cli, asked, standalone_mode=False).output
+
+
+def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tmp_path: Path):
+    train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", decoder="linear"))
+    code, shown = invert("moon cheese", "--inverter", tmp_path / "out")
+    assert code == 0
+    assert shown.splitlines()[-1] == "100.0% of 2 tokens recovered"
+    with pytest.raises(InputError, match="give it a text"):
+        invert("--vectors", texts, "--inverter", tmp_path / "out")
