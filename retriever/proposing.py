@@ -25,6 +25,7 @@ _PASSES = 12  # in which all of a text's places are filled
 _LENGTHS = 3  # tried for each vector
 _PER_PLACE = 8  # tokens that could stand at a place
 _AT_ONCE = 64  # vectors
+_PLACES = 1_024  # whose likeliest tokens are looked up together: logits of the vocabulary are large
 _APART = 6  # places that are asked about at once
 _PARTS = range(_APART)
 _TOWARDS = 25.0  # times that what a vector lacks counts more than what it has
@@ -126,15 +127,26 @@ class Proposing:
         while bool((open_ := (ids == self._mask) & there).any()):
             targets = self.decoder.targets(before, ids, there)
             rows, places = open_.nonzero(as_tuple=True)
-            logits = self.decoder.logits(targets[rows, places], bags[rows]).float()
-            logits[:, self._never] = -math.inf
-            sure, tokens = logits.log_softmax(-1).max(-1)
+            sure, tokens = self._surest(targets[rows, places], bags, rows)
             order = torch.full(ids.shape, -math.inf, device=self._device)
             order[rows, places] = sure
             rank = order.argsort(1, descending=True).argsort(1)
             chosen = rank[rows, places] < each[rows]
             ids[rows[chosen], places[chosen]] = tokens[chosen]
         return [tuple(ids[row, 1 : n + 1].tolist()) for row, n in enumerate(lengths)]
+
+    def _surest(self, targets: Any, bags: Any, rows: Any) -> tuple[Any, Any]:
+        """For each place (places, width) its likeliest token, and how likely that is, in nats."""
+        import torch
+
+        found = []
+        for start in range(0, len(targets), _PLACES):
+            some = slice(start, start + _PLACES)
+            logits = self.decoder.logits(targets[some], bags[rows[some]]).float()
+            logits[:, self._never] = -math.inf
+            highest, tokens = logits.max(-1)
+            found.append((highest - logits.logsumexp(-1), tokens))
+        return torch.cat([sure for sure, _ in found]), torch.cat([tokens for _, tokens in found])
 
     def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
         """What could stand at each place instead, or between two places, by how much likelier the text is then.

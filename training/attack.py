@@ -76,8 +76,9 @@ class TextAttacker:
         proposing = proposing_with(self._decoder, self._tokens, half=loop.has_bf16())
         shares, counts = proposing.bag(given)
         found = []
-        for row, texts in enumerate(proposing.texts(given)):
-            bag = tuple(token for token, _ in bag_of(shares[row], float(counts[row]), _THRESHOLD))
+        for row, texts in enumerate(proposing.texts(given, 1)):
+            likely = bag_of(shares[row], float(counts[row]), _THRESHOLD)[: max(1, round(float(counts[row])))]
+            bag = tuple(token for token, _ in likely)
             proposals = [self._tokens.text(ids) for ids in (*texts, bag) if ids]
             nearness = self._plain(proposals) @ given[row] if proposals else np.empty(0)
             found.append(proposals[int(nearness.argmax())] if proposals else "")
