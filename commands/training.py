@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def train() -> None:
-    """Train an encoder, a reranker or an inverter on text of your own.
+    """Train an encoder, a reranker or an inverter.
 
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
     Face data set. Its columns say what it is: query and positive, with or without negatives; sentence1 and sentence2
