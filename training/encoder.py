@@ -73,8 +73,8 @@ class Trained:
     steps: int
     seconds: float
     texts_per_second: float
-    before: heldout.Measured | None
-    after: heldout.Measured | None
+    before: heldout.Estimate | None
+    after: heldout.Estimate | None
     fingerprint: str
     resumed_from: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -265,7 +265,7 @@ class _Session:
             self._finish(made)
         return made
 
-    def _before(self, file: Path) -> heldout.Measured | None:
+    def _before(self, file: Path) -> heldout.Estimate | None:
         """The base model on the held-out rows, measured once a run."""
         if not file.is_file():
             found = heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
@@ -275,7 +275,7 @@ class _Session:
         if facts is None:
             return None
         low, high = facts["interval"]
-        return heldout.Measured(facts["name"], facts["value"], low, high, facts["rows"])
+        return heldout.Estimate(facts["name"], facts["value"], low, high, facts["rows"])
 
     def _encode(self, texts: Any, kind: str) -> Any:
         import torch

@@ -32,7 +32,7 @@ _RESAMPLES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Estimate:
     """A figure on the held-out rows, higher being better, with its 95 % bootstrap interval (Efron 1979)."""
 
     name: str
@@ -51,7 +51,7 @@ class Measured:
         }
 
 
-def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, seed: int = 0) -> Measured | None:
+def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:
     """Measure an encoder on the rows of `data` that are held out. None where there are none, or nothing to compare.
 
     :param teacher: for texts alone: whose vectors the encoder's should be.
@@ -152,14 +152,14 @@ def _separation(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     return float(np.mean([(guesses[labels == one] == one).mean() for one in classes]))
 
 
-def mean(name: str, values: Floats, seed: int) -> Measured:
+def mean(name: str, values: Floats, seed: int) -> Estimate:
     drawn = np.random.default_rng(seed).integers(0, len(values), (_RESAMPLES, len(values)))
     low, high = np.percentile(values[drawn].mean(1), [2.5, 97.5])
-    return Measured(name, float(values.mean()), float(low), float(high), len(values), values)
+    return Estimate(name, float(values.mean()), float(low), float(high), len(values), values)
 
 
-def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Measured:
+def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
     generator = np.random.default_rng(seed)
     resamples = [generator.integers(0, len(scores), len(scores)) for _ in range(200)]
     low, high = np.percentile([of(scores[drawn], labels[drawn]) for drawn in resamples], [2.5, 97.5])
-    return Measured(name, of(scores, labels), float(low), float(high), len(scores))
+    return Estimate(name, of(scores, labels), float(low), float(high), len(scores))

@@ -342,7 +342,7 @@ class _Session:
             return dataset, batches, size * (len(names) - 1)
         return dataset, batches, size
 
-    def _measure(self) -> heldout.Measured | None:
+    def _measure(self) -> heldout.Estimate | None:
         """nDCG@10 of the positive among its candidates, or Spearman, on the held-out rows."""
         import torch
 
