@@ -827,7 +827,9 @@ def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
     ):
         _, sent = in_terminal(*arguments)
         found = {char for char in plain(sent) if not char.isprintable() and char not in "\n\t"}
-        assert found == set(), arguments
+        bar = {"\r", "\x1b"} if arguments == ["verify"] else set()  # which is drawn and wiped away
+        assert found <= bar, arguments
+        assert not any(part in sent for part in ("\x1b]0", "\x1b[31m", "\x9b2J")), arguments
 
 
 def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, tiny_model):
