@@ -116,7 +116,10 @@ def _print_inverted(made: Inverted, number: int | None, true: str | None, *, as_
         click.echo(f"no text recovered (the nearest has a cosine of {made.cosine:.3f})")
         return
     click.echo(f"{made.text}\n  cosine {made.cosine:.3f}")
-    click.echo("  " + "  ".join(f"{guess.token} {guess.probability:.2f}" for guess in made.tokens))
+    surest: dict[str, float] = {}
+    for guess in made.tokens:  # a token that comes again is less likely each time
+        surest.setdefault(guess.token, guess.probability)
+    click.echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in surest.items()))
 
 
 def _print_read(made: Read, *, as_json: bool) -> int:
