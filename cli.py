@@ -12,7 +12,18 @@ from typing import NoReturn
 import click
 
 from . import __version__
-from .commands import auditing, indexing, inverting, judging, mining, pretraining, searching, setup, training
+from .commands import (
+    auditing,
+    indexing,
+    inverting,
+    judging,
+    mining,
+    optimizing,
+    pretraining,
+    searching,
+    setup,
+    training,
+)
 from .indexes.errors import BinocleError
 from .retriever.passage import printable
 
@@ -105,6 +116,7 @@ for _command in (
     indexing.files,
     indexing.verify,
     indexing.forget,
+    optimizing.optimize,
     judging.evaluate,
     judging.compare,
     inverting.invert,

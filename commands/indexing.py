@@ -188,6 +188,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("encoder", f"{found.model}, {found.dim} dimensions, fingerprint {found.fingerprint[:8]}"),
         *([("previous", _previous(found.previous))] if found.previous else []),
         ("vectors", vectors),
+        *_proof(found),
         *([("damage", f"{found.damage}; 'binocle index' builds it anew")] if found.damage else []),
         ("size", f"{found.bytes / 1e6:,.1f} MB"),
     ):
@@ -202,6 +203,15 @@ def _vectors(found: Status) -> str:
     chosen = {**made["build"], **made["search"]}
     values = ", ".join(f"{name} {value}" for name, value in chosen.items())
     return f"{made['kind']}{f' ({values})' * bool(values)}, {made['bytes'] / 1e6:,.1f} MB, {found.vector_index}"
+
+
+def _proof(found: Status) -> list[tuple[str, str]]:
+    """What `optimize` measured, if it did."""
+    from ..indexes.proof import Measured
+    from .optimizing import proof
+
+    measured = Measured.of(found.vector_kind["measured"]) if found.vector_kind else None
+    return [] if measured is None else proof(measured)
 
 
 def _previous(before: dict[str, Any]) -> str:

@@ -159,7 +159,7 @@ class FlatKind:
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:  # noqa: ARG002
         check_all("exact search", (), {**build, **search})
 
-    def bytes_per_vector(self, dim: int, build: Parameters) -> float:  # noqa: ARG002
+    def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:  # noqa: ARG002
         return 4.0 * dim + 8
 
     def write(

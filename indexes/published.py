@@ -6,6 +6,7 @@ holds that name, and the manifest holds the checksum of every other file. Bytes 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MANIFEST = "manifest.json"
 _FORMAT = 1
+_VECTORS = "vectors.f32"  # of `flat`, beside the files of every kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,71 @@ class Published:
         return index
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An index that was written aside, and of which nobody else knows yet."""
+
+    folder: Path
+    manifest: Published
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a search goes through at random: all but vectors that are mapped to compare a few of them."""
+        mapped = {} if self.manifest.kind == "flat" else {_VECTORS}
+        return sum((self.folder / name).stat().st_size for name in self.manifest.files.keys() - mapped)
+
+    def load(self, kinds: Mapping[str, VectorIndexKind]) -> VectorIndex:
+        return self.manifest.load(self.folder, kinds, check=False)
+
+    def put(self, settled: Settled) -> str:
+        """Move it into place, whole; gives its folder's name."""
+        search = self.manifest.search if settled.search is None else settled.search
+        manifest = replace(self.manifest, search=search, measured=settled.measured)
+        manifest.spec.checked(manifest.dim)
+        return _put(manifest, self.folder, self.folder.parent)
+
+    def share(self, other: Built) -> None:
+        """Have one copy of the files that are the same in both, such as the vectors."""
+        for name, checksum in self.manifest.files.items():
+            if other.manifest.files.get(name) == checksum:
+                with contextlib.suppress(OSError):  # a file system without links
+                    os.link(other.folder / name, self.folder / ".shared")
+                    (self.folder / ".shared").replace(self.folder / name)
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def build(
+    parent: Path,
+    spec: Spec,
+    kinds: Mapping[str, VectorIndexKind],
+    batches: Iterable[tuple[Ids, Floats]],
+    *,
+    dim: int,
+    covers: int,
+) -> Built:
+    """Build an index from the store's rows, aside."""
+    parent.mkdir(exist_ok=True)
+    aside = parent / f".{os.urandom(6).hex()}"
+    aside.mkdir()
+    count = 0
+
+    def counted() -> Iterable[tuple[Ids, Floats]]:
+        nonlocal count
+        for ids, vectors in batches:
+            count += len(ids)
+            yield ids, vectors
+
+    try:
+        kinds[spec.kind].write(aside, counted(), dim=dim, metric=spec.metric, build=spec.build)
+        files = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return Built(aside, Published(spec.kind, count, dim, covers, files, spec.metric, spec.build, spec.search))
+
+
 def publish(
     parent: Path,
     spec: Spec,
@@ -121,29 +188,11 @@ def publish(
 
     :param settle: is given the index as it was written and read again. What it raises prevents the publication.
     """
-    parent.mkdir(exist_ok=True)
-    aside = parent / f".{os.urandom(6).hex()}"
-    aside.mkdir()
-    count = 0
-
-    def counted() -> Iterable[tuple[Ids, Floats]]:
-        nonlocal count
-        for ids, vectors in batches:
-            count += len(ids)
-            yield ids, vectors
-
-    kind = kinds[spec.kind]
+    built = build(parent, spec, kinds, batches, dim=dim, covers=covers)
     try:
-        kind.write(aside, counted(), dim=dim, metric=spec.metric, build=spec.build)
-        files = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
-        manifest = Published(spec.kind, count, dim, covers, files, spec.metric, spec.build, spec.search)
-        if settle is not None:
-            settled = settle(manifest.load(aside, kinds, check=False))
-            search = spec.search if settled.search is None else settled.search
-            manifest = replace(manifest, search=search, measured=settled.measured)
-        return _put(manifest, aside, parent)
-    except Exception:
-        shutil.rmtree(aside, ignore_errors=True)
+        return built.put(Settled() if settle is None else settle(built.load(kinds)))
+    except BaseException:
+        built.discard()
         raise
 
 

@@ -74,8 +74,11 @@ class VectorIndexKind(Protocol):
         """
         ...
 
-    def bytes_per_vector(self, dim: int, build: Parameters) -> float:
-        """About how much memory a search goes through at random; float32 vectors that are mapped do not count."""
+    def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:
+        """For each of so many, about how much memory a search goes through at random.
+
+        Float32 vectors that are mapped do not count.
+        """
         ...
 
     def write(

@@ -14,9 +14,10 @@ import numpy as np
 
 from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError
 from ..indexes.kinds import Spec
+from ..indexes.proof import Demand
 from . import context as contexts
 from . import encoder as encoders
-from . import lookup, misplaced, switching
+from . import lookup, misplaced, questions, switching
 from . import query as queries
 from . import verify as verification
 from .added import checked
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ..indexes.optimize import Outcome
     from ..indexes.published import Published, Settled
     from ..indexes.vector_index import VectorIndex
     from .misplaced import Found
@@ -230,6 +232,36 @@ class Retriever:
             made = writer.snapshot().published
         assert made is not None
         return made
+
+    def optimize(
+        self,
+        recall: float = 0.99,
+        *,
+        memory: float | None = None,
+        latency: float | None = None,
+        queries: Sequence[str] | None = None,
+        kinds: Sequence[str] = (),
+        seed: int = 0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Outcome:
+        """Put the vector index in service that meets a demand fastest, and is shown to on queries it was not chosen by.
+
+        Without one that does nothing changes, and the outcome says what would be possible.
+
+        :param recall: of the ten best, on average over queries: its lower 95 % bound must reach this.
+        :param memory: bytes that searches may go through at random.
+        :param latency: seconds that 99 of 100 queries may take, asked one at a time.
+        :param queries: real ones, to measure with; made from sentences of the passages unless given.
+        :param kinds: which of `indexes.kinds.KINDS` to try; the promising ones unless given.
+        """
+        demand = Demand(recall, memory, latency).check()
+        with self._open_store().write() as writer:
+            encoder = self._encoder_of(writer.head.encoder)
+            if queries is None:
+                asked = questions.of_passages(writer.snapshot(), encoder, demand, seed)
+            else:
+                asked = questions.of_texts(queries, encoder, demand, seed)
+            return writer.optimize(demand, asked, kinds=kinds, seed=seed, tell=progress)
 
     def amend_index(self, settled: Settled) -> None:
         """Publish the vector index there is with other search parameters or measurements, without building it."""

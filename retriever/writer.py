@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from dataclasses import replace
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 
-from ..indexes.errors import InputError
+from ..indexes.errors import DamagedError, InputError
 from ..indexes.kinds import KINDS
-from ..indexes.published import Published, amend, publish
+from ..indexes.optimize import optimize, renew
+from ..indexes.proof import Measured
+from ..indexes.published import Published, Settled, amend, build, publish
+from . import questions
 from .snapshot import Snapshot
 from .tables import (
     FULL_TEXT,
@@ -32,8 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..indexes.kinds import Spec
-    from ..indexes.published import Settled
-    from ..indexes.vector_index import VectorIndex
+    from ..indexes.optimize import Outcome
+    from ..indexes.proof import Demand
+    from ..indexes.published import Built
+    from ..indexes.vector_index import Floats, Ids, VectorIndex
+    from .questions import Questions
     from .settings import EncoderId, Head
     from .store import Store
 
@@ -118,6 +125,7 @@ class Writer:
         blank = {"title": "", "metadata": "{}", "text": ""}
         table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
         self.commit(drop=[row["id"] for row in rows], documents=table)
+        questions.forget(self._store.path)
         self.finish(rebuild=True)
         with writing(self._store.path):
             self._tidy(erase=True)
@@ -144,8 +152,10 @@ class Writer:
             version, rows = lance.dataset(path).version, self.head.rows + 1
             head = replace(self.head, chunks=version, rows=rows, encoder=encoder, previous=previous)
             after = Snapshot(self._store, head)
-            name = self._published(after) if after.chunks.count_rows() else None
-            self._move(replace(head, vectors=name))
+            if erase:
+                questions.forget(self._store.path, everything=True)
+            name, spec, _ = self._renewed(after) if after.chunks.count_rows() else (None, head.index, "")
+            self._move(replace(head, vectors=name, index=spec))
             self._tidy(erase=erase)
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
@@ -157,16 +167,40 @@ class Writer:
     def finish(self, *, rebuild: bool = False) -> str:
         """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions.
 
-        Gives a line that says so if the vector index was damaged and has been built anew.
+        Gives a line that says so if the vector index was damaged and has been built anew, or its recall had fallen.
         """
+        notes = []
         with writing(self._store.path):
             self._index_text(rebuild=rebuild)
             snapshot = self.snapshot()
-            damage = snapshot.damage
-            if rebuild or damage or self._is_stale(snapshot):
-                self._publish(snapshot)
+            if snapshot.damage:
+                notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
+            if rebuild or snapshot.damage or self._is_stale(snapshot):
+                notes.append(self._publish(snapshot))
             self._tidy()
-        return f"built the vector index anew from the store, because {damage}" if damage else ""
+        return "; ".join(filter(None, notes))
+
+    def optimize(
+        self,
+        demand: Demand,
+        asked: Questions,
+        *,
+        kinds: Sequence[str] = (),
+        seed: int = 0,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Outcome:
+        """Publish the vector index that meets a demand fastest; if none does, leave all as it is."""
+        with writing(self._store.path):
+            snapshot = self.snapshot()
+            outcome = optimize(
+                self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, seed=seed, tell=tell
+            )
+            if outcome.built and outcome.measured and outcome.spec:
+                name = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))
+                questions.keep(self._store.path, asked, self.head.encoder)
+                self._move(replace(self.head, vectors=name, index=outcome.spec))
+            self._tidy()
+            return outcome
 
     def build_index(self, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None) -> None:
         """Publish a vector index of this kind in the place of the one there is, which readers keep while they use it.
@@ -207,18 +241,50 @@ class Writer:
         newer = 0 if index.tail is None else len(index.tail.ids)
         return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
 
-    def _publish(self, snapshot: Snapshot) -> None:
-        self._move(replace(self.head, vectors=self._published(snapshot)))
+    def _publish(self, snapshot: Snapshot) -> str:
+        """Put the vector index of this state in service; gives what to say of its recall, if anything."""
+        name, spec, note = self._renewed(snapshot)
+        self._move(replace(self.head, vectors=name, index=spec))
+        return note
+
+    def _renewed(self, snapshot: Snapshot) -> tuple[str, Spec, str]:
+        """The name of a vector index of this state, of the kind that was chosen, its parameters, and what to say.
+
+        What was chosen for a demand is measured again, for it now holds other rows, and mended if its recall fell.
+        """
+        before = self._measured()
+        if before is None:
+            return self._published(snapshot), snapshot.head.index, ""
+        kept = questions.kept(self._store.path, snapshot.head.encoder)
+        spec = snapshot.head.index.fitting(snapshot.head.encoder.dim)
+        renewal = renew(self._bench(snapshot), spec, before, kept)
+        return self._put(renewal.built, renewal.settled), renewal.spec, renewal.note
+
+    def _measured(self) -> Measured | None:
+        """What was demanded of the published index, and measured."""
+        with contextlib.suppress(DamagedError):
+            if self.head.vectors is not None:
+                return Measured.of(Published.read(self._store.path / "vectors" / self.head.vectors).measured)
+        return None
+
+    def _bench(self, snapshot: Snapshot) -> Callable[[Spec], Built]:
+        """Makes vector indexes of this state, aside."""
+        dim = snapshot.head.encoder.dim
+        parent, covers = self._store.path / "vectors", snapshot.head.rows
+        return lambda spec: build(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=covers)
+
+    def _put(self, built: Built, settled: Settled) -> str:
+        """The name of an index that was built aside, moved into place."""
+        return built.put(settled)
 
     def _published(
         self, snapshot: Snapshot, spec: Spec | None = None, settle: Callable[[VectorIndex], Settled] | None = None
     ) -> str:
         """The name of a vector index of this state, newly made, of the kind that was chosen unless one is given."""
         dim = snapshot.head.encoder.dim
-        rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
         parent = self._store.path / "vectors"
         spec = spec or self.head.index.fitting(dim)
-        return publish(parent, spec, KINDS, rows, dim=dim, covers=snapshot.head.rows, settle=settle)
+        return publish(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=snapshot.head.rows, settle=settle)
 
     def _tidy(self, *, erase: bool = False) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
@@ -249,6 +315,11 @@ class Writer:
                 check(self._store.path / f"{name}.lance", version)
         self.head = replace(head, commits=self.head.commits + 1)
         self.head.write(self._store.path / "HEAD.json")
+
+
+def _rows(snapshot: Snapshot) -> Iterable[tuple[Ids, Floats]]:
+    dim = snapshot.head.encoder.dim
+    return ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
 
 
 def _next(table: pa.Table) -> int:

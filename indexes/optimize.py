@@ -1,0 +1,430 @@
+"""The kind of index, and how it is searched, that meets a demand fastest: found on some queries, proven on others.
+
+Few structures are built, each at full size, for recall changes with size; of each, the parameters of a search are
+swept. The fastest setting that meets the demand on one half of the queries heads a ladder of deeper and deeper ones.
+On the other half the ladder is gone down from its safest end until a setting can no longer be shown to meet the demand
+at 95 %. In this order each test can be at the full level (fixed sequence testing, as in Angelopoulos et al. 2021,
+"Learn then Test"), so that where it stopped is proven as if it alone had been tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import InputError
+from .faiss_index import FaissIndex
+from .flat import FlatIndex
+from .kinds import KINDS, Spec
+from .proof import Measured, Point, Sample, at_least, exact, is_exact, meets
+from .published import Settled
+from .structures import Lists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .proof import Demand
+    from .published import Built
+    from .vector_index import Floats, VectorIndex
+
+    Build = Callable[[Spec], Built]
+    Tell = Callable[[str], None]
+
+_FEW = 2_000  # vectors that are compared sooner than anything else is done
+_MANY = 50_000  # vectors from which on a second number of lists is tried
+_RUNGS = 4  # settings deeper than the chosen one, each by the root of two, that it may turn out to take
+_FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, in the order of promise
+_TIE = 1.1  # exact search is kept where nothing is faster by more than this
+_HALF = 2
+_NAMED = [kind for kind in KINDS if kind != "factory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was chosen, and all that was measured on the way. Nothing is chosen where nothing meets the demand."""
+
+    demand: Demand
+    measured: Measured | None  # of the chosen one
+    points: list[Point]
+    nearest: list[str] = field(default_factory=list)  # what would be possible instead
+    spec: Spec | None = None
+    built: Built | None = None  # to be put or discarded
+    seconds: float = 0.0
+
+    chosen: Point | None = None
+
+    @property
+    def met(self) -> bool:
+        return self.built is not None
+
+
+def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) -> list[list[Spec]]:
+    """What is worth building beside exact search, in rounds: the next only if none of this one meets the demand.
+
+    Measured at 100 thousand and a million vectors of dimension 384: lists of FastScan codes answered four to seven
+    times as many queries a second as graphs of the same recall, and were built in a tenth of the time.
+    """
+    lists = {"nlist": max(1, round(math.sqrt(count)))}
+    for kind in kinds:
+        if kind not in KINDS or kind == "factory":
+            raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMED)}")
+    if kinds:
+        named = [Spec(kind, lists if kind.startswith("ivf") else {}) for kind in kinds if kind != "flat"]
+        return [_possible(named, count, dim, demand)]
+    if count < _FEW:
+        return []
+    fast = [Spec(kind, lists) for kind in ("ivf_pq_fast", "ivf_rabitq_fast", "ivf_int8")]
+    small = [Spec("ivf_pq_fast", {**lists, "parts": parts}) for parts in (dim // 4, dim // 8) if parts]
+    slow = [Spec("ivf_fp16", lists), Spec("hnsw_int8"), Spec("hnsw")]
+    rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, small)]
+    return [specs for specs in rounds if specs]
+
+
+def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Demand) -> list[Spec]:
+    """Those that vectors of this dimension can have within the memory."""
+    found = []
+    for spec in specs:
+        with contextlib.suppress(InputError):
+            size = count * KINDS[spec.kind].bytes_per_vector(dim, spec.checked(dim).build, count)
+            if demand.memory is None or size <= demand.memory:
+                found.append(spec)
+    return found
+
+
+@dataclass(slots=True)
+class Trial:
+    """One built index, and the settings that it has been searched with."""
+
+    built: Built
+    index: VectorIndex
+    seen: Sample
+    points: dict[tuple[tuple[str, Any], ...], Point] = field(default_factory=dict)
+    chosen: Point | None = None  # the fastest setting to meet the recall on the seen queries
+
+    @classmethod
+    def of(cls, built: Built, seen: Sample) -> Trial:
+        return cls(built, built.load(KINDS), seen)
+
+    def at(self, search: dict[str, Any], sample: Sample | None = None, *, timed: bool = False) -> Point:
+        """A setting, measured on the seen queries unless on others."""
+        key = tuple(search.items())
+        if sample is None and key in self.points and not timed:
+            return self.points[key]
+        on, index = sample or self.seen, self.index.tuned(**search)
+        began = time.perf_counter()
+        scores = index.search(on.queries, on.k)[0]
+        rate = len(on.queries) / (time.perf_counter() - began)
+        recalls = on.compared(scores)
+        least = 1.0 if is_exact(index) else at_least(recalls)
+        made = self.built.manifest
+        point = Point(made.kind, made.build, search, float(recalls.mean()), least, rate, self.built.memory)
+        if timed:
+            p50, p99 = on.timed(index)
+            point = replace(point, rate=on.rate(index), p50=p50, p99=p99)
+        if sample is None:
+            self.points[key] = point
+        return point
+
+    def sweep(self, recall: float) -> None:
+        """Find `chosen`: for each number of candidates the fewest lists or nodes, while that can be the fastest."""
+        if is_exact(self.index):
+            self.chosen = self.at({}, timed=True)
+            return
+        self.index.search(self.seen.queries, self.seen.k)  # reads what is mapped
+        best: Point | None = None
+        for settings in self._ways():
+            best = self._along(settings, recall, best)
+        self.chosen = best and self.at(best.search, timed=True)
+
+    def _along(self, settings: list[dict[str, Any]], recall: float, best: Point | None) -> Point | None:
+        """In steps of two settings; the one between is tried when the first meets the recall."""
+        before: Point | None = None
+        for place in range(0, len(settings), _HALF):
+            point = self.at(settings[place])
+            if point.least >= recall:
+                between = self.at(settings[place - 1]) if place else point
+                good = [one for one in (best, point, between) if one and one.least >= recall]
+                return max(good, key=lambda one: one.rate)
+            hopeless = before is not None and point.recall - before.recall < (1 - recall) / 10
+            if hopeless or (best and point.rate < best.rate / _TIE):
+                break
+            before = point
+        return best
+
+    def _ways(self) -> Iterator[list[dict[str, Any]]]:
+        """Settings from shallow to deep, for each number of candidates that are compared again."""
+        name, values = _breadths(self.index)
+        known = [parameter.name for parameter in KINDS[self.built.manifest.kind].search_parameters]
+        for factor in _FACTORS if "k_factor" in known else (None,):
+            again = {} if factor is None else {"k_factor": factor}
+            yield [{**({name: value} if name else {}), **again} for value in values]
+
+    def around(self, search: dict[str, Any], steps: Sequence[int]) -> list[dict[str, Any]]:
+        """The settings so many steps from one, in their order, without repetition."""
+        name, values = _breadths(self.index)
+        found = []
+        for step in steps:
+            if name is not None and name not in search:
+                setting = dict(search)
+            elif name is not None:
+                nearest = int(np.argmin([abs(value - search[name]) for value in values]))
+                setting = {**search, name: values[min(len(values) - 1, max(0, nearest + step))]}
+            else:
+                setting = dict(search)
+                if "k_factor" in search:
+                    setting["k_factor"] = int(min(256, max(1, round(search["k_factor"] * 2 ** (step / 2)))))
+            if setting not in found:
+                found.append(setting)
+        return found
+
+    def prove(self, unseen: Sample, recall: float) -> dict[str, Any] | None:
+        """The shallowest setting shown to meet the recall, from the safest one down; None if not even that."""
+        assert self.chosen is not None
+        if is_exact(self.index):
+            return self.chosen.search
+        ladder, proven = self.around(self.chosen.search, range(_RUNGS + 1)), None
+        if "k_factor" in self.chosen.search and self.chosen.search["k_factor"] < max(_FACTORS):
+            ladder.append({**ladder[-1], "k_factor": 2 * self.chosen.search["k_factor"]})
+        for search in reversed(ladder):
+            if at_least(unseen.recalls(self.index.tuned(**search))) < recall:
+                break
+            proven = search
+        return proven
+
+    def measured(self, search: dict[str, Any], unseen: Sample, demand: Demand, source: str) -> Measured:
+        """With the curve around a setting."""
+        point = self.at(search, unseen, timed=True)
+        settings = [] if is_exact(self.index) else self.around(search, (-6, -4, -2, 0, 2, 4))
+        curve = [point if one == search else self.at(one, unseen, timed=True) for one in settings] or [point]
+        return measured_of(point, curve, demand, unseen, len(self.index.ids), source)
+
+
+def measured_of(
+    point: Point, curve: Sequence[Point], demand: Demand, sample: Sample, count: int, source: str
+) -> Measured:
+    import faiss
+
+    names = ("search", "recall", "least", "rate", "p50", "p99")
+    return Measured(
+        demand,
+        *(getattr(point, name) for name in ("recall", "least", "rate", "p50", "p99", "memory")),
+        count=count,
+        threads=faiss.omp_get_max_threads(),
+        queries=len(sample.queries),
+        source=source,
+        at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        curve=[{name: getattr(one, name) for name in names} for one in curve],
+    )
+
+
+def _breadths(index: VectorIndex) -> tuple[str | None, list[int]]:
+    """The parameter that says how much of the structure is visited, and its values from little to all."""
+    assert isinstance(index, FaissIndex)
+    structure, count = index.kind.structure_of(index.build_values), len(index.ids)
+    for parameter in structure.search_parameters:
+        most = structure.nlist(count, index.build_values) if isinstance(structure, Lists) else max(16, count // 4)
+        values = parameter.grid(most)
+        return parameter.name, values if isinstance(structure, Lists) else [value for value in values if value >= 10]
+    return None, [0]
+
+
+def halves(queries: Floats, index: VectorIndex, seed: int) -> tuple[Sample, Sample]:
+    """Those to choose by and those to prove with, each with its exact answers."""
+    order = np.random.default_rng(seed).permutation(len(queries))
+    half = len(queries) // 2
+    return Sample.of(queries[np.sort(order[:half])], index), Sample.of(queries[np.sort(order[half:])], index)
+
+
+def optimize(
+    build: Build,
+    queries: Floats,
+    demand: Demand,
+    *,
+    source: str,
+    kinds: Sequence[str] = (),
+    seed: int = 0,
+    tell: Tell = lambda _: None,
+) -> Outcome:
+    """Build, measure and prove. What is not chosen is discarded.
+
+    :param build: makes an index of the rows to be searched, aside.
+    :param queries: (n, dim): half of them to choose by, half to prove with.
+    """
+    began, trials = time.perf_counter(), []
+    tell("building flat, and searching it for the exact answers")
+    try:
+        built = build(Spec())
+        seen, unseen = halves(queries, built.load(KINDS), seed)
+        trials.append(flat := Trial.of(built, seen))
+        flat.sweep(1)
+        tell(_told(flat))
+        count, dim = len(flat.index.ids), queries.shape[1]
+        if demand.recall < 1:
+            for specs in candidates(count, dim, demand, kinds):
+                for spec in specs:
+                    _try(build, spec, trials, demand, tell)
+                if any(_fits(trial, demand) for trial in trials[1:]):
+                    break
+            _refine(build, trials, demand, tell)
+        outcome = _proven(trials, unseen, demand, source, tell)
+    except BaseException:
+        for trial in trials:
+            trial.built.discard()
+        raise
+    for trial in trials:
+        if trial.built is not outcome.built:
+            trial.built.discard()
+    return replace(outcome, seconds=time.perf_counter() - began)
+
+
+def _try(build: Build, spec: Spec, trials: list[Trial], demand: Demand, tell: Tell) -> None:
+    tell(f"building {Point(spec.kind, spec.build, {}, 0, 0, 0, 0).name}")
+    try:
+        built = build(spec)
+    except InputError as error:  # vectors that this kind cannot learn from
+        tell(f"{spec.kind} is left out: {error}")
+        return
+    built.share(trials[0].built)
+    trials.append(trial := Trial.of(built, trials[0].seen))
+    trial.sweep(demand.recall)
+    tell(_told(trial))
+
+
+def _refine(build: Build, trials: list[Trial], demand: Demand, tell: Tell) -> None:
+    """The best kind again with twice the lists, where there are enough vectors for that to matter."""
+    fitting = [trial for trial in trials[1:] if _fits(trial, demand)]
+    if not fitting or len(trials[0].index.ids) < _MANY:
+        return
+    made = max(fitting, key=_rate).built.manifest
+    if "nlist" in made.build:
+        _try(build, Spec(made.kind, {**made.build, "nlist": 2 * made.build["nlist"]}), trials, demand, tell)
+
+
+def _told(trial: Trial) -> str:
+    point = trial.chosen
+    if point is None:
+        top = max(trial.points.values(), key=lambda one: one.recall)
+        return f"{trial.built.manifest.kind} falls short: recall {top.recall:.4f} at {top.rate:,.0f} queries/s"
+    return f"{point.name}: recall {point.recall:.4f} at {point.rate:,.0f} queries/s, p99 {1e3 * point.p99:.2f} ms"
+
+
+def _fits(trial: Trial, demand: Demand) -> bool:
+    point = trial.chosen
+    return point is not None and meets(demand, point.least, point.memory, point.p99)
+
+
+def _rate(trial: Trial) -> float:
+    """To compare by: exact search, which has nothing to keep up, is preferred to what is hardly faster."""
+    assert trial.chosen is not None
+    return trial.chosen.rate * (_TIE if is_exact(trial.index) else 1)
+
+
+def _proven(trials: list[Trial], unseen: Sample, demand: Demand, source: str, tell: Tell) -> Outcome:
+    """The fastest that meets the demand on queries that had no part in choosing it."""
+    points = [point for trial in trials for point in trial.points.values()]
+    for trial in sorted((trial for trial in trials if _fits(trial, demand)), key=_rate, reverse=True):
+        search = trial.prove(unseen, demand.recall)
+        if search is None:
+            tell(f"{trial.built.manifest.kind} does not hold on the other queries")
+            continue
+        measured, made = trial.measured(search, unseen, demand, source), trial.built.manifest
+        if measured.met:
+            figures = (measured.recall, measured.least, measured.rate, measured.memory, measured.p50, measured.p99)
+            chosen = Point(made.kind, made.build, search, *figures)
+            spec = Spec(made.kind, made.build, search)
+            return Outcome(demand, measured, [*points, chosen], spec=spec, built=trial.built, chosen=chosen)
+        tell(f"{trial.built.manifest.kind} does not meet the demand on the other queries")
+    return Outcome(demand, None, points, nearest(trials, demand))
+
+
+def nearest(trials: Sequence[Trial], demand: Demand) -> list[str]:
+    """What would be possible: the best recall within the limits, and the least limits for the recall."""
+    lines = []
+    points = [point for trial in trials for point in trial.points.values()]
+    within = [point for point in points if meets(replace(demand, recall=1e-9), 1, point.memory, _p99(point))]
+    if within:
+        best = max(within, key=lambda point: point.least)
+        limits = "within these limits" if demand.memory or demand.latency else "at most"
+        lines.append(f"{limits}: recall {best.recall:.4f}, at least {best.least:.4f}, by {best.name}")
+    good = [trial.chosen for trial in trials if trial.chosen and trial.chosen.least >= demand.recall]
+    if demand.latency and good:
+        fast = min(good, key=lambda point: point.p99)
+        lines.append(f"recall {demand.recall:g} takes {1e3 * fast.p99:.2f} ms (p99), by {fast.name}")
+    if demand.memory and good:
+        small = min(good, key=lambda point: point.memory)
+        lines.append(f"recall {demand.recall:g} takes {small.memory / 1e6:,.1f} MB, by {small.name}")
+    return lines
+
+
+def _p99(point: Point) -> float:
+    """What was not timed one by one is taken to be no slower than its rate says."""
+    return point.p99 if math.isfinite(point.p99) else 1 / point.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """An index built anew from other rows than it was measured with."""
+
+    built: Built
+    spec: Spec
+    measured: Measured
+    note: str = ""  # that its recall had fallen, and what was done
+
+    @property
+    def settled(self) -> Settled:
+        return Settled(self.spec.search, self.measured.as_dict())
+
+
+def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *, seed: int = 0) -> Renewal:
+    """Build what was chosen for a demand again, and measure again; where the recall has fallen, mend it.
+
+    :param queries: those that were measured with; made of pairs of vectors unless there are.
+    """
+    built, demand, source = build(spec), before.demand, before.source
+    index = built.load(KINDS)
+    if queries is None:
+        queries, source = mixed(exact(index), 2 * demand.queries, seed), "pairs of stored vectors, mixed"
+    seen, unseen = halves(queries, index, seed)
+    trial = Trial.of(built, seen)
+    search = {} if isinstance(index, FlatIndex) else spec.search
+
+    def renewal(search: dict[str, Any], note: str = "") -> Renewal:
+        measured = trial.measured(search, unseen, demand, source)
+        now = f", now {measured.recall:.4f}, at least {measured.least:.4f}" if note else ""
+        return Renewal(built, replace(spec, search=search), measured, note + now)
+
+    first = renewal(search)
+    if first.measured.least >= demand.recall:
+        return first
+    fallen = (
+        f"recall@10 fell to {first.measured.recall:.4f} (at least {first.measured.least:.4f}) under the demanded "
+        f"{demand.recall:g} when the vector index was built again for {first.measured.count:,} passages"
+    )
+    trial.sweep(demand.recall)
+    deeper = trial.prove(unseen, demand.recall) if trial.chosen else None
+    if deeper is not None:
+        values = ", ".join(f"{name} {value}" for name, value in deeper.items())
+        return renewal(deeper, f"{fallen}: mended by searching more ({values})")
+    other = optimize(build, queries, demand, source=source, seed=seed)
+    if other.built and other.measured and other.spec:
+        built.discard()
+        note = f"{fallen}: mended by another kind, {other.spec.kind}, now {other.measured.recall:.4f}"
+        return Renewal(other.built, other.spec, other.measured, note)
+    best = max(trial.points.values(), key=lambda point: point.recall)
+    return renewal(best.search, f"{fallen}, and nothing within the limits mends that: 'binocle optimize' with others")
+
+
+def mixed(index: VectorIndex, count: int, seed: int) -> Floats:
+    """Queries made of the vectors there are: near one, on the way to another, of unit length where they are."""
+    random, ids = np.random.default_rng(seed), index.ids
+    if not len(ids):
+        return np.empty((0, index.reconstruct(ids).shape[1]), np.float32)
+    near, far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in "12")
+    queries = 0.8 * near + 0.6 * far
+    queries *= np.linalg.norm(near, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]
+    return np.ascontiguousarray(queries, np.float32)

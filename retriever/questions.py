@@ -1,0 +1,157 @@
+"""The queries that a vector index is measured with: asked by people, or made from the passages.
+
+Those that a demand was proven with are kept beside the index, to measure with again when its rows have changed. What
+was made from passages goes when a document is forgotten, for it says what was in there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..indexes.errors import InputError
+from ..indexes.proof import needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ..indexes.proof import Demand
+    from .encoder import Encoder
+    from .settings import EncoderId
+    from .snapshot import Snapshot
+
+    Floats = NDArray[np.float32]
+
+_MOST = 50_000_000  # bytes of kept queries that are read
+_ENDS = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORDS = range(4, 41)  # so many make a sentence
+_FAMILIES = ("asked", "made")
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    vectors: Floats  # (n, dim)
+    source: str  # for people: where they are from
+    asked: bool  # by people, not made from the passages
+
+
+def read(file: Path) -> list[str]:
+    """Queries out of a file: BEIR's `queries.jsonl`, or a text a line."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InputError(f"{file} cannot be read as queries: {reason}") from None
+    if file.suffix in {".jsonl", ".json"}:
+        lines = [_text(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    texts = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not texts:
+        raise InputError(f"{file} holds no queries: expected a text a line, or JSON lines with 'text'")
+    return texts
+
+
+def _text(file: Path, number: int, line: str) -> str:
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        text = None
+    if not isinstance(text, str):
+        raise InputError(f"{file}:{number} is not a query: expected a JSON object with a 'text'")
+    return text
+
+
+def of_texts(texts: Sequence[str], encoder: Encoder, demand: Demand, seed: int) -> Questions:
+    """Real queries, or a sample where there are more than it takes.
+
+    :raises InputError: when there are too few to prove the demand with half of them.
+    """
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError("queries are texts")
+    texts = list(dict.fromkeys(texts))
+    least = 2 * needed(demand.recall)
+    if demand.recall < 1 and len(texts) < least:
+        raise InputError(
+            f"{len(texts):,} queries cannot prove a recall of {demand.recall:g}, half of them to choose by and half to "
+            f"prove with: give {least:,} at the least, ask for less, or have queries made from the passages"
+        )
+    chosen = _some(len(texts), 2 * demand.queries, np.random.default_rng(seed))
+    vectors = encoder.encode([texts[place] for place in chosen], kind="query")
+    return Questions(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", asked=True)
+
+
+def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Demand, seed: int) -> Questions:
+    """A sentence out of each of some passages, encoded as a query; several of each where there are few passages."""
+    random, wanted = np.random.default_rng(seed), 2 * demand.queries
+    ids = snapshot.chunk_ids["id"].to_numpy()
+    if not len(ids):
+        raise InputError("there is nothing to optimize: the index holds no passages")
+    chosen = ids[_some(len(ids), wanted, random)]
+    rows = snapshot.chunks_by_id(chosen.tolist(), ["text"])
+    by_passage = [sentences(rows[number]["text"]) for number in chosen.tolist() if number in rows]
+    texts = _dealt(by_passage, wanted, random)
+    vectors = encoder.encode(texts, kind="query")
+    return Questions(vectors, f"{len(texts):,} sentences of the passages, encoded as queries", asked=False)
+
+
+def sentences(text: str) -> list[str]:
+    """Its sentences of some words; the beginning of the text where there is none."""
+    parts = [" ".join(part.split()) for part in _ENDS.split(text)]
+    return [part for part in parts if len(part.split()) in _WORDS] or [" ".join(text.split()[: _WORDS.start * 2])]
+
+
+def _dealt(groups: Iterable[list[str]], count: int, random: np.random.Generator) -> list[str]:
+    """One of each group, then another of each, until there are so many."""
+    groups = [[group[place] for place in random.permutation(len(group))] for group in groups]
+    longest = max(map(len, groups), default=0)
+    turns = (group[turn] for turn in range(longest) for group in groups if turn < len(group))
+    return list(dict.fromkeys(turns))[:count]
+
+
+def _some(count: int, wanted: int, random: np.random.Generator) -> NDArray[np.int64]:
+    chosen: NDArray[np.int64] = np.sort(random.choice(count, min(count, wanted), replace=False))
+    return chosen
+
+
+def _file(index: Path, encoder: EncoderId, family: str) -> Path:
+    name = hashlib.sha256(encoder.fingerprint.encode()).hexdigest()[:16]
+    return index / f"queries-{family}-{name}.npy"
+
+
+def keep(index: Path, asked: Questions, encoder: EncoderId) -> None:
+    """Put the vectors beside the index, in the place of those before."""
+    forget(index, everything=True)
+    file = _file(index, encoder, _FAMILIES[not asked.asked])
+    with file.with_suffix(".part").open("wb") as stream:
+        np.save(stream, asked.vectors, allow_pickle=False)
+    file.with_suffix(".part").replace(file)
+
+
+def kept(index: Path, encoder: EncoderId) -> Floats | None:
+    """The vectors kept for this encoder, if they are whole."""
+    for family in _FAMILIES:
+        file = _file(index, encoder, family)
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            if file.stat().st_size > _MOST:
+                continue
+            with file.open("rb") as stream:  # not np.load, which would also take archives
+                vectors = np.lib.format.read_array(stream, allow_pickle=False)
+            whole = vectors.dtype == np.float32 and vectors.ndim == 2 and vectors.shape[1] == encoder.dim
+            if whole and len(vectors) > 1 and np.isfinite(vectors).all():
+                return np.ascontiguousarray(vectors)
+    return None
+
+
+def forget(index: Path, *, everything: bool = False) -> None:
+    """Erase the kept queries that were made from passages, or all."""
+    for file in [*index.glob("queries-*.npy"), *index.glob("queries-*.part")]:
+        if everything or not file.name.startswith(f"queries-{_FAMILIES[0]}-"):
+            file.unlink(missing_ok=True)

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from binocle import Retriever
+from binocle.cli import cli
+from binocle.indexes import optimize as choosing
+from binocle.indexes.errors import InputError
+from binocle.indexes.frontier import frontier
+from binocle.indexes.kinds import KINDS, Spec
+from binocle.indexes.proof import Demand, Measured, Sample, at_least, needed
+from binocle.indexes.published import Published, Settled, build
+from binocle.retriever import questions
+from binocle.retriever import writer as writing
+from binocle.retriever.status import measure
+
+DIM, COUNT = 32, 3_000
+
+
+def vectors_of(count, seed=0, centres=40, spread=0.7):
+    random = np.random.default_rng(seed)
+    middle = np.random.default_rng(77).standard_normal((centres, DIM))
+    vectors = middle[random.integers(0, centres, count)] + spread * random.standard_normal((count, DIM))
+    vectors = vectors.astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+VECTORS, IDS = vectors_of(COUNT), np.arange(COUNT, dtype=np.int64) * 2 + 1
+
+
+def bench(folder, vectors=VECTORS, ids=IDS):
+    return lambda spec: build(folder, spec.checked(DIM), KINDS, [(ids, vectors)], dim=DIM, covers=1)
+
+
+def brute_recall(index, vectors, ids, queries, k=10):
+    """In double precision, by ids: there are no ties."""
+    truth = ids[np.argsort(-(queries.astype(float) @ vectors.T.astype(float)), axis=1)[:, :k]]
+    found = index.search(queries, k)[1]
+    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(truth.tolist(), found.tolist(), strict=True)]))
+
+
+# The bound
+
+
+def test_the_bound_is_under_the_mean_in_nineteen_of_twenty_samples():
+    random = np.random.default_rng(1)
+    for values, shares in (
+        ((0.0, 1.0), (0.005, 0.995)),
+        ((0.7, 0.9, 1.0), (0.1, 0.3, 0.6)),
+        ((0.0, 0.9, 1.0), (0.02, 0.2, 0.78)),
+    ):
+        mean = np.dot(values, shares)
+        samples = random.choice(values, p=shares, size=(1_500, 300))
+        assert np.mean([at_least(sample) > mean for sample in samples]) <= 0.06
+
+
+def test_the_bound_never_says_more_than_the_sample_can_show():
+    assert at_least(np.ones(3)) < 0.5
+    assert at_least(np.ones(needed(0.99) + 10)) >= 0.99 > at_least(np.ones(needed(0.99) - 10))
+    assert at_least(np.array([])) == 0
+    assert at_least(np.full(100, 0.9)) < 0.9
+
+
+def test_recall_counts_what_scores_as_much_as_the_last_answer():
+    sample = Sample(np.ones((2, 1), np.float32), np.array([[0.5], [0.5]], np.float32), 2)
+    scores = np.array([[0.9, 0.5], [0.9, 0.4]], np.float32)
+    assert sample.compared(scores).tolist() == [1.0, 0.5]
+
+
+# Choosing
+
+
+def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
+    queries = vectors_of(1_000, 5)
+    outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"])
+    assert outcome.met and outcome.measured.met
+    kept = outcome.built.load(KINDS).tuned(**outcome.spec.search)
+    order = np.random.default_rng(0).permutation(1_000)
+    unseen = queries[np.sort(order[500:])]
+    assert outcome.measured.recall == pytest.approx(brute_recall(kept, VECTORS, IDS, unseen), abs=4.1e-4)  # two hits
+    assert brute_recall(kept, VECTORS, IDS, vectors_of(1_000, 6)) >= 0.97
+    assert 0.97 <= outcome.measured.least < outcome.measured.recall
+    assert 0 < outcome.measured.p50 <= outcome.measured.p99
+    assert {point.kind for point in outcome.points} == {"flat", "ivf_int8", "ivf_fp16"}
+    assert list(tmp_path.iterdir()) == [outcome.built.folder]
+    name = outcome.built.put(Settled(outcome.spec.search, outcome.measured.as_dict()))
+    published = Published.read(tmp_path / name)
+    assert published.spec == outcome.spec
+    restored = Measured.of(json.loads(json.dumps(published.measured)))
+    assert (restored.recall, restored.demand) == (outcome.measured.recall, outcome.demand)
+
+
+def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
+    queries, most = vectors_of(1_000, 5), 250_000
+    outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.9, memory=most), source="test")
+    assert outcome.met and outcome.measured.memory <= most
+    files = {file.name: file.stat().st_size for file in outcome.built.folder.iterdir()}
+    assert outcome.measured.memory == files["index.faiss"] + files["ids.npy"]
+    assert outcome.spec.kind != "flat"
+    outcome.built.discard()
+    for demand in (Demand(0.99, memory=1_000), Demand(0.99, latency=1e-9)):
+        told = []
+        outcome = choosing.optimize(
+            bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], tell=told.append
+        )
+        assert not outcome.met and outcome.measured is None
+        assert any(line.startswith("recall 0.99 takes ") for line in outcome.nearest)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_exact_search_meets_a_recall_of_one(tmp_path):
+    outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Demand(1.0), source="test")
+    assert outcome.spec == Spec() and (outcome.measured.recall, outcome.measured.least) == (1, 1)
+
+
+def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
+    """The queries to choose by are easy and those to prove with are not."""
+    monkeypatch.setattr(choosing, "_RUNGS", 0)
+    easy = VECTORS[:500] + 1e-4
+    built = bench(tmp_path)(Spec("ivf_int8", {"nlist": 50}))
+    hard = vectors_of(500, 9, spread=3)
+    index = built.load(KINDS)
+    trial = choosing.Trial.of(built, Sample.of(easy, index))
+    trial.sweep(0.9)
+    assert trial.chosen.least >= 0.9
+    proven = trial.prove(Sample.of(hard, index), 0.97)
+    assert proven is None or at_least(Sample.of(hard, index).recalls(index.tuned(**proven))) >= 0.97
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path):
+    def breaks(spec):
+        if spec.kind != "flat":
+            raise OSError("disk full")
+        return bench(tmp_path)(spec)
+
+    with pytest.raises(OSError, match="disk full"):
+        choosing.optimize(breaks, vectors_of(100), Demand(0.9), source="test")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path, monkeypatch):
+    queries = vectors_of(1_000, 5)
+    outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8"])
+    outcome.built.discard()
+    shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
+    renewal = choosing.renew(bench(tmp_path), shallow, outcome.measured, queries)
+    assert "fell to" in renewal.note and "mended by searching more" in renewal.note
+    assert renewal.spec.search["nprobe"] > 1 and renewal.measured.met
+    again = choosing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
+    assert again.measured.source == "pairs of stored vectors, mixed"
+    coarse = Spec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
+    monkeypatch.setattr(choosing, "_FACTORS", (2,))
+    monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
+    renewal = choosing.renew(bench(tmp_path), coarse, outcome.measured, queries)
+    assert "mended by another kind" in renewal.note
+    assert renewal.spec.kind != "pq" and renewal.measured.met
+
+
+def test_what_is_not_a_measurement_is_none():
+    right = Measured(Demand(), 0.99, 0.98, 1.0, 1.0, 1.0, 1, 1, 1, 1, "s", "t").as_dict()
+    assert Measured.of(right).recall == 0.99
+    wrong = [{}, {"recall": 0.97}, *({**right, name: "x"} for name in ("recall", "count", "demand", "p99", "curve"))]
+    wrong += [{**right, "recall": math.nan}, {**right, "memory": -1}, {**right, "source": 5}]
+    wrong += [{**right, "demand": {"recall": 2}}, {**right, "demand": {"recall": []}}, {**right, "queries": True}]
+    assert [Measured.of(data) for data in wrong] == [None] * len(wrong)
+
+
+def test_the_frontier_is_a_picture(tmp_path):
+    outcome = choosing.optimize(bench(tmp_path), vectors_of(400), Demand(0.9), source="test", kinds=["ivf_int8"])
+    drawn = frontier(outcome.points, outcome.demand, outcome.chosen)
+    ET.fromstring(drawn)
+    assert "ivf_int8" in drawn and "recall 0.9 demanded" in drawn and "nan" not in drawn
+    assert frontier(outcome.points, outcome.demand, outcome.chosen) == drawn
+    ET.fromstring(frontier([], Demand(0.1)))
+    ET.fromstring(frontier(outcome.points[:1], Demand(1.0)))
+
+
+@pytest.mark.parametrize(
+    "values", [{"recall": 0}, {"recall": 1.1}, {"memory": 0}, {"latency": -1}, {"recall": math.nan}]
+)
+def test_a_demand_that_makes_no_sense_is_refused(values):
+    with pytest.raises(InputError):
+        Demand(**values).check()
+
+
+# Through the retriever
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """As if a hundred passages were many, and few queries enough."""
+    monkeypatch.setattr(choosing, "_FEW", 60)
+    monkeypatch.setattr(Demand, "queries", 150)
+    monkeypatch.setattr(writing, "_STALE_ROWS", 20)
+
+
+def words(number, salt=""):
+    random = np.random.default_rng([number, len(salt)])
+    some = "cat dog house tax task worker server index moon river bread cheese linux row price queen salt year".split()
+    return " ".join(random.choice(some, 9)) + f" {salt}{number}."
+
+
+def documents(first, count, salt=""):
+    return [{"id": f"{salt}{n}", "text": words(n, salt)} for n in range(first, first + count)]
+
+
+@pytest.fixture(scope="module")
+def _stored(tmp_path_factory, tiny_model):
+    path = tmp_path_factory.mktemp("stored") / "index"
+    Retriever.open(path, model=tiny_model).add(documents(0, 200))
+    return path
+
+
+@pytest.fixture
+def stored(few, _stored, tmp_path):
+    return Retriever.open(shutil.copytree(_stored, tmp_path / "index"))
+
+
+def test_an_index_is_optimized_shown_and_measured_again(stored):
+    asked = [words(n, "q") for n in range(300)]
+    outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=asked)
+    assert outcome.met
+    shown = Measured.of(measure(stored).vector_kind["measured"])
+    assert (shown.count, shown.source) == (200, "300 of 300 queries that were given")
+    assert len(questions.kept(stored.path, stored.snapshot().head.encoder)) == 300
+    stored.add(documents(1_000, 10))
+    assert Measured.of(measure(stored).vector_kind["measured"]).count == 200
+    stored.add(documents(2_000, 60))
+    again = Measured.of(measure(stored).vector_kind["measured"])
+    assert (again.count, again.source, again.demand) == (270, shown.source, outcome.demand)
+    assert again.least >= 0.9
+    assert stored.snapshot().head.index == stored.snapshot().published.spec
+
+
+def test_what_is_not_met_changes_nothing(stored):
+    before = stored.snapshot().head
+    outcome = stored.optimize(0.99, memory=100)
+    assert not outcome.met and stored.snapshot().head == before
+    assert [folder.name for folder in (stored.path / "vectors").iterdir()] == [before.vectors]
+    with pytest.raises(InputError, match="3 queries cannot prove a recall of 0.99"):
+        stored.optimize(0.99, queries=["a", "b", "c"])
+    with pytest.raises(InputError, match="no kind of index 'annoy'"):
+        stored.optimize(0.9, kinds=["annoy"])
+
+
+def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
+    for turn, measured in enumerate([{"recall": "high"}, {"demand": {"recall": 0.9}}, {"demand": None, "curve": [1]}]):
+        stored.amend_index(Settled(None, measured))
+        assert measure(stored).vector_kind["measured"] == measured
+        stored.add(documents(1_000 * (turn + 1), 60))
+        assert measure(stored).vector_kind["count"] == 260 + 60 * turn
+        assert measure(stored).vector_kind["measured"] == {}
+
+
+def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
+    assert stored.optimize(0.9).measured.source.endswith("sentences of the passages, encoded as queries")
+    encoder = stored.snapshot().head.encoder
+    (file,) = stored.path.glob("queries-made-*.npy")
+    assert questions.kept(stored.path, encoder) is not None
+    for damaged in (b"", b"PK\x03\x04", file.read_bytes()[:-7]):
+        file.write_bytes(damaged)
+        assert questions.kept(stored.path, encoder) is None
+    stored.delete("7")
+    assert list(stored.path.glob("queries-*")) == []
+    assert "mixed" in measure(stored).vector_kind["measured"]["source"]
+
+
+def test_the_command_says_what_was_chosen_or_what_would_be(stored, tmp_path):
+    run = CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), "--recall", "0.9"], standalone_mode=False)
+    assert (run.return_value, run.exception) == (0, None)
+    assert re.search(r"^recall@10  \d\.\d{4}, at least \d\.\d{4} with 95 % confidence, by ", run.stdout, re.MULTILINE)
+    shown = CliRunner().invoke(cli, ["status", "--index", str(stored.path)]).stdout
+    assert run.stdout.split("\n", 1)[1] in shown
+    picture, before = tmp_path / "frontier.svg", stored.snapshot().head.vectors
+    options = ["--memory", "1KB", "--json", "--plot", str(picture)]
+    run = CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), *options], standalone_mode=False)
+    assert run.return_value == 1 and json.loads(run.stdout)["met"] is False
+    assert json.loads(run.stdout)["nearest"][0].startswith("recall 0.99 takes ")
+    assert picture.read_text("utf-8").startswith("<svg") and stored.snapshot().head.vectors == before
+    for option in (["--memory", "much"], ["--latency", "5 years"], ["--plot", str(tmp_path)]):
+        assert CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), *option]).exit_code != 0
+
+
+def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):
+    plain, lines, bad = (tmp_path / name for name in ("a.txt", "b.jsonl", "c.jsonl"))
+    plain.write_text("one\n\ntwo\none\n", "utf-8")
+    lines.write_text('{"_id": "1", "text": "one"}\n{"_id": "2", "text": "two"}\n', "utf-8")
+    bad.write_text('{"_id": "1"}\n', "utf-8")
+    assert questions.read(plain) == questions.read(lines) == ["one", "two"]
+    for file, message in ((bad, "c.jsonl:1 is not a query"), (tmp_path / "none", "cannot be read")):
+        with pytest.raises(InputError, match=message):
+            questions.read(file)
+
+
+def test_a_sentence_is_a_query():
+    assert questions.sentences("Short. This one has quite enough words.\n\nSo does this other one!") == [
+        "This one has quite enough words.",
+        "So does this other one!",
+    ]
+    assert questions.sentences("two words") == ["two words"]
