@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ pytest.importorskip("accelerate")
 from safetensors.torch import load_file  # noqa: E402
 
 from binocle.indexes.errors import InputError  # noqa: E402
-from binocle.training import loop, pretraining  # noqa: E402
+from binocle.training import card, loop, pretraining  # noqa: E402
 from binocle.training.filling import Filler  # noqa: E402
 from binocle.training.pretraining import Config, Pretrained, pretrain  # noqa: E402
 from binocle.training.pretraining_rows import parted  # noqa: E402
@@ -86,6 +87,7 @@ def test_a_model_learns_and_loads_in_plain_transformers(family, masked_models, t
         "README.md",
         "binocle.json",
         "config.json",
+        *["curves.svg"] * bool(find_spec("matplotlib")),
         "log.jsonl",
         "model.safetensors",
     ]
@@ -181,7 +183,7 @@ def test_a_run_killed_after_its_last_step_is_finished_without_training(
     texts, bert, uninterrupted, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining, "write_card", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(card, "write_card", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
     monkeypatch.setattr(pretraining, "_Session", None)  # no model is loaded, no step is taken

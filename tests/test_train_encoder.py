@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,7 +18,8 @@ pytest.importorskip("accelerate")
 
 from binocle.indexes.errors import InputError
 from binocle.retriever import encoder as encoders
-from binocle.training import heldout, objectives
+from binocle.training import encoder as encoding
+from binocle.training import heldout, loop, objectives
 from binocle.training.data import Prepared, Shape
 from binocle.training.encoder import Config, train_encoder
 
@@ -235,12 +235,11 @@ def test_progress_is_told(tmp_path, tiny_model):
 
 # Killed, and gone on from
 
-RUN = """
-import sys, warnings, json
+LONG = Config(epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None)
+RUN = f"""
+import sys, json
 from binocle.training.encoder import Config, train_encoder
-pairs = json.load(open(sys.argv[1]))
-config = Config(epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None)
-train_encoder(pairs, sys.argv[3], base=sys.argv[2], config=config)
+train_encoder(json.load(open(sys.argv[1])), sys.argv[3], base=sys.argv[2], config={LONG!r})
 """
 
 
@@ -248,25 +247,40 @@ def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model)
     from safetensors.numpy import load_file
 
     (tmp_path / "pairs.json").write_text(json.dumps(PAIRS), "utf-8")
-    (tmp_path / "whole").mkdir()
-    command = [sys.executable, "-c", RUN, str(tmp_path / "pairs.json"), tiny_model]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    killed = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", RUN, str(tmp_path / "pairs.json"), tiny_model, str(tmp_path / "killed")]
+    killed = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     checkpoints = tmp_path / "killed" / "run" / "checkpoints"
     while not list(checkpoints.glob("checkpoint-*/whole.json")):
         assert killed.poll() is None, "ended before it could be killed"
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    assert list(checkpoints.glob("checkpoint-*"))
-    for name in ("killed", "whole"):
-        subprocess.run([*command, str(tmp_path / name)], env=environment, check=True, capture_output=True)
+    made, whole = (train_encoder(PAIRS, tmp_path / name, base=tiny_model, config=LONG) for name in ("killed", "whole"))
+    assert made.resumed_from
+    assert whole.resumed_from is None
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("killed", "whole"))
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name])
     facts = [json.loads((tmp_path / name / "binocle.json").read_text("utf-8")) for name in ("killed", "whole")]
     assert facts[0]["measures"] == facts[1]["measures"]
     assert facts[0]["fingerprint"] == facts[1]["fingerprint"]
+
+
+def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monkeypatch):
+    """Killed when it had stopped early and not yet written the model."""
+    config = Config(
+        steps=30, batch_size=8, evaluations=30, patience=2, learning_rate=0.3, warmup=0.5, held_out=0.2, dropout=0.1
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    last = loop.last_checkpoint(tmp_path / "out/run/checkpoints")
+    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 30
+    found = [row["eval_ndcg@10"] for row in made.history if "eval_ndcg@10" in row]
+    assert max(found) > max(found[-2:])
+    assert made.after.value == pytest.approx(max(found), abs=0.02)  # the best, in another precision
 
 
 def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(tmp_path, tiny_model):

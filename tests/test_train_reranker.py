@@ -15,7 +15,8 @@ pytest.importorskip("accelerate")
 from binocle import Retriever
 from binocle.indexes.errors import InputError
 from binocle.retriever.reranker import Reranker
-from binocle.training import candidates
+from binocle.training import candidates, loop
+from binocle.training import reranker as reranker_training
 from binocle.training.reranker import RerankerConfig, train_reranker
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -106,6 +107,20 @@ def test_training_raises_the_positive(tmp_path, tiny_model):
     )
     made = train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
     assert made.after.value > made.before.value
+
+
+def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monkeypatch):
+    """Killed when it had stopped early and not yet written the model."""
+    config = RerankerConfig(
+        steps=12, batch_size=4, evaluations=12, patience=1, learning_rate=0.1, warmup=0.5, held_out=0.2, max_length=48
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(reranker_training._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
+    last = loop.last_checkpoint(tmp_path / "out/run/checkpoints")
+    made = train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
+    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12
 
 
 def test_what_cannot_be_is_told(tmp_path, tiny_model):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .run import RunFolder
+
     Row = dict[str, Any]
 
 _BATCH = 10_000  # rows written to the Arrow file at a time
@@ -111,7 +113,7 @@ def prepare(
     reader = _Reader()
     count = _write(folder / "rows.arrow", reader, rows(source, split))
     if not count:
-        raise InputError(f"{_named(source)} holds no rows to train on")
+        raise InputError(f"{named(source)} holds no rows to train on")
     if development is not None:
         given = count
         count = _write(folder / "rows.arrow", reader, _both(source, development, split))
@@ -124,7 +126,7 @@ def prepare(
         part = _split(keys, held_out, most_held_out, seed)
     made.part = _without_leaks(made.table(), made.texts, part)
     if not (made.part == TRAIN).any():
-        raise InputError(f"{_named(source)} has too few different documents to hold any out: give --held-out 0")
+        raise InputError(f"{named(source)} has too few different documents to hold any out: give --held-out 0")
     return made
 
 
@@ -133,7 +135,8 @@ def _both(source: Any, development: str | Path, split: str) -> Iterator[tuple[st
     yield from rows(development, "dev")
 
 
-def _named(source: Any) -> str:
+def named(source: Any) -> str:
+    """What messages call a source."""
     return str(source) if isinstance(source, (str, Path)) else "the data"
 
 
@@ -458,3 +461,18 @@ def load(folder: Path) -> Prepared:
         facts["high"],
         np.load(folder / "part.npy", allow_pickle=False),
     )
+
+
+def once(run: RunFolder, source: Any, **options: Any) -> Prepared:
+    """What `prepare` gives of these options, made once however often a run is resumed."""
+    folder = run.folder / "data"
+    with run.alone():
+        if (folder / "data.json").is_file():
+            return load(folder)
+        try:
+            made = prepare(source, folder, **options)
+        except InputError:
+            run.forget()
+            raise
+        save(made)
+        return made

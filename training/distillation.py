@@ -23,6 +23,7 @@ from ..retriever.model_folder import find
 from . import beir, loop
 from .card import Card, write_card
 from .encoder import Config, make_model, train_encoder
+from .run import folder_of
 from .sources import rows
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def distill(
     """
     loop.require("distillation")
     began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
-    if out.exists() and any(out.iterdir()) and not (out / "run").exists():
+    if out.exists() and any(out.iterdir()) and not folder_of(out).exists():
         raise InputError(f"{out} is not empty: give another folder for the student")
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
@@ -243,4 +244,4 @@ def _note(made: Distilled, model: str, texts: int) -> None:
         bf16=loop.has_bf16(),
     )
     write_card(made.folder, card)
-    shutil.rmtree(made.folder / "run", ignore_errors=True)
+    shutil.rmtree(folder_of(made.folder), ignore_errors=True)

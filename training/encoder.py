@@ -6,11 +6,9 @@ and the losses are sentence-transformers'; here is what they are given.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import shutil
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +19,9 @@ from ..indexes.errors import InputError
 from . import data as rows
 from . import heldout, loop, objectives
 from .batches import Batches
-from .card import Card, finish
+from .card import Card
 from .data import Prepared, Shape
+from .run import Ran, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from .loop import Progress
 
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-_RUN = "run"  # the folder below the output that a run lives in until it is finished
 _SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
 
@@ -79,6 +77,12 @@ class Trained:
     resumed_from: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, run: RunFolder, objective: str, ran: Ran, before: heldout.Estimate | None) -> Trained:
+        """What is known when the steps are taken."""
+        facts = (ran.steps, ran.seconds, ran.texts_per_second, before, None, "", ran.resumed_from, ran.history)
+        return cls(run.out, objective, *facts)
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "folder": str(self.folder),
@@ -119,15 +123,15 @@ def train_encoder(
 
     config = config or Config()
     check(config)
-    out = Path(out)
-    run = _Run(out, base or DEFAULT_MODEL, config, {"split": split, "teacher": teacher})
-    run.open(data)
-    prepared = run.data(data, split, development)
+    base = base or DEFAULT_MODEL
+    more = {"split": split, "teacher": teacher}
+    run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
+    run.open()
+    prepared = rows.once(run, data, split=split, held_out=config.held_out, development=development, seed=config.seed)
     name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
     if config.max_length is not None and config.max_length < 3:
         raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")
-    session = _Session(run, prepared, name, teacher, progress)
-    return session.train()
+    return _Session(run, base, config, prepared, name, teacher, progress).train()
 
 
 def check(config: Config) -> None:
@@ -145,69 +149,23 @@ def check(config: Config) -> None:
         raise InputError(f"there is no pooling {unknown[0]!r}: expected one or more of {', '.join(POOLINGS)}")
 
 
-class _Run:
-    """The folder of a run: what it was asked, its data and checkpoints, until the model takes its place."""
-
-    def __init__(self, out: Path, base: str, config: Config, more: Mapping[str, Any]) -> None:
-        self.out, self.base, self.config = out, base, config
-        self.folder = out / _RUN
-        self._asked = {"base": base, "config": json.loads(json.dumps(asdict(config))), **more}
-
-    def open(self, data: Any) -> None:
-        """Make the folder, or go on with the same run in it."""
-        if self.out.exists() and not self.out.is_dir():
-            raise InputError(f"{self.out} is a file: expected a folder for the model")
-        asked = {**self._asked, "data": str(data) if isinstance(data, (str, Path)) else None}
-        file = self.folder / "asked.json"
-        if file.is_file():
-            if json.loads(file.read_text("utf-8")) != asked:
-                raise InputError(
-                    f"{self.out} holds an unfinished run with other settings: remove it or give another --out"
-                )
-            return
-        if self.out.exists() and any(self.out.iterdir()) and not self.folder.exists():
-            raise InputError(f"{self.out} is not empty: give another folder for the model")
-        if loop.is_main_process():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(asked), "utf-8")
-
-    def data(self, source: Any, split: str, development: str | Path | None) -> Prepared:
-        """The rows, read once however often the run is resumed."""
-        from filelock import FileLock
-
-        folder = self.folder / "data"
-        with FileLock(self.folder / "data.lock"):
-            if (folder / "data.json").is_file():
-                return rows.load(folder)
-            try:
-                made = rows.prepare(
-                    source,
-                    folder,
-                    split=split,
-                    held_out=self.config.held_out,
-                    development=development,
-                    seed=self.config.seed,
-                )
-            except InputError:
-                if not (self.folder / "began").exists():
-                    shutil.rmtree(self.folder, ignore_errors=True)
-                    with contextlib.suppress(OSError):
-                        self.out.rmdir()
-                raise
-            rows.save(made)
-            return made
-
-
 class _Session:
     """One training run in one process."""
 
     def __init__(
-        self, run: _Run, data: Prepared, objective: str, teacher: str | None, progress: Progress | None
+        self,
+        run: RunFolder,
+        base: str,
+        config: Config,
+        data: Prepared,
+        objective: str,
+        teacher: str | None,
+        progress: Progress | None,
     ) -> None:
-        self.run, self.config, self.data, self.objective = run, run.config, data, objective
+        self.run, self.base, self.config, self.data, self.objective = run, base, config, data, objective
         self.progress = progress
         self.table = data.table()
-        self.model = make_model(run.base, run.config, self._typical_tokens())
+        self.model = make_model(base, config, self._typical_tokens())
         self.teacher = teacher
         options = objectives.Options(
             scale=self.config.scale,
@@ -230,37 +188,12 @@ class _Session:
         return float(max(lengths, default=0)) / 4
 
     def train(self) -> Trained:
-        from safetensors.torch import load_file, save_file
-
         trainer = self._trainer()
-        begin = self.run.folder / "begin.safetensors"
-        before_file = self.run.folder / "before.json"
-        trained_parts = self.loss.state_dict()
-        if not begin.is_file() and loop.is_main_process():
-            save_file({n: t.clone().contiguous() for n, t in _unshared(trained_parts).items()}, str(begin))
-        elif begin.is_file():
-            self.loss.load_state_dict(load_file(str(begin)), strict=False)  # new heads are drawn once
-        before = self._before(before_file)
-        checkpoint = loop.last_checkpoint(self.run.folder / "checkpoints")
-        (self.run.folder / "began").touch()
-        began = time.monotonic()
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        seconds = time.monotonic() - began
-        state = trainer.state
-        done = state.global_step - (int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else 0)
-        rate = done * self.config.batch_size * self.config.accumulate * self.columns / max(seconds, 1e-9)
-        made = Trained(
-            self.run.out,
-            self.objective,
-            state.global_step,
-            seconds,
-            rate,
-            before,
-            None,
-            "",
-            int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None,
-            list(state.log_history),
-        )
+        self.run.begin(self.loss)
+        before = self._before(self.run.folder / "before.json")
+        texts = self.config.batch_size * self.config.accumulate * self.columns
+        ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
+        made = Trained.of(self.run, self.objective, ran, before)
         if loop.is_main_process():
             self._finish(made)
         return made
@@ -343,7 +276,7 @@ class _Session:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
         trainer = loop.resumable(SentenceTransformerTrainer)(
             model=self.model,
-            args=SentenceTransformerTrainingArguments(**loop.arguments(self.run.folder / "checkpoints", **options)),
+            args=SentenceTransformerTrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
             train_dataset=dataset,
             loss=self.loss,
             evaluator=self._evaluator(metric) if metric else None,
@@ -427,16 +360,13 @@ class _Session:
 
     def _finish(self, made: Trained) -> None:
         """Write the model beside the run, then in its place."""
-        from safetensors.torch import load_file
-
         from ..retriever import encoder as encoders
 
         if self.config.lora:
             merge_adapter(self.model)
         if self.config.keep:
-            begin = load_file(str(self.run.folder / "begin.safetensors"))
-            average(self.loss, begin, self.config.keep)
-        ready = self.run.folder / "model"
+            self.run.average(self.loss, self.config.keep)
+        ready = self.run.ready
         shutil.rmtree(ready, ignore_errors=True)
         self.model.eval()
         self.model.save_pretrained(str(ready), create_model_card=False)
@@ -449,13 +379,12 @@ class _Session:
             seed=self.config.seed,
         )
         made.fingerprint = loaded.fingerprint
-        finish(ready, self.run.out, self._card(made), made.history, made.after.name if made.after else None)
-        shutil.rmtree(self.run.folder)
+        self.run.finish(self._card(made), made.history, made.after.name if made.after else None)
 
     def _card(self, made: Trained) -> Card:
         return Card(
             kind="encoder",
-            base=self.run.base,
+            base=self.base,
             objective=f"{self.objective} ({objectives.OBJECTIVES[self.objective].source})",
             data=rows.describe(self.data),
             config={**asdict(self.config), "teacher": self.teacher},
@@ -483,22 +412,6 @@ def _thinned(text: str, epoch: int, seed: int) -> str:
     generator = np.random.default_rng((rows.hash_of(text), epoch, seed))
     kept = [word for word, stays in zip(words, generator.random(len(words)) > 0.6, strict=True) if stays]
     return " ".join(kept or words[:1])
-
-
-def _unshared(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Each tensor once, under its first name: safetensors keeps no two names for one."""
-    seen: dict[int, str] = {}
-    return {name: seen.setdefault(t.data_ptr(), name) and t for name, t in state.items() if t.data_ptr() not in seen}
-
-
-def average(module: Any, begin: Mapping[str, Any], share: float) -> None:
-    """Weights between those at the beginning and those now (Wortsman et al. 2022, arXiv:2109.01903)."""
-    import torch
-
-    with torch.no_grad():
-        for name, value in module.state_dict().items():
-            if name in begin and value.is_floating_point():
-                value.mul_(1 - share).add_(begin[name].to(value), alpha=share)
 
 
 def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:

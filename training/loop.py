@@ -179,6 +179,13 @@ def resumable(trainer: type[Any]) -> type[Any]:
         def _load_best_model(self) -> None:
             self._load_from_checkpoint(self.state.best_model_checkpoint)
 
+        def recall(self, checkpoint: Path) -> None:
+            """Be as at the end of a run whose last checkpoint this is."""
+            from transformers import TrainerState
+
+            self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+            self._load_best_model()
+
         def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
             if self.args.should_save:
                 write_state(Path(output_dir) / "optimizer", self.optimizer.state_dict())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from .masking import IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -37,7 +35,7 @@ class _Numbers:
 def masked_trainer() -> type[Any]:
     """`MaskedTrainer`, made when torch is first needed."""
     from torch.nn.functional import cross_entropy
-    from transformers import Trainer, TrainerState
+    from transformers import Trainer
 
     class MaskedTrainer(loop.resumable(Trainer)):  # type: ignore[misc]
         """
@@ -78,17 +76,4 @@ def masked_trainer() -> type[Any]:
             self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
             return metrics
 
-        def recall(self, checkpoint: Path) -> None:
-            """Be as at the end of a run whose last checkpoint this is."""
-            self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-            self._load_best_model()
-
     return MaskedTrainer
-
-
-def has_stopped(checkpoint: Path, patience: int | None) -> bool:
-    """Whether a run that has come this far had no patience left."""
-    state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
-    stopping = state.get("stateful_callbacks", {}).get("EarlyStoppingCallback")
-    waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
-    return patience is not None and waited >= patience

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import shutil
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import BinocleError, InputError
 from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, fingerprint
 from . import loop, masked_model
-from .card import Card, write_card
+from .card import Card
 from .encoder import set_dropout
 from .masked_batches import Frame, MaskedBatches
-from .masked_trainer import has_stopped, masked_trainer
+from .masked_trainer import masked_trainer
 from .masking import Masking
 from .perplexity import Perplexity, measure
 from .pretraining_rows import Counts, parted, prepare
+from .run import RunFolder
 from .segments import OBJECTIVES
 from .texts import documents
 from .tokenized import Rows
@@ -32,12 +32,9 @@ from .tokenized import Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from filelock import FileLock
-
     from .loop import Progress
     from .masked_model import MaskedModel
 
-_RUN = "run"  # the folder below the output that a run lives in until it is finished
 _LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the steps
 _SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
@@ -128,11 +125,11 @@ def pretrain(
         "column": column,
         "config": asdict(config),
     }
-    run = _Run(Path(out), asked)
+    run = RunFolder(Path(out), asked)
     run.open()
     tell = tell or (lambda _: None)
-    if run.trained.is_file():
-        made = run.made()
+    if _written(run).is_file():
+        made = Pretrained.of(json.loads(_written(run).read_text("utf-8")))
     else:
         try:
             session = _Session(run, config, sources, progress, tell)
@@ -141,7 +138,7 @@ def pretrain(
             raise
         made = session.train()
     if loop.is_main_process():
-        run.finish(_card(made, config))
+        run.finish(_card(made, config), made.history, "perplexity" if made.after else None)
     return made
 
 
@@ -173,64 +170,12 @@ def check(config: Config, sources: Sequence[Any], base: str | None, from_scratch
         raise InputError(f"packed rows mix documents, which {config.objective} must tell apart: leave one of them out")
 
 
-class _Run:
-    """The folder of a run: what it was asked, its rows and checkpoints, until the model takes its place."""
-
-    def __init__(self, out: Path, asked: dict[str, Any]) -> None:
-        self.out, self.asked = out, asked
-        self.folder = out / _RUN
-        self.trained = self.folder / "trained.json"
-
-    def open(self) -> None:
-        """Make the folder, or go on with the same run in it."""
-        if self.out.exists() and not self.out.is_dir():
-            raise InputError(f"{self.out} is a file: expected a folder for the model")
-        file = self.folder / "asked.json"
-        if file.is_file():
-            if json.loads(file.read_text("utf-8")) != self.asked:
-                raise InputError(
-                    f"{self.out} holds an unfinished run with other settings: remove it or give another folder"
-                )
-        elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
-            raise InputError(f"{self.out} is not empty: give another folder for the model")
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if loop.is_main_process():
-                file.write_text(json.dumps(self.asked), "utf-8")
-
-    def alone(self) -> FileLock:
-        """For what one process does for all that train together."""
-        from filelock import FileLock
-
-        return FileLock(self.folder / "lock")
-
-    def forget(self) -> None:
-        """As if it had never been asked for, unless something of it is worth keeping."""
-        if loop.last_checkpoint(self.folder / "checkpoints") is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            if not any(self.out.iterdir()):
-                self.out.rmdir()
-
-    def made(self) -> Pretrained:
-        """What came of it, once the model is written."""
-        return Pretrained.of(json.loads(self.trained.read_text("utf-8")))
-
-    def finish(self, card: Card) -> None:
-        """Put the model in the run's place."""
-        ready = self.folder / "model"
-        if ready.is_dir():
-            write_card(ready, card)
-            for path in ready.iterdir():
-                path.replace(self.out / path.name)
-        shutil.rmtree(self.folder)
-
-
 class _Session:
     """One pretraining run in one process."""
 
     def __init__(
         self,
-        run: _Run,
+        run: RunFolder,
         config: Config,
         sources: Sequence[str | Path],
         progress: Progress | None,
@@ -317,29 +262,22 @@ class _Session:
     def train(self) -> Pretrained:
         """Train, and write the model beside the run."""
         before = self._before()
-        trainer = self._trainer()
-        checkpoint = loop.last_checkpoint(self.run.folder / "checkpoints")
-        begun = time.monotonic()
-        if checkpoint is None or not has_stopped(checkpoint, self.config.patience):
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        else:
-            trainer.recall(checkpoint)
-        seconds = time.monotonic() - begun
-        first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
-        done = trainer.state.global_step - (first or 0)
+        ran = self.run.train(
+            self._trainer(), patience=self.config.patience, texts=self.config.batch_size * self.config.accumulate
+        )
         made = Pretrained(
             folder=str(self.run.out),
             base=self.run.asked["base"] or f"random weights ({self.run.asked['from_scratch']})",
             objective=self.config.objective,
             new_head=self.masked.new_head and self.run.asked["base"] is not None,
             counts=self.counts,
-            steps=trainer.state.global_step,
-            seconds=seconds,
-            texts_per_second=done * self.config.batch_size * self.config.accumulate / max(seconds, 1e-9),
+            steps=ran.steps,
+            seconds=ran.seconds,
+            texts_per_second=ran.texts_per_second,
             before=before,
             after=self.measure(),
-            resumed_from=first,
-            history=list(trainer.state.log_history),
+            resumed_from=ran.resumed_from,
+            history=ran.history,
         )
         if loop.is_main_process():
             self._write(made)
@@ -392,7 +330,7 @@ class _Session:
             self.train_rows.lengths,
             self.measure,
             model=self.learner,
-            args=TrainingArguments(**loop.arguments(self.run.folder / "checkpoints", **options)),
+            args=TrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
             data_collator=self.batches,
             callbacks=callbacks,
         )
@@ -413,16 +351,20 @@ class _Session:
 
     def _write(self, made: Pretrained) -> None:
         """The model's folder, then word that it is whole."""
-        ready = self.run.folder / "model"
+        ready = self.run.ready
         shutil.rmtree(ready, ignore_errors=True)
         model = self.masked.model.eval()
         model.save_pretrained(str(ready))
         self.masked.tokenizer.save_pretrained(str(ready))
-        loop.write_log(ready / "log.jsonl", made.history)
         made.fingerprint = fingerprint(ready, ModelSettings.read(ready))
-        aside = self.run.trained.with_suffix(".part")
+        aside = _written(self.run).with_suffix(".part")
         aside.write_text(json.dumps(asdict(made)), "utf-8")
-        aside.replace(self.run.trained)
+        aside.replace(_written(self.run))
+
+
+def _written(run: RunFolder) -> Path:
+    """The file that says what came of a run, once its model is written."""
+    return run.folder / "trained.json"
 
 
 class _Training:

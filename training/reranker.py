@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,11 @@ from ..indexes.errors import InputError
 from . import beir, candidates, heldout, loop
 from . import data as rows
 from .batches import Batches
-from .card import Card, finish
+from .card import Card
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
-from .encoder import Trained, _Run, average, check, set_dropout
+from .encoder import Trained, check, set_dropout
+from .run import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -122,10 +122,12 @@ def train_reranker(
     if config.negatives < 1 or config.depth <= config.negatives:
         raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
     tell = tell or (lambda _: None)
-    run = _Run(Path(out), base or DEFAULT_MODEL, config, {"split": split, "index": str(index) if index else None})  # type: ignore[arg-type]
-    run.open(data)
-    prepared = _prepare(run, data, split, index, encoder, tell)
-    return _Session(run, prepared, progress, tell).train()
+    base = base or DEFAULT_MODEL
+    more = {"split": split, "index": str(index) if index else None}
+    run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
+    run.open()
+    prepared = _prepare(run, config, data, split, index, encoder, tell)
+    return _Session(run, base, config, prepared, progress, tell).train()
 
 
 @dataclass(slots=True)
@@ -136,21 +138,27 @@ class _Ready:
 
 
 def _prepare(
-    run: _Run, source: Any, split: str, index: str | Path | None, encoder: str | None, tell: Callable[[str], None]
+    run: RunFolder,
+    config: RerankerConfig,
+    source: Any,
+    split: str,
+    index: str | Path | None,
+    encoder: str | None,
+    tell: Callable[[str], None],
 ) -> _Ready:
     """The rows, with candidates where the data are pairs."""
-    given = run.data(source, split, None)
+    given = rows.once(run, source, split=split, held_out=config.held_out, seed=config.seed)
     if given.shape is not Shape.PAIRS:
         return _Ready(given, None)
     retriever, names = _first_stage(run, given, source, index, encoder, tell)
     folder = run.folder / "lists"
     kept = (folder / "data.json").is_file()
-    made = rows.load(folder) if kept else _mined(run, given, retriever, names, folder, tell)
+    made = rows.load(folder) if kept else _mined(config, given, retriever, names, folder, tell)
     return _Ready(made, retriever, _relevant(given, names, held_out=True))
 
 
 def _first_stage(
-    run: _Run, given: Prepared, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
+    run: RunFolder, given: Prepared, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
 ) -> tuple[Retriever, dict[str, str]]:
     """The index to search, and the name in it of each positive that has no document id."""
     from ..retriever.retriever import Retriever
@@ -190,7 +198,7 @@ def _judged(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dic
 
 
 def _mined(
-    run: _Run,
+    config: RerankerConfig,
     given: Prepared,
     retriever: Retriever,
     names: Mapping[str, str],
@@ -198,7 +206,6 @@ def _mined(
     tell: Callable[[str], None],
 ) -> Prepared:
     """Rows (query, positive, negatives) of both parts, the parts kept."""
-    config: Any = run.config
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
     for held_out in (False, True):
@@ -233,55 +240,39 @@ def _mined(
 class _Session:
     """One training run."""
 
-    def __init__(self, run: _Run, ready: _Ready, progress: Progress | None, tell: Callable[[str], None]) -> None:
-        self.run, self.ready, self.data, self.progress, self.tell = run, ready, ready.data, progress, tell
-        self.config: Any = run.config
+    def __init__(
+        self,
+        run: RunFolder,
+        base: str,
+        config: RerankerConfig,
+        ready: _Ready,
+        progress: Progress | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.run, self.base, self.config, self.ready, self.data = run, base, config, ready, ready.data
+        self.progress, self.tell = progress, tell
         self.objective = _choose(self.config.objective, self.data.shape)
         self.flat = self.objective in ("binary", "mse") and self.data.shape in _LISTS
         self.table = self.data.table()
-        self.model = make_model(run.base, self.config)
+        self.model = make_model(base, config)
         losses: Any = __import__("sentence_transformers.cross_encoder.losses", fromlist=["losses"])
         given = {"mini_batch_size": -1} if self.objective in _WHOLE else {}
         self.loss = getattr(losses, _OBJECTIVES[self.objective][1])(self.model, **given)
 
     def train(self) -> Trained:
-        from safetensors.torch import load_file, save_file
-
         trainer, texts = self._trainer()
-        begin = self.run.folder / "begin.safetensors"
-        if begin.is_file():
-            self.loss.load_state_dict(load_file(str(begin)), strict=False)
-        else:
-            save_file({n: t.clone().contiguous() for n, t in self.loss.state_dict().items()}, str(begin))
+        self.run.begin(self.loss)
         before = self._measure()
-        checkpoint = loop.last_checkpoint(self.run.folder / "checkpoints")
-        (self.run.folder / "began").touch()
-        began = time.monotonic()
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        seconds = time.monotonic() - began
-        first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else 0
-        done = trainer.state.global_step - first
-        made = Trained(
-            self.run.out,
-            self.objective,
-            trainer.state.global_step,
-            seconds,
-            done * texts / max(seconds, 1e-9),
-            before,
-            None,
-            "",
-            first or None,
-            list(trainer.state.log_history),
-        )
+        ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
+        made = Trained.of(self.run, self.objective, ran, before)
         if self.config.keep:
-            average(self.loss, load_file(str(begin)), self.config.keep)
+            self.run.average(self.loss, self.config.keep)
         made.after = self._measure()
         self._finish(made)
         return made
 
     def _bf16(self) -> bool:
-        chosen: bool | None = self.config.bf16
-        return loop.has_bf16() if chosen is None else chosen
+        return loop.has_bf16() if self.config.bf16 is None else self.config.bf16
 
     def _trainer(self) -> tuple[Any, int]:
         from sentence_transformers.base.evaluation import BaseEvaluator
@@ -310,7 +301,7 @@ class _Session:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
         trainer = loop.resumable(CrossEncoderTrainer)(
             model=self.model,
-            args=CrossEncoderTrainingArguments(**loop.arguments(self.run.folder / "checkpoints", **options)),
+            args=CrossEncoderTrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
             train_dataset=dataset,
             loss=self.loss,
             evaluator=Evaluator() if held else None,  # type: ignore[no-untyped-call]
@@ -368,7 +359,7 @@ class _Session:
         return heldout.mean("ndcg@10", values, seed)
 
     def _finish(self, made: Trained) -> None:
-        ready = self.run.folder / "model"
+        ready = self.run.ready
         shutil.rmtree(ready, ignore_errors=True)
         self.model.eval()
         self.model.save_pretrained(str(ready), create_model_card=False)
@@ -381,7 +372,7 @@ class _Session:
         made.fingerprint = Reranker.load(str(ready)).fingerprint
         card = Card(
             kind="reranker",
-            base=self.run.base,
+            base=self.base,
             objective=f"{self.objective} ({_OBJECTIVES[self.objective][2]})",
             data=rows.describe(self.data),
             config=asdict(self.config),
@@ -393,8 +384,7 @@ class _Session:
             device=loop.device(),
             bf16=self._bf16(),
         )
-        finish(ready, self.run.out, card, made.history, made.after.name if made.after else None)
-        shutil.rmtree(self.run.folder)
+        self.run.finish(card, made.history, made.after.name if made.after else None)
 
 
 def _tell_candidates(tell: Callable[[str], None], total: int, done: int) -> None:
@@ -412,7 +402,7 @@ def _choose(name: str | None, shape: Shape) -> str:
     return name
 
 
-def make_model(base: str, config: Any) -> Any:
+def make_model(base: str, config: RerankerConfig) -> Any:
     """The `CrossEncoder` to train: one score for a pair."""
     import torch
     from sentence_transformers import CrossEncoder

@@ -15,6 +15,7 @@ from ..indexes.errors import InputError
 from ..retriever.model_folder import DEFAULT_MODEL
 from .encoder import Config, Trained, train_encoder
 from .mining import mine
+from .run import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def train_rounds(
     if negatives < 1 or rounds < 1:
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, tell = config or Config(), Path(out), tell or (lambda _: None)
-    if out.exists() and any(out.iterdir()) and not (out / "run").exists():
+    if out.exists() and any(out.iterdir()) and not folder_of(out).exists():
         raise InputError(f"{out} is not empty: give another folder for the model")
     current = base or DEFAULT_MODEL
     work = out.with_name(f".{out.name}-rounds")

@@ -1,0 +1,147 @@
+"""A training run: the folder that it lives in until the model takes its place, and its steps from where it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..indexes.errors import InputError
+from . import card as cards
+from . import loop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from filelock import FileLock
+
+    from .card import Card
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What taking the steps came to."""
+
+    steps: int  # of the whole run
+    seconds: float  # of this process, as all that follows
+    texts_per_second: float
+    resumed_from: int | None
+    history: list[dict[str, Any]]
+
+
+class RunFolder:
+    """What a run was asked, its data and checkpoints. Killed, the same call opens it again and goes on."""
+
+    def __init__(self, out: Path, asked: Mapping[str, Any], *, kind: str = "model") -> None:
+        """
+        :param asked: all that the result follows from, as JSON.
+        :param kind: what `out` is to hold.
+        """
+        self.out, self.kind = out, kind
+        self.asked: dict[str, Any] = json.loads(json.dumps(asked))
+        self.folder = folder_of(out)
+        self.checkpoints = self.folder / "checkpoints"
+        self.ready = self.folder / "model"  # what will be moved to `out`
+
+    def open(self) -> None:
+        """Make the folder, or go on with the same run in it.
+
+        :raises InputError: when something else is there.
+        """
+        if self.out.exists() and not self.out.is_dir():
+            raise InputError(f"{self.out} is a file: expected a folder for the {self.kind}")
+        file = self.folder / "asked.json"
+        if file.is_file():
+            if json.loads(file.read_text("utf-8")) != self.asked:
+                raise InputError(
+                    f"{self.out} holds an unfinished run with other settings: remove it or give another folder"
+                )
+        elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
+            raise InputError(f"{self.out} is not empty: give another folder for the {self.kind}")
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if loop.is_main_process():
+                aside = file.with_suffix(".part")
+                aside.write_text(json.dumps(self.asked), "utf-8")
+                aside.replace(file)
+
+    def alone(self) -> FileLock:
+        """For what one process does for all that train together."""
+        from filelock import FileLock
+
+        return FileLock(self.folder / "lock")
+
+    def forget(self) -> None:
+        """As if it had never been asked for, unless something of it is worth keeping."""
+        if loop.last_checkpoint(self.checkpoints) is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not any(self.out.iterdir()):
+                self.out.rmdir()
+
+    def begin(self, module: Any) -> None:
+        """Give a module the weights that the run began with: a new head is drawn once."""
+        from safetensors.torch import load_file, save_file
+
+        file = self.folder / "begin.safetensors"
+        if file.is_file():
+            module.load_state_dict(load_file(str(file)), strict=False)
+        elif loop.is_main_process():
+            parts = _unshared(module.state_dict())
+            save_file({name: tensor.clone().contiguous() for name, tensor in parts.items()}, str(file))
+
+    def train(self, trainer: Any, *, patience: int | None, texts: int) -> Ran:
+        """Take the steps that are left, which are none where the run had no patience left.
+
+        :param trainer: of `loop.resumable`.
+        :param texts: of one step.
+        """
+        checkpoint = loop.last_checkpoint(self.checkpoints)
+        began = time.monotonic()
+        if checkpoint is not None and _has_stopped(checkpoint, patience):
+            trainer.recall(checkpoint)
+        else:
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        seconds = time.monotonic() - began
+        first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
+        state = trainer.state
+        rate = (state.global_step - (first or 0)) * texts / max(seconds, 1e-9)
+        return Ran(state.global_step, seconds, rate, first, list(state.log_history))
+
+    def average(self, module: Any, share: float) -> None:
+        """Weights between those at the beginning and those now (Wortsman et al. 2022, arXiv:2109.01903)."""
+        import torch
+        from safetensors.torch import load_file
+
+        begin = load_file(str(self.folder / "begin.safetensors"))
+        with torch.no_grad():
+            for name, value in module.state_dict().items():
+                if name in begin and value.is_floating_point():
+                    value.mul_(1 - share).add_(begin[name].to(value), alpha=share)
+
+    def finish(self, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:
+        """Put what is in `ready` in the run's place, with its card."""
+        if self.ready.is_dir():
+            cards.finish(self.ready, self.out, card, history, metric)
+        shutil.rmtree(self.folder)
+
+
+def folder_of(out: Path) -> Path:
+    """Where below its output a run lives."""
+    return out / "run"
+
+
+def _has_stopped(checkpoint: Path, patience: int | None) -> bool:
+    """Whether a run that has come this far had no patience left."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
+    stopping = state.get("stateful_callbacks", {}).get("EarlyStoppingCallback")
+    waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
+    return patience is not None and waited >= patience
+
+
+def _unshared(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Each tensor once, under its first name: safetensors keeps no two names for one."""
+    seen: dict[int, str] = {}
+    return {name: seen.setdefault(t.data_ptr(), name) and t for name, t in state.items() if t.data_ptr() not in seen}
