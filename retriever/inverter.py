@@ -17,6 +17,7 @@ from ..indexes.errors import EncoderMismatchError, InputError, MissingExtraError
 from . import encoder as encoders
 from .correction import Corrected, correct
 from .encoder_tokens import EncoderTokens
+from .hardware import device, has_bf16
 from .proposing import Proposing
 from .states import States
 from .text_decoder import TextDecoderSettings, text_decoder
@@ -111,12 +112,6 @@ class About:
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
 
 
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _loaded(folder: Path, module: Any) -> Any:
     """The module with the folder's weights."""
     from safetensors import SafetensorError
@@ -166,7 +161,8 @@ class EmbeddingInverter:
         except (TypeError, ValueError) as error:
             raise InputError(f"{folder / FILE} is not as it was written ({error}): copy the folder again") from None
         tokens = EncoderTokens(encoder)
-        return cls(about, proposing_with(_loaded(folder, module).to(_device()), tokens), encoder, tokens)
+        decoder = _loaded(folder, module).to(device())
+        return cls(about, proposing_with(decoder, tokens, half=has_bf16()), encoder, tokens)
 
     def check(self, vectors: Floats, fingerprint: str | None = None) -> Floats:
         """Vectors of length 1, as float32 of shape (rows, dim).
@@ -282,8 +278,7 @@ class StateInverter:
             module = token_decoder(TokenDecoderSettings(**about.decoder))
         except TypeError as error:
             raise InputError(f"{folder / FILE} is not as it was written ({error}): copy the folder again") from None
-        device = _device()
-        return cls(about, _loaded(folder, module).to(device), States(about.encoder, device=device))
+        return cls(about, _loaded(folder, module).to(device()), States(about.encoder, device=device()))
 
     def read(self, text: str, *, masked: float = 0.0, seed: int = 0) -> Read:
         """A round trip: the text's own tokens, and those that its states are read as.

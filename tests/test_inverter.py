@@ -134,12 +134,12 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(kind: str, texts: Path
         f"config=InverterConfig(max_length=8, batch_size=16, held_out=0.1, bf16=False, **{settings!r}))\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    place = killed / ".run" / ("checkpoints" if kind == "hidden" else "text")
+    place = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
     while child.poll() is None and not list(place.glob("checkpoint-*/whole.json")):
         time.sleep(0.005)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    assert (killed / ".run").is_dir()
+    assert (killed / "run").is_dir()
     made = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
     assert made.resumed_from
     assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()

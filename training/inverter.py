@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -20,10 +19,11 @@ from ..retriever.states import States, transformer_folder
 from ..retriever.text_decoder import TextDecoderSettings, settings_of, text_decoder
 from ..retriever.token_decoder import TokenDecoderSettings
 from . import inversion_rows, loop, pretraining_rows, significance
-from .card import Card, finish
+from .card import Card
 from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
 from .pretraining_rows import parted
+from .run import RunFolder
 from .text_inversion import BagInversion, TextInversion, Texts
 from .texts import documents
 from .token_inversion import TokenInversion
@@ -136,7 +136,7 @@ def train_inverter(
         raise InputError("expected texts: a folder, a file or an index")
     name = encoder or DEFAULT_MODEL
     asked = {"texts": list(map(str, sources)), "encoder": name, "column": column, "config": asdict(config)}
-    run = _Run(Path(out), asked)
+    run = RunFolder(Path(out), asked, kind="inverter")
     run.open()
     tell = tell or (lambda _: None)
     session = (_Embedding if config.kind == "embedding" else _Hidden)(run, name, config, progress, tell)
@@ -148,40 +148,12 @@ def train_inverter(
     return session.train()
 
 
-class _Run:
-    """The folder of a run: what it was asked, its rows and checkpoints, until the inverter takes its place."""
-
-    def __init__(self, out: Path, asked: dict[str, Any]) -> None:
-        self.out, self.asked = out, asked
-        self.folder = out / ".run"
-
-    def open(self) -> None:
-        """Make the folder, or go on with the same run in it."""
-        if self.out.exists() and not self.out.is_dir():
-            raise InputError(f"{self.out} is a file: expected a folder for the inverter")
-        file = self.folder / "asked.json"
-        if file.is_file():
-            if json.loads(file.read_text("utf-8")) != self.asked:
-                raise InputError(
-                    f"{self.out} holds an unfinished run with other settings: remove it or give another folder"
-                )
-        elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
-            raise InputError(f"{self.out} is not empty: give another folder for the inverter")
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(self.asked), "utf-8")
-
-    def forget(self) -> None:
-        """As if it had never been asked for."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if not any(self.out.iterdir()):
-            self.out.rmdir()
-
-
 class _Session:
     """One run: its encoder, what is read for it, what is learned and measured."""
 
-    def __init__(self, run: _Run, name: str, config: InverterConfig, progress: Progress | None, tell: Tell) -> None:
+    def __init__(
+        self, run: RunFolder, name: str, config: InverterConfig, progress: Progress | None, tell: Tell
+    ) -> None:
         self.run, self.config, self.progress, self.tell = run, config, progress, tell
         self.encoder: Encoder = encoders.load(name)
         self.rows = run.folder / "rows"
@@ -205,7 +177,7 @@ class _Session:
         """Write the folder, and put it in the run's place."""
         from safetensors.torch import save_model
 
-        ready = self.run.folder / "inverter"
+        ready = self.run.ready
         shutil.rmtree(ready, ignore_errors=True)
         ready.mkdir()
         save_model(module.cpu(), str(ready / WEIGHTS))
@@ -224,8 +196,7 @@ class _Session:
             history=learned.history,
         )
         metric = next((name[5:] for row in learned.history for name in row if name.startswith("eval_")), None)
-        finish(ready, self.run.out, self._card(made), learned.history, metric)
-        shutil.rmtree(self.run.folder)
+        self.run.finish(self._card(made), learned.history, metric)
         return made
 
     def _card(self, made: TrainedInverter) -> Card:
@@ -278,15 +249,14 @@ class _Hidden(_Session):
             masked=config.masked,
             seed=config.seed,
         )
-        checkpoints = self.run.folder / "checkpoints"
-        if loop.last_checkpoint(checkpoints) is None:
+        if loop.last_checkpoint(self.run.checkpoints) is None:
             self.tell("fitting the linear part")
             inversion.begin()
         learned = learn(
             inversion.decoder,
             inversion.loss,
             self.plan(1.0, 1e-3, batch, len(self.train_rows)),
-            folder=checkpoints,
+            folder=self.run.checkpoints,
             measure=lambda: inversion.accuracy(self.held_out, most=50),
             progress=self.progress,
         )
@@ -327,7 +297,7 @@ class _Embedding(_Session):
         rows = self.train_rows
         texts = Texts(rows.tokens, rows.tokens.lengths, rows.vectors, config.length, device=loop.device())
         words = None
-        if loop.last_checkpoint(self.run.folder / "bag") is None:
+        if loop.last_checkpoint(self.run.checkpoints / "bag") is None:
             self.tell("encoding the vocabulary")
             words = alone(self.encoder, self.tokens, decoder.settings.vocabulary)
         learned = learn_text(
@@ -338,7 +308,7 @@ class _Embedding(_Session):
             words=words,
             batch_size=config.batch_size or 128,
             seed=config.seed,
-            folder=self.run.folder,
+            folder=self.run.checkpoints,
             progress=self.progress,
             tell=self.tell,
         )

@@ -14,11 +14,12 @@ import math
 import os
 import random
 import time
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import MissingExtraError
+from ..retriever.hardware import device as device  # noqa: PLC0414 - training asks for both here
+from ..retriever.hardware import has_bf16 as has_bf16  # noqa: PLC0414
 from .progress import Update
 
 if TYPE_CHECKING:
@@ -56,29 +57,6 @@ def _silence() -> None:
     chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
     chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-
-
-def device() -> str:
-    """Where training runs: "cuda", "mps" or "cpu"."""
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-@cache
-def has_bf16() -> bool:
-    """Whether matrix products in bfloat16 are the fast ones here. Emulated, they would be slower than float32."""
-    import torch
-
-    if device() == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    try:
-        flags = Path("/proc/cpuinfo").read_text("utf-8").split()
-    except OSError:
-        return False
-    return device() == "cpu" and bool({"amx_bf16", "avx512_bf16"} & set(flags))
 
 
 def arguments(folder: Path, **options: Any) -> dict[str, Any]:
