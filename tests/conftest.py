@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -301,3 +304,43 @@ def masked_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By family. Not to be changed."""
     root = tmp_path_factory.mktemp("masked")
     return {family: build_masked(root / family, family) for family in ("bert", "roberta")}
+
+
+class Ran(NamedTuple):
+    """What a command did; equal to the tuple of the three."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """`run("search", "cat", stdin=b"")`: the entry point in this process, with all that reaches either stream."""
+    from binocle.cli import main
+
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # which `main` would set for good
+
+    def running(*arguments: object, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["binocle", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        sys.stdout.flush()
+        code = ended.value.code
+        assert code is None or isinstance(code, int)
+        return Ran(code or 0, *capfd.readouterr())
+
+    return running
+
+
+@pytest.fixture
+def here(retriever, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The indexed folder, as the working directory."""
+    monkeypatch.chdir(folder)
+    return folder

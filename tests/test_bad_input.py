@@ -4,21 +4,19 @@ an index that is as it was."""
 from __future__ import annotations
 
 import ctypes
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from binocle import BinocleError, Retriever, evaluate, load_encoder
-from binocle.cli import main
 from binocle.indexes.errors import (
     DamagedError,
     EncoderMismatchError,
@@ -31,39 +29,6 @@ from binocle.indexes.errors import (
 from binocle.retriever.store import Store
 
 ESCAPES = "\x1b]0;x\x07"
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """`run("search", "cat", stdin=b"")`: the entry point in this process, with all that reaches either stream."""
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # which `main` would set for good
-
-    def running(*arguments: object, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["binocle", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        sys.stdout.flush()
-        code = ended.value.code
-        assert code is None or isinstance(code, int)
-        return Ran(code or 0, *capfd.readouterr())
-
-    return running
-
-
-@pytest.fixture
-def here(retriever: Retriever, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The indexed folder, as the working directory."""
-    monkeypatch.chdir(folder)
-    return folder
 
 
 NOTES = ("lock", "lock.json", "latest_version_hint.json")  # who wrote last, and where Lance looks first
@@ -599,7 +564,7 @@ os.execv(sys.executable, [sys.executable, '-W', 'error', '-m', 'binocle.cli', *s
 """
 
 
-def as_anyone(*arguments: object) -> Ran:
+def as_anyone(*arguments: object) -> SimpleNamespace:
     """The command line without root's right to read and write everything."""
     if os.geteuid() == 0 and not (sys.platform == "linux" and hasattr(ctypes.CDLL(None), "prctl")):
         pytest.skip("root may read and write everything here")
@@ -607,7 +572,7 @@ def as_anyone(*arguments: object) -> Ran:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if "AssertionError" in done.stderr:
         pytest.skip("root's rights cannot be given up here")
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
 @pytest.mark.parametrize("damage", [remove, cut, garble])
@@ -641,7 +606,7 @@ def test_index_whose_vectors_are_damaged_answers_from_the_store(damage, here: Pa
     assert [hit[:2] for hit in again] == [hit[:2] for hit in answered]
     assert [hit[2] for hit in again] == pytest.approx([hit[2] for hit in answered], abs=1e-5)
     assert run("verify").code == 1
-    assert run("verify", "--repair") == Ran(0, "clean\n", "")
+    assert run("verify", "--repair") == (0, "clean\n", "")
     assert answers(here / ".binocle") == answered
 
 

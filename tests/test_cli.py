@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
@@ -14,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,47 +20,10 @@ import click
 import pytest
 
 from binocle import Retriever, __version__
-from binocle.cli import cli, main
+from binocle.cli import cli
 
 COMMANDS = "index switch rollback search similar show status files verify forget optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """`run("search", "cat", stdin=b"")`: the entry point in this process, with all that reaches either stream."""
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # which `main` would set for good
-
-    def running(*arguments: object, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["binocle", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        sys.stdout.flush()
-        code = ended.value.code
-        assert code is None or isinstance(code, int)
-        return Ran(code or 0, *capfd.readouterr())
-
-    return running
-
-
-@pytest.fixture
-def here(retriever: Retriever, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The indexed folder, as the working directory."""
-    monkeypatch.chdir(folder)
-    return folder
 
 
 def start(*arguments: object, **options) -> subprocess.Popen[bytes]:
@@ -100,7 +61,7 @@ def plain(text: str) -> str:
 
 
 def test_version_is_the_packages(run):
-    assert run("--version") == run("-V") == Ran(0, f"binocle, version {__version__}\n", "")
+    assert run("--version") == run("-V") == (0, f"binocle, version {__version__}\n", "")
 
 
 def test_help_lists_every_command_with_a_whole_sentence(run):
@@ -318,13 +279,15 @@ def test_index_moves_with_its_folder(here: Path, run, monkeypatch):
 
 def test_search_prints_place_heading_and_passage(here: Path, run):
     found = run("search", "cancel", "--mode", "lexical")
-    assert found == Ran(
+    assert found == (
         0,
-        " 1  notes/guide/tasks.md:1  Tasks\n"
-        "    # Tasks\n"
-        "    ## Cancel a task\n"
-        "    Call `cancel()` on the task. A cancelled task raises an error in the worker.\n"
-        "\n",
+        (
+            " 1  notes/guide/tasks.md:1  Tasks\n"
+            "    # Tasks\n"
+            "    ## Cancel a task\n"
+            "    Call `cancel()` on the task. A cancelled task raises an error in the worker.\n"
+            "\n"
+        ),
         "",
     )
 
@@ -400,10 +363,10 @@ def test_search_without_explain_says_nothing_of_it(here: Path, run):
 
 
 def test_search_that_finds_nothing_is_silent_and_exits_1(here: Path, run):
-    assert run("search", "zyzzyva", "--mode", "lexical") == Ran(1, "", "")
-    assert run("search", "cheese", "-k", 0) == Ran(1, "", "")
-    assert run("search", "cheese", "--where", "type=pdf") == Ran(1, "", "")
-    assert run("search", "cheese", "--where", "type=pdf", "--json") == Ran(1, "", "")
+    assert run("search", "zyzzyva", "--mode", "lexical") == (1, "", "")
+    assert run("search", "cheese", "-k", 0) == (1, "", "")
+    assert run("search", "cheese", "--where", "type=pdf") == (1, "", "")
+    assert run("search", "cheese", "--where", "type=pdf", "--json") == (1, "", "")
 
 
 def test_search_gives_as_many_as_there_are_when_asked_for_more(here: Path, run):
@@ -506,7 +469,7 @@ def test_similar_leaves_the_passage_itself_out(here: Path, run):
 
 def test_place_may_be_as_printed_or_as_it_is_from_here(here: Path, run, monkeypatch):
     text = run("show", "notes/taxes.md:5-7")
-    assert text == Ran(0, "## Filing\n\nFile the return before the moon is full, or pay.\n", "")
+    assert text == (0, "## Filing\n\nFile the return before the moon is full, or pay.\n", "")
     assert run("show", here / "notes/taxes.md:5-7") == text
     monkeypatch.chdir("notes")
     for place in ("taxes.md", "./taxes.md", "../notes/taxes.md", "notes/taxes.md"):
@@ -535,12 +498,12 @@ def test_citations_of_search_can_be_shown(here: Path, run):
 
 
 def test_forget_takes_a_file_out_until_it_is_asked_for(here: Path, run):
-    assert run("forget", "notes/cats.txt") == Ran(0, "1 document forgotten\n", "")
+    assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1
     (row,) = [row for row in run("files", "--json").rows if row["path"] == "notes/cats.txt"]
     assert (row["state"], row["reason"], row["chunks"]) == ("skipped", "forgotten on request", 0)
     assert run("index", ".", "--json").rows[0]["files"]["indexed"] == 0
-    assert run("forget", "notes/cats.txt") == Ran(1, "notes/cats.txt was forgotten already\n", "")
+    assert run("forget", "notes/cats.txt") == (1, "notes/cats.txt was forgotten already\n", "")
     assert run("index", ".", "--retry", "--json").rows[0]["files"]["indexed"] == 1
     assert run("search", "dog", "--mode", "lexical").code == 0
 
@@ -601,7 +564,7 @@ indexed  web/bread.html  (1 passage, html)
 
 
 def test_files_accounts_for_every_file(here: Path, run):
-    assert run("files") == Ran(0, FILES, "")
+    assert run("files") == (0, FILES, "")
     rows = run("files", "--json").rows
     assert [f"{row['state']:<8} {row['path']}" for row in rows] == [line.split("  (")[0] for line in FILES.splitlines()]
     assert list(rows[0]) == ["path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source"]
@@ -613,19 +576,21 @@ def test_files_can_be_narrowed_to_a_state_and_a_folder(here: Path, run):
 
     assert run("files", "--state", "skipped").out == lines("skipped ")
     assert run("files", "notes").out == lines(" notes/")
-    assert run("files", "--state", "failed") == Ran(1, "", "")
+    assert run("files", "--state", "failed") == (1, "", "")
 
 
 def test_verify_is_clean_until_something_changes(here: Path, run):
-    assert run("verify") == Ran(0, "clean\n", "")
-    assert run("verify", "--json") == Ran(0, "", "")
+    assert run("verify") == (0, "clean\n", "")
+    assert run("verify", "--json") == (0, "", "")
     (here / "README.md").unlink()
     (here / "notes/cats.txt").write_text("The dog is gone.\n")
     told = run("verify")
-    assert told == Ran(
+    assert told == (
         1,
-        "document: README.md: cannot be read now: it is no longer there\n"
-        "document: notes/cats.txt: has changed since it was indexed\n",
+        (
+            "document: README.md: cannot be read now: it is no longer there\n"
+            "document: notes/cats.txt: has changed since it was indexed\n"
+        ),
         "2 faults\n",
     )
     rows = run("verify", "--json").rows
@@ -638,9 +603,9 @@ def test_verify_repair_mends_documents_and_indexes(here: Path, run):
     for file in (here / ".binocle/vectors").glob("*/*"):
         file.write_bytes(b"nonsense")
     assert run("verify").code == 1
-    assert run("verify", "--repair") == Ran(0, "clean\n", "")
+    assert run("verify", "--repair") == (0, "clean\n", "")
     assert run("search", "zebra", "--mode", "lexical").code == 0
-    assert run("verify") == Ran(0, "clean\n", "")
+    assert run("verify") == (0, "clean\n", "")
 
 
 def test_search_answers_the_same_without_its_vector_index(here: Path, run):
@@ -848,13 +813,13 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
     assert err == b"binocle: interrupted; what was committed is kept, the same command goes on from there\n"
-    assert run("verify", tmp_path / "many") == Ran(0, "clean\n", "")
+    assert run("verify", tmp_path / "many") == (0, "clean\n", "")
     held = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
     assert 0 < held < 3_000
     (report,) = run("index", tmp_path / "many", "--json").rows
     assert (report["files"]["unchanged"], report["files"]["indexed"]) == (held, 3_000 - held)
     assert report["chunks"] == {"total": 3_000, "embedded": 3_000 - held, "reused": 0, "removed": 0}
-    assert run("verify", tmp_path / "many") == Ran(0, "clean\n", "")
+    assert run("verify", tmp_path / "many") == (0, "clean\n", "")
 
 
 def test_second_writer_is_told_who_holds_the_lock_while_readers_go_on(here: Path, run):
@@ -873,6 +838,6 @@ def test_second_writer_is_told_who_holds_the_lock_while_readers_go_on(here: Path
                 refused.err,
             )
         assert run("search", "cheese").code == 0
-        assert run("verify") == Ran(0, "clean\n", "")
+        assert run("verify") == (0, "clean\n", "")
         process.stdin.close()
     assert run("index", ".").code == 0

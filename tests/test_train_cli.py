@@ -12,7 +12,7 @@ pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
 from binocle import Retriever
-from binocle.cli import cli, main
+from binocle.cli import cli
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -46,19 +46,6 @@ def home(tmp_path, monkeypatch, tiny_model):
         retriever = Retriever.open(tmp_path / folder / ".binocle", model=tiny_model)
         retriever.add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    def running(*arguments):
-        monkeypatch.setattr(sys, "argv", ["binocle", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
-
-    return running
 
 
 FAST = ("--steps", "4", "--evaluations", "1")
