@@ -337,3 +337,20 @@ def test_progress_comes_to_its_end(many, not_few):
     assert [at.done for at in told] == sorted({at.done for at in told})
     assert all(at.done <= at.total for at in told)
     assert told[-1].done > COUNT
+
+
+def test_the_command_says_what_it_looked_at_and_mends(retriever, here, run):
+    vectors = stored(retriever)
+    count, number = len(vectors), min(vectors)
+    looked = f"{count} of {count} passages embedded anew\n"
+    assert run("verify", "--deep") == (0, "clean\n", looked)
+    plant(retriever, {number: -vectors[number]})
+    assert run("verify") == (0, "clean\n", "")
+    found = run("verify", "--deep")
+    assert (found.code, found.err) == (1, looked + "1 fault\n")
+    assert found.out.startswith("vector: ")
+    (row,) = run("verify", "--deep", "--json").rows
+    assert f"{row['kind']}: {row['path']}: {row['problem']}\n" == found.out
+    mended = "1 vector was not of the text: mended\n"
+    assert run("verify", "--deep", "--repair") == (0, "clean\n", looked + mended)
+    assert run("verify", "--deep") == (0, "clean\n", looked)
