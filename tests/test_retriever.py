@@ -256,7 +256,7 @@ def test_documents_may_come_from_a_generator_and_stop_halfway(notes):
         {"text": "cat", "metadata": {"a": [1, [2]]}},
         {"text": "cat", "metadata": {3: "a"}},
         {"text": "cat", "metadata": {"a": None}},
-        {"text": "cat", "metadata": {"a": object()}},
+        {"text": "cat", "metadata": {"a": ...}},
         {"text": "cat", "metadata": {"a": math.nan}},
         {"text": "cat", "metadata": {"a": [math.inf]}},
         ["text", "cat"],
