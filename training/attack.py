@@ -112,7 +112,7 @@ class TextAttacker:
         def plan(share: float, rate: float, batch: int, rows: int) -> Plan:
             return self._plan(rate, batch, _BASE * seconds * share, rows)
 
-        learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=64, seed=self._seed)
+        learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=_BATCH // 8, seed=self._seed)
         return decoder
 
     def _plan(self, rate: float, batch: int, seconds: float, rows: int) -> Plan:
