@@ -26,9 +26,10 @@ WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year ta
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_correction():
-    """What training measures takes a twentieth of its time."""
+    """What training measures takes a fiftieth of its time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.inverter._CONTROL_SECONDS", 0.05)
+        patch.setattr("binocle.training.inverter._JUDGED", 24)
         yield
 
 
@@ -124,8 +125,12 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
 
 
 @pytest.mark.parametrize("kind", ["embedding", "hidden"])
-def test_a_run_that_is_killed_goes_on_to_the_same_weights(kind: str, texts: Path, tiny_model: str, tmp_path: Path):
-    settings = {"kind": kind, "steps": 40, "evaluations": 8}
+def test_a_run_that_is_killed_goes_on_to_the_same_weights(
+    kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("_JUDGED", "_CONTROLS"):
+        monkeypatch.setattr(f"binocle.training.inverter.{name}", 2)
+    settings = {"kind": kind, "steps": 20, "evaluations": 4}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train_inverter(texts, whole, encoder=tiny_model, config=config(**settings))
     code = (
