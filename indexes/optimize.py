@@ -212,7 +212,12 @@ def measured_of(
     names = ("search", "recall", "least", "rate", "p50", "p99")
     return Measured(
         demand,
-        *(getattr(point, name) for name in ("recall", "least", "rate", "p50", "p99", "memory")),
+        recall=point.recall,
+        least=point.least,
+        rate=point.rate,
+        p50=point.p50,
+        p99=point.p99,
+        memory=point.memory,
         count=count,
         threads=faiss.omp_get_max_threads(),
         queries=len(sample.queries),
