@@ -160,7 +160,8 @@ class Proposing:
         asked = [[(at, at) for at in range(part, n, _APART)] for part in _PARTS]
         if n + n // _APART + 1 <= self.decoder.settings.longest:
             for part in _PARTS:
-                row, places = [], []
+                row: list[int] = []
+                places: list[tuple[int, int]] = []
                 for at in range(n + 1):
                     if at % _APART == part:
                         places.append((len(row), at))
@@ -168,17 +169,15 @@ class Proposing:
                     row += ids[at : at + 1]
                 rows.append(row)
                 asked.append(places)
-        of, inside, place = zip(
-            *((number, at, where) for number, row in enumerate(asked) for at, where in row), strict=True
-        )
+        of, inside, place = zip(*((number, *one) for number, ones in enumerate(asked) for one in ones), strict=True)
         with torch.no_grad():
             bag, (first, added), rates = self._of(vector)
             table = padded([[self._start, *row, self._end] for row in rows], self._pad).to(self._device)
             there = padded([[1] * (len(row) + 2) for row in rows], 0).to(self._device) == 1
             before = first.expand(len(rows), -1, -1), added.expand(len(rows), -1)
             targets = self.decoder.targets(before, table, there)
-            at = torch.tensor(inside, device=self._device) + 1
-            logits = self.decoder.logits(targets[torch.tensor(of, device=self._device), at], bag).float()
+            where = torch.tensor([of, inside], device=self._device)
+            logits = self.decoder.logits(targets[where[0], where[1] + 1], bag).float()
             logits[:, self._never] = -math.inf
             likely = logits.log_softmax(-1)
             towards = self._towards(vector - own)

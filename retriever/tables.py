@@ -143,7 +143,7 @@ LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
 def first_line(error: Exception) -> str:
     """Lance's message without the place in its source."""
     lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0].split(", /")[0][:160]
+    return lines[0].split(", /")[0][:400]
 
 
 def among(column: str, ids: Sequence[int]) -> str:
