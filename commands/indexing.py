@@ -10,7 +10,18 @@ import click
 
 from ..indexes.errors import InputError
 from ..retriever.passage import printable
-from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, known, open_index, within
+from .places import (
+    FOLDER,
+    INDEX,
+    NOTHING,
+    folder_argument,
+    index_option,
+    json_option,
+    known,
+    open_index,
+    ray_option,
+    within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,12 +36,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", type=FOLDER)
 @click.option(
-    "--index", "index", metavar="DIR", type=FOLDER, envvar="BINOCLE_INDEX", help="Default: .binocle in FOLDER."
+    "--index",
+    "index",
+    metavar="DIR",
+    type=INDEX,
+    envvar="BINOCLE_INDEX",
+    help="A folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER.",
 )
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
 @click.option("--retry", is_flag=True, help="Read again what failed before or was forgotten.")
+@ray_option
 @json_option
-def index(folder: Path, index: Path | None, model: str | None, retry: bool, as_json: bool) -> None:
+def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray: str | None, as_json: bool) -> None:
     """Index FOLDER, or bring its index up to date.
 
     Only what is new or changed is read and embedded. Interrupt it when you like: it goes on where it stopped.
@@ -45,7 +62,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, as_j
         raise InputError(f"{folder} is an index, not a folder of documents: binocle index {folder.resolve().parent}")
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
-    retriever = Retriever.open(index or folder / INDEX_NAME, model=model)
+    retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
     with _Bar() as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     if report.note:

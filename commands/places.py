@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError, NoIndexError
+from ..retriever.place import is_bucket
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -43,15 +44,26 @@ class _Folder(_Path):
     completes = "dir"
 
 
+class _Index(_Folder):
+    """A folder, or an index on object storage, whose name stays as it is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if is_bucket(value) else super().convert(value, param, ctx)
+
+
 PATH = _Path()
 FOLDER = _Folder()
+INDEX = _Index()
 index_option = click.option(
     "--index",
     "index",
     metavar="DIR",
-    type=FOLDER,
+    type=INDEX,
     envvar="BINOCLE_INDEX",
-    help="The index folder. Default: .binocle in FOLDER, or here, or in the nearest folder above.",
+    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER, here, or the nearest above.",
+)
+ray_option = click.option(
+    "--ray", metavar="ADDRESS", envvar="BINOCLE_RAY", help="Have a Ray cluster do the work: auto, local, HOST:PORT."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 folder_argument = click.argument("folder", required=False, type=FOLDER)
@@ -75,13 +87,13 @@ def tell(text: str) -> None:
     click.echo(f"{text} …", err=True)
 
 
-def open_index(folder: Path | None, index: Path | None, model: str | None = None) -> Retriever:
+def open_index(folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None) -> Retriever:
     """The existing index meant by FOLDER and --index."""
     from ..retriever.folder import find_index
     from ..retriever.retriever import Retriever
 
     if index:
-        return Retriever.open(index, model=model)
+        return Retriever.open(index, model=model, ray=ray)
     start = folder or Path.cwd()
     if not start.exists():
         raise InputError(f"there is no folder {start}")
@@ -90,7 +102,7 @@ def open_index(folder: Path | None, index: Path | None, model: str | None = None
     found = start if (start / "HEAD.json").is_file() else find_index(start)
     if found is None:
         raise NoIndexError(f"no index in {start} or above it: make one with 'binocle index {folder or '.'}'")
-    return Retriever.open(found, model=model)
+    return Retriever.open(found, model=model, ray=ray)
 
 
 def within(retriever: Retriever, folder: Path | None) -> list[str]:

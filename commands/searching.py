@@ -24,6 +24,7 @@ from .places import (
     known,
     open_index,
     place_of,
+    ray_option,
     rerank_depth_option,
     rerank_option,
     where_option,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Show what each stage contributed.")
 @click.option("--inverter", metavar="DIR", type=FOLDER, help="With --explain: also what vectors have kept and lost.")
 @click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it has moved.")
+@ray_option
 @json_option
 def search(
     query: str,
@@ -66,6 +68,7 @@ def search(
     explain: bool,
     inverter: Path | None,
     model: str | None,
+    ray: str | None,
     as_json: bool,
 ) -> int:
     """Find the passages that answer QUERY.
@@ -84,7 +87,7 @@ def search(
         if sys.stdin is None:
             raise InputError("the query is to be read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
-    retriever = open_index(folder, index, model)
+    retriever = open_index(folder, index, model, ray)
     reading = _reading(inverter, retriever, explain=explain)
     hits = retriever.search(
         query,

@@ -6,6 +6,7 @@ where the processor has it (AVX-512 BF16, AMX) and in float32 elsewhere: OpenVIN
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ class BertOpenVINO:
     ) -> None:
         ov = import_openvino()
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT", "ENABLE_CPU_PINNING": False}
+        if threads := os.environ.get("OMP_NUM_THREADS", ""):
+            settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, where several work on it
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier), "CPU", settings)

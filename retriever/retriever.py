@@ -23,6 +23,7 @@ from . import verify as verification
 from .added import checked
 from .cut import cut_of
 from .model_folder import DEFAULT_MODEL
+from .place import is_bucket, place_of
 from .settings import EncoderId
 from .snapshot import Snapshot
 from .store import Store
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
     from ..indexes.optimize import Outcome
     from ..indexes.published import Published, Settled
     from ..indexes.vector_index import VectorIndex
+    from .cluster import Cluster
     from .misplaced import Found
+    from .place import Place
     from .reranker import Reranker
+    from .sync import Crew
     from .writer import Writer
 
     Where = str | Sequence[str] | Mapping[str, Any] | None
@@ -57,8 +61,11 @@ class Retriever:
     >>> retriever.search("how do I cancel a task?", k=3)  # doctest: +SKIP
     """
 
-    def __init__(self, path: Path, *, model: str | None = None) -> None:
-        self.path = path
+    def __init__(self, place: Place, *, model: str | None = None, ray: str | None = None) -> None:
+        self.place = place
+        self.path = place.cache
+        self._ray = ray
+        self._cluster: Cluster | None = None
         self._model = model
         self._lock = threading.RLock()
         self._loading = threading.Lock()
@@ -67,24 +74,29 @@ class Retriever:
         self._current: Snapshot | None = None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, model: str | None = None) -> Retriever:
+    def open(cls, path: str | os.PathLike[str], *, model: str | None = None, ray: str | None = None) -> Retriever:
         """Open the index at `path`, or of the folder `path`; it is made when something is first put in.
 
         An existing index is opened as it is. A folder with something in it gets its index in `.binocle` inside;
         a new or empty folder becomes the index itself.
 
+        :param path: a folder, or `s3://BUCKET/PREFIX` for an index on object storage.
         :param model: a sentence-transformers folder or name for a new index, all-MiniLM-L6-v2 unless given.
+        :param ray: the address of a Ray cluster that is to do the work: then every machine of it must reach the index
+            under this path, and have the model.
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         model = None if model is None else _name_of(model)
+        if is_bucket(path):
+            return cls(place_of(path), model=model, ray=ray)
         place = Path(path).expanduser()
         if place.exists() and not place.is_dir():
             raise InputError(f"{path} is a file: expected a folder of documents or an index")
         is_index = (place / "HEAD.json").exists() or (place / "lock").exists() or place.name == INDEX_NAME
         if not is_index and place.is_dir() and any(place.iterdir()):
             place = place / INDEX_NAME
-        return cls(place.resolve(), model=model)
+        return cls(place_of(place.resolve()), model=model, ray=ray)
 
     # Filling
 
@@ -106,7 +118,10 @@ class Retriever:
         store = self._store_for(self.encoder, root)
         with store.write() as writer:
             encoder = self._encoder_of(writer.head.encoder)
-            return sync(writer, root, encoder, retry=retry, leave_out=self.path, progress=progress)
+            crew = self._spread(writer)
+            report = sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
+        self._retire(store)
+        return report
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
         """Add documents that are not files, or replace those of the same id.
@@ -465,7 +480,33 @@ class Retriever:
                     raise
 
     def _open_store(self) -> Store:
-        return Store.open(self.path)
+        store = Store.open(self.place)
+        cluster = self._connected()
+        if cluster:
+            store.serve = cluster.serve
+        return store
+
+    def _connected(self) -> Cluster | None:
+        """The cluster, where one was asked for."""
+        if self._ray is None:
+            return None
+        from .cluster import Cluster
+
+        with self._loading:
+            self._cluster = self._cluster or Cluster(self._ray)
+            return self._cluster
+
+    def _spread(self, writer: Writer) -> Crew | None:
+        """Have the cluster do the work of a writer, where there is one."""
+        cluster = self._connected()
+        if cluster is None:
+            return None
+        writer.shards = cluster.shards
+        return cluster.index
+
+    def _retire(self, store: Store) -> None:
+        if self._cluster:
+            self._cluster.retire(store, store.head())
 
     def _store_for(self, encoder: encoders.Encoder, root: Path | None) -> Store:
         """The store, made if there is none; its folder set if it had none."""
@@ -475,7 +516,7 @@ class Retriever:
             store = self._open_store()
         except NoIndexError:
             made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
-            return Store.create(self.path, made_with, folder)
+            return Store.create(self.place, made_with, folder)
         if folder is not None and store.settings.folder is None:
             store.set_folder(folder)
         return store

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import DamagedError, StoreError
 from ..indexes.kinds import Spec
+from .place import ANY
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from .place import Place
 
+HEAD = "HEAD.json"
+_SETTINGS = "settings.json"
 FORMAT = 2
 _FIRST = 1  # the format whose settings.json named the encoder, which could not change then
 
@@ -28,7 +30,7 @@ class EncoderId:
     cut: str = ""  # of `cut.cut_of`; empty where it was not written down
 
     @classmethod
-    def of(cls, value: Any, file: Path) -> EncoderId:
+    def of(cls, value: Any, file: str) -> EncoderId:
         """What a file says of an encoder, if it can be true."""
         try:
             found = cls(**value)
@@ -53,15 +55,13 @@ class Settings:
     encoder: EncoderId | None = None  # where HEAD does not name it yet: format 1
 
     @classmethod
-    def read(cls, file: Path) -> Settings:
-        data = read_json(file)
+    def read(cls, place: Place) -> Settings:
+        file, (data, _) = f"{place}/{_SETTINGS}", read_json(place, _SETTINGS)
         written = data.get("format")
         if type(written) is not int:
             raise _impossible(file)
         if written not in (_FIRST, FORMAT):
-            raise StoreError(
-                f"{file.parent} has format {written}, this version reads {FORMAT}: remove it and index again"
-            )
+            raise StoreError(f"{place} has format {written}, this version reads {FORMAT}: remove it and index again")
         encoder = None
         if written == _FIRST:
             encoder = EncoderId.of({name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}, file)
@@ -70,8 +70,8 @@ class Settings:
             raise _impossible(file)
         return cls(written, folder, encoder)
 
-    def write(self, file: Path) -> None:
-        write_json(file, {"format": self.format, "folder": self.folder})
+    def write(self, place: Place) -> None:
+        place.write(_SETTINGS, json.dumps({"format": self.format, "folder": self.folder}).encode(), over=ANY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +86,23 @@ class Head:
     next_chunk: int = 0
     rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
     vectors: str | None = None
+    shards: tuple[str, ...] = ()  # further vector indexes, each of the ids above those of the one before
     index: Spec = field(default_factory=Spec)  # the kind of vector index that was chosen, to build it anew
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
 
     @classmethod
-    def read(cls, file: Path, encoder: EncoderId | None = None) -> Head:
-        """Read HEAD.json; `encoder` is what the settings name, for an index of the format whose HEAD does not."""
-        data = read_json(file)
+    def read(cls, place: Place, encoder: EncoderId | None = None) -> tuple[Head, str]:
+        """HEAD.json and its tag.
+
+        :param encoder: what the settings name, for an index of the format whose HEAD does not.
+        """
+        file, (data, tag) = f"{place}/{HEAD}", read_json(place, HEAD)
         data["encoder"] = EncoderId.of(data["encoder"], file) if "encoder" in data else encoder
         if data.get("previous") is not None:
             data["previous"] = EncoderId.of(data["previous"], file)
         try:
             data["index"] = Spec(**data.get("index", {}))
+            data["shards"] = tuple(data.get("shards", ()))
             found = cls(**data)
         except TypeError:
             raise _impossible(file) from None
@@ -107,41 +112,41 @@ class Head:
         ):
             raise _impossible(file)
         counts = [getattr(found, name) for name in ("documents", "chunks", "next_document", "next_chunk")]
-        named = found.vectors is None or (isinstance(found.vectors, str) and re.fullmatch(r"[\w-]+", found.vectors))
+        named = all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found.parts)
         if not all(map(_is_count, [*counts, found.rows, found.commits])) or not named or found.encoder is None:
             raise _impossible(file)
-        return found
+        return found, tag
 
-    def write(self, file: Path) -> None:
-        write_json(file, asdict(self))
+    def write(self, place: Place, *, over: str) -> str:
+        """Commit this state in the place of the one with that tag; gives its tag."""
+        return place.write(HEAD, json.dumps(asdict(self)).encode(), over=over)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The vector indexes that are searched together: none, one, or several with ascending ids."""
+        return () if self.vectors is None else (self.vectors, *self.shards)
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def read_json(place: Place, name: str) -> tuple[dict[str, Any], str]:
+    """A file of an index, and its tag."""
     try:
-        value = json.loads(file.read_text("utf-8"))
+        data, tag = place.read(name)
+        value = json.loads(data.decode("utf-8"))
     except PermissionError:
-        raise StoreError(f"{file} cannot be read: permission denied") from None
+        raise StoreError(f"{place}/{name} cannot be read: permission denied") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(
-            f"{file} cannot be read ({error}): remove the folder {file.parent} and index again"
+            f"{place}/{name} cannot be read ({error}): remove the folder {place} and index again"
         ) from None
     if not isinstance(value, dict):
-        raise DamagedError(f"{file} is not a JSON object: remove the folder {file.parent} and index again")
-    return value
+        raise DamagedError(f"{place}/{name} is not a JSON object: remove the folder {place} and index again")
+    return value, tag
 
 
-def _impossible(file: Path) -> DamagedError:
-    return DamagedError(f"{file} is not what was written: remove the folder {file.parent} and index again")
+def _impossible(file: str) -> DamagedError:
+    folder = file.rpartition("/")[0]
+    return DamagedError(f"{file} is not what was written: remove the folder {folder} and index again")
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**62
-
-
-def write_json(file: Path, value: dict[str, Any]) -> None:
-    aside = file.with_name(f".{file.name}")  # one writer at a time, so that what a killed one left is written over
-    with aside.open("w", encoding="utf-8") as stream:
-        json.dump(value, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    aside.replace(file)

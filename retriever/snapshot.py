@@ -12,6 +12,7 @@ from ..indexes.errors import DamagedError
 from ..indexes.flat import FlatIndex, best_of
 from ..indexes.kinds import KINDS
 from ..indexes.published import Published
+from ..indexes.sharded import ShardedIndex, joined
 from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, matrix, open_table, reading
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ class Snapshot:
 
     @cached_property
     def documents(self) -> lance.LanceDataset:
-        return open_table(self.store.path / "documents.lance", self.head.documents)
+        return open_table(self.store.place.table("documents"), self.head.documents)
 
     @cached_property
     def chunks(self) -> lance.LanceDataset:
-        path, dim = self.store.path / "chunks.lance", self.head.encoder.dim
-        table = open_table(path, self.head.chunks)
+        location, dim = self.store.place.table("chunks"), self.head.encoder.dim
+        table = open_table(location, self.head.chunks)
         if table.schema.field("vector").type.list_size != dim:
-            raise DamagedError(f"{path} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
+            raise DamagedError(f"{location} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
 
     def read(self, table: Literal["documents", "chunks"], columns: list[str], where: str | None = None) -> pa.Table:
@@ -52,7 +53,7 @@ class Snapshot:
 
         :raises DamagedError: when a file of the table is missing or not what was written.
         """
-        with reading(self.store.path / f"{table}.lance"):
+        with reading(self.store.place.table(table)):
             return getattr(self, table).to_table(columns=columns, filter=where)
 
     def full_text(self, words: str, limit: int, where: str | None = None) -> pa.Table:
@@ -70,13 +71,13 @@ class Snapshot:
         except LANCE_ERRORS as error:
             self.read("chunks", ["id", "context"])  # is it the table itself?
             raise DamagedError(
-                f"the full-text index of {self.store.path} is damaged ({first_line(error)}): "
+                f"the full-text index of {self.store.place} is damaged ({first_line(error)}): "
                 "run 'binocle verify --repair'"
             ) from error
 
     def count_kept(self) -> int:
         """How many chunks have a vector of the encoder before the last switch."""
-        with reading(self.store.path / "chunks.lance"):
+        with reading(self.store.place.table("chunks")):
             return self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
 
     @cached_property
@@ -131,16 +132,21 @@ class Snapshot:
         nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))
         if self.head.vectors is None:
             return nothing, None, None
-        folder = self.store.path / "vectors" / self.head.vectors
         try:
-            manifest = Published.read(folder, dim=self.head.encoder.dim)
-            return manifest.load(folder, KINDS), manifest, None
+            if self.store.serve:
+                return *self.store.serve(self.store, self.head), None
+            folders = [self.store.place.vectors(name) for name in self.head.parts]
+            manifests = [Published.read(folder, dim=self.head.encoder.dim) for folder in folders]
+            if len(manifests) == 1:
+                return manifests[0].load(folders[0], KINDS), manifests[0], None
+            shards = [manifest.load(folder, KINDS) for manifest, folder in zip(manifests, folders, strict=True)]
+            return ShardedIndex(shards), joined(manifests), None
         except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it
             return nothing, None, error
 
     def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
-        with reading(self.store.path / "chunks.lance"):
+        with reading(self.store.place.table("chunks")):
             yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
 
 

@@ -40,14 +40,14 @@ def measure(retriever: Retriever) -> Status:
     index = snapshot.index
     folder = retriever.folder
     return Status(
-        path=str(retriever.path),
+        path=str(snapshot.store.place),
         folder=str(folder) if folder else None,
         model=encoder.model,
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,
         documents=states,
         chunks=snapshot.chunks.count_rows(),
-        bytes=sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file()),
+        bytes=snapshot.store.place.size(),
         vector_index=snapshot.head.vectors,
         vector_kind=_kind(snapshot),
         damage=str(snapshot.damage) if snapshot.damage else None,
@@ -61,8 +61,8 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
     made = snapshot.published
     if made is None:
         return None
-    folder = snapshot.store.path / "vectors" / str(snapshot.head.vectors)
-    size = sum(file.stat().st_size for file in folder.iterdir())
+    folders = [snapshot.store.place.vectors(name) for name in snapshot.head.parts]
+    size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
     chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search", "measured")}
     return {**chosen, "count": made.count, "bytes": size}
 

@@ -9,6 +9,8 @@ An index folder holds
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     lock  lock.json                  held by the one writer, and who that is
 
+On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `place`.
+
 A commit writes rows to the tables and then renames a new HEAD.json into place. That rename is the commit: readers
 open the versions that HEAD names, so what a killed writer left behind is never seen, and the next writer takes the
 tables back to HEAD before it goes on. HEAD names the encoder too, so a switch to another is a commit like any other,
@@ -19,73 +21,81 @@ because it imports six times as fast and reads and writes the same tables.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import socket
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import lance
-
-from ..indexes.errors import LockedError, NoIndexError, StoreError
-from .settings import FORMAT, EncoderId, Head, Settings, read_json, write_json
+from ..indexes.errors import NoIndexError, StoreError
+from .place import NEW, place_of
+from .settings import FORMAT, HEAD, EncoderId, Head, Settings
 from .snapshot import Snapshot
 from .tables import FULL_TEXT, chunk_schema, document_schema
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from ..indexes.published import Published
+    from ..indexes.vector_index import VectorIndex
+    from .place import Place
 
 
 class Store:
     """An index folder. Reading needs no lock; `write` takes the only one."""
 
-    def __init__(self, path: Path, settings: Settings) -> None:
-        self.path = path
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.place = place
         self.settings = settings
+        self.serve: Callable[[Store, Head], tuple[VectorIndex, Published]] | None = None  # who else searches vectors
+
+    @property
+    def path(self) -> Path:
+        """The index folder; of an index on object storage, where this machine keeps what it needs of it at hand."""
+        return self.place.cache
 
     @classmethod
-    def create(cls, path: Path, encoder: EncoderId, folder: str | None = None) -> Store:
+    def create(cls, where: Path | Place, encoder: EncoderId, folder: str | None = None) -> Store:
         """Make an empty index folder, or finish one that was never finished.
 
         :param folder: what is to be indexed, None for added documents only.
         """
-        if path.exists() and any(path.iterdir()) and not (path / "lock").exists():
-            raise StoreError(f"{path} is not empty and not an index: give another folder with --index")
-        path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
-            if not (path / "HEAD.json").exists():
-                (path / ".gitignore").write_text("*\n", "utf-8")
-                for name in ("documents.lance", "chunks.lance", "vectors"):
-                    shutil.rmtree(path / name, ignore_errors=True)
-                documents = lance.write_dataset(document_schema().empty_table(), path / "documents.lance")
-                chunks = lance.write_dataset(chunk_schema(encoder.dim).empty_table(), path / "chunks.lance")
+        place = place_of(where)
+        if not place.is_free():
+            raise StoreError(f"{place} is not empty and not an index: give another folder with --index")
+        with place.locked():
+            if not _is_index(place):
+                place.prepare()
+                documents = place.table("documents").write(document_schema().empty_table())
+                chunks = place.table("chunks").write(chunk_schema(encoder.dim).empty_table())
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-                Settings(FORMAT, folder).write(path / "settings.json")
-                Head(documents.version, chunks.version, encoder).write(path / "HEAD.json")
-        return cls.open(path)
+                Settings(FORMAT, folder).write(place)
+                Head(documents.version, chunks.version, encoder).write(place, over=NEW)
+        return cls.open(place)
 
     @classmethod
-    def open(cls, path: Path) -> Store:
+    def open(cls, where: Path | Place) -> Store:
         """
         :raises NoIndexError: when there is no index in that folder.
         :raises DamagedError: when its settings are not what was written.
         """
-        if not (path / "HEAD.json").is_file():
-            raise NoIndexError(f"no index at {path}: make one with 'binocle index FOLDER'")
-        return cls(path, Settings.read(path / "settings.json"))
+        place = place_of(where)
+        if not _is_index(place):
+            raise NoIndexError(f"no index at {place}: make one with 'binocle index FOLDER'")
+        return cls(place, Settings.read(place))
 
     def head(self) -> Head:
-        return Head.read(self.path / "HEAD.json", self.settings.encoder)
+        return self.tagged_head()[0]
+
+    def tagged_head(self) -> tuple[Head, str]:
+        """The committed state, and what a writer commits the next one over."""
+        return Head.read(self.place, self.settings.encoder)
 
     def set_folder(self, folder: str) -> None:
         """Say which folder this index is of, for an index made by adding documents."""
-        with _locked(self.path):
+        with self.place.locked():
             self._modernise()
             self.settings = replace(self.settings, folder=folder)
-            self.settings.write(self.path / "settings.json")
+            self.settings.write(self.place)
 
     def snapshot(self) -> Snapshot:
         """The committed state, for reading. It stays as it is while others write."""
@@ -97,32 +107,25 @@ class Store:
 
         :raises LockedError: at once, naming the process that holds it.
         """
-        with _locked(self.path):
+        with self.place.locked():
             self._modernise()
             yield Writer(self)
 
     def _modernise(self) -> None:
         """Have HEAD name the encoder, where an earlier version left that to the settings. Killed anywhere: either."""
-        self.settings = Settings.read(self.path / "settings.json")
+        self.settings = Settings.read(self.place)
         if self.settings.format != FORMAT:
-            self.head().write(self.path / "HEAD.json")
+            head, tag = self.tagged_head()
+            head.write(self.place, over=tag)
             self.settings = replace(self.settings, format=FORMAT, encoder=None)
-            self.settings.write(self.path / "settings.json")
+            self.settings.write(self.place)
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    holder = path / "lock.json"
+def _is_index(place: Place) -> bool:
     try:
-        with FileLock(path / "lock", timeout=0):
-            write_json(holder, {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")})
-            yield
-    except Timeout:
-        try:
-            who = read_json(holder)
-            whose = f"process {who['pid']} on {who['host']}, since {who['since']}"
-        except (StoreError, KeyError, TypeError):
-            whose = "another process"
-        raise LockedError(f"{path} is being written by {whose}: try again when it has finished") from None
+        place.read(HEAD)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    except OSError:
+        return True  # what is wrong with it is said when it is read
+    return True

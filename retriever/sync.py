@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from ..indexes.errors import EncoderMismatchError, InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
-from .tables import PREVIOUS, among, chunk_schema, document_schema, matrix
+from .tables import PREVIOUS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from .document import Document
     from .encoder import Encoder
     from .readers.pool import Reading
+    from .settings import Head
+    from .snapshot import Snapshot
     from .writer import Writer
 
     Floats = NDArray[np.float32]
     Row = dict[str, Any]
+    Crew = Callable[
+        [Writer, Path, list[folders.Entry], dict[str, Row], "Report", Callable[["Progress"], None] | None], None
+    ]
 
 _BATCH_CHUNKS = 256  # embedded and committed at a time: a second or two of work
 _BATCH_FILES = 1_000
@@ -55,6 +60,16 @@ class Report:
     chunks_removed: int = 0
     seconds: float = 0.0
     note: str = ""  # that the vector index was damaged and has been built anew
+
+    def count(self, entry: folders.Entry, row: Row) -> None:
+        """Count a file by what became of it; one passed over was counted when the folder was looked through."""
+        if not entry.reason:
+            setattr(self, row["state"], getattr(self, row["state"]) + 1)
+
+    def join(self, other: Report) -> None:
+        """Add what another has counted."""
+        for name in ("indexed", "skipped", "failed", "embedded", "reused"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def count_chunks(self, before: int, after: int) -> None:
         """Fill in what follows from the number of chunks before and after."""
@@ -197,10 +212,24 @@ class _Batch:
     staged: int = 0
 
 
+class Rows(Protocol):
+    """What an indexer needs of a writer: of `Writer`, or of a worker's whose rows another commits."""
+
+    head: Head
+
+    def snapshot(self) -> Snapshot: ...
+
+    def stage(self, chunks: pa.Table) -> None: ...
+
+    def staged(self, columns: list[str], keys: Sequence[int]) -> pa.Table: ...
+
+    def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None: ...
+
+
 class Indexer:
     """Chunks, embeds and commits documents through one writer."""
 
-    def __init__(self, writer: Writer, encoder: Encoder, report: Report) -> None:
+    def __init__(self, writer: Rows, encoder: Encoder, report: Report) -> None:
         self._writer = writer
         self._encoder = encoder
         self._report = report
@@ -213,6 +242,14 @@ class Indexer:
         self._next_chunk = writer.head.next_chunk
         self._keys = np.sort(snapshot.read("chunks", ["key"])["key"].to_numpy())
         self.chunks = 0  # embedded or reused so far
+
+    def number_from(self, document: int, chunk: int) -> None:
+        """Give the next document and the next chunk these ids."""
+        self._next_document, self._next_chunk = document, chunk
+
+    @property
+    def next_ids(self) -> tuple[int, int]:
+        return self._next_document, self._next_chunk
 
     def add(self, row: Row, document: Document | None, *, replaces: int | None = None) -> int:
         """Queue a document; a batch is committed when it is full. Gives the document's id.
@@ -296,7 +333,7 @@ class Indexer:
         hits = wanted[np.isin(wanted, self._keys, assume_unique=False)]
         if not len(hits):
             return {}, {}
-        table = self._writer.staged(["context", "vector", *[PREVIOUS] * self._keeps], among("key", hits.tolist()))
+        table = self._writer.staged(["context", "vector", *[PREVIOUS] * self._keeps], hits.tolist())
         contexts = table["context"].to_pylist()
         vectors = dict(zip(contexts, matrix(table["vector"], self._encoder.dim), strict=True))
         if not self._keeps:
@@ -343,9 +380,13 @@ def sync(
     *,
     retry: bool = False,
     leave_out: Path | None = None,
+    crew: Crew | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Make the store hold what the folder holds. Safe to interrupt anywhere: the next run goes on."""
+    """Make the store hold what the folder holds. Safe to interrupt anywhere: the next run goes on.
+
+    :param crew: who reads and embeds; this process, unless given.
+    """
     began = time.monotonic()
     rows = {row["path"]: row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"}
     made = plan(root, rows, leave_out=leave_out, retry=retry)
@@ -353,14 +394,16 @@ def sync(
     before = writer.snapshot().chunks.count_rows()
     if made.rows:
         _keep_chunks(writer, made.rows, made.replaced)
-    if made.read or made.drop:
+    if crew and made.read:
+        crew(writer, root, made.read, rows, report, progress)
+        if made.drop:
+            writer.commit(drop=made.drop, documents=document_schema().empty_table())
+    elif made.read or made.drop:
         indexer = Indexer(writer, encoder, report)
         for entry, reading in _tracked(_readings(root, made.read), made.read, indexer, progress):
-            row, document = _row(entry, reading)
+            row, document = row_of(entry, reading)
             old = rows.get(entry.path)
-            if not entry.reason:
-                name = row["state"]
-                setattr(report, name, getattr(report, name) + 1)
+            report.count(entry, row)
             indexer.add(row, document, replaces=old["id"] if old else None)
         indexer.commit(drop=made.drop)
     report.note = writer.finish()
@@ -400,7 +443,7 @@ def _tracked(
         done += entry.size
 
 
-def _row(entry: folders.Entry, reading: Reading | None) -> tuple[Row, Document | None]:
+def row_of(entry: folders.Entry, reading: Reading | None) -> tuple[Row, Document | None]:
     row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **_seen(entry.mtime_ns)}
     if reading is None:
         return {**row, "state": "skipped", "reason": entry.reason}, None

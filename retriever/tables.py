@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -12,7 +14,6 @@ from ..indexes.errors import BinocleError, DamagedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -81,17 +82,49 @@ FULL_TEXT: dict[str, Any] = {
 }
 
 
-def open_table(path: Path, version: int | None = None) -> lance.LanceDataset:
-    with reading(path):
-        return lance.dataset(path, version=version)
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a table lies, as Lance opens it."""
+
+    uri: str
+    options: dict[str, str] | None = None  # of the object storage
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def at(self, version: int | None = None) -> lance.LanceDataset:
+        return lance.dataset(self.uri, version=version, storage_options=self.options)
+
+    def write(self, rows: Any, **how: Any) -> lance.LanceDataset:
+        return lance.write_dataset(rows, self.uri, storage_options=self.options, **how)
+
+    def fragments(self, rows: pa.Table) -> list[Any]:
+        """Write rows that are no part of the table until `append` makes them one."""
+        return list(
+            lance.fragment.write_fragments(
+                rows, self.uri, schema=rows.schema, mode="append", storage_options=self.options
+            )
+        )
+
+    def append(self, fragments: list[Any], version: int) -> lance.LanceDataset:
+        """Make fragments rows of the table, whose latest version this is."""
+        operation = lance.LanceOperation.Append(fragments)
+        return lance.LanceDataset.commit(self.uri, operation, read_version=version, storage_options=self.options)
 
 
-def check(path: Path, version: int) -> None:
+def open_table(table: Location, version: int | None = None) -> lance.LanceDataset:
+    with reading(table):
+        return table.at(version)
+
+
+def check(location: Location, version: int) -> None:
     """Make sure that a version's files are as long as Lance meant: on a full disk it may not notice that they are not.
 
     :raises OSError: naming a file that was cut short.
     """
-    table = lance.dataset(path, version=version)
+    if "://" in location.uri:
+        return  # object storage has an object whole or not at all
+    path, table = Path(location.uri), location.at(version)
     segments = [segment.uuid for index in table.describe_indices() for segment in index.segments]
     for segment in segments:
         for part in (path / "_indices" / segment).glob("*.lance"):
@@ -109,11 +142,11 @@ def check(path: Path, version: int) -> None:
 def delete(table: lance.LanceDataset, condition: str) -> None:
     """Delete rows, and make sure that what is left can be read."""
     table.delete(condition)
-    lance.dataset(table.uri, version=table.version).to_table(columns=["id"])
+    table.checkout_version(table.version).to_table(columns=["id"])
 
 
 @contextlib.contextmanager
-def reading(table: Path) -> Iterator[None]:
+def reading(table: Location | Path) -> Iterator[None]:
     """Lance's errors, of many kinds, as ours."""
     try:
         yield
@@ -122,13 +155,16 @@ def reading(table: Path) -> Iterator[None]:
     except LANCE_ERRORS as error:
         if "permission denied" in str(error).lower():
             raise StoreError(f"{table} cannot be read: permission denied") from None
+        if "://" in str(table):
+            raise StoreError(f"{table} cannot be read ({first_line(error)})") from error
+        folder = str(table).rpartition("/")[0]
         raise DamagedError(
-            f"{table} is damaged ({first_line(error)}): remove the folder {table.parent} and index again"
+            f"{table} is damaged ({first_line(error)}): remove the folder {folder} and index again"
         ) from error
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: object) -> Iterator[None]:
     try:
         yield
     except BinocleError:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pyarrow as pa
 
-from ..indexes.errors import DamagedError, InputError
+from ..indexes.errors import DamagedError, InputError, LockedError
 from ..indexes.kinds import KINDS
 from ..indexes.optimize import optimize, renew
 from ..indexes.proof import Measured
@@ -35,6 +35,8 @@ from .tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import lance
+
     from ..indexes.kinds import Spec
     from ..indexes.optimize import Outcome
     from ..indexes.proof import Demand
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from .questions import Questions
     from .settings import EncoderId, Head
     from .store import Store
+    from .tables import Location
 
 # Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
 # exactly or masked meanwhile, so this trades a little search time for a lot of writing.
@@ -57,8 +60,12 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.head = store.head()
+        self.head, self._tag = store.tagged_head()
+        self._latest = {"documents": self.head.documents, "chunks": self.head.chunks}  # versions that are this writer's
         self._staged = 0  # the id after the last staged chunk
+        self.shards: Callable[[Snapshot, Spec], Sequence[str]] | None = None  # what builds the vector index elsewhere
+        if store.place.outlives:
+            self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
 
     def _recover(self) -> None:
@@ -66,7 +73,7 @@ class Writer:
         versions: dict[str, Any] = {}
         for name in ("documents", "chunks"):
             committed = getattr(self.head, name)
-            table = open_table(self._store.path / f"{name}.lance", committed)
+            table = open_table(self._table(name), committed)
             if table.latest_version != committed:
                 table.restore()  # type: ignore[no-untyped-call]
                 versions[name] = table.latest_version
@@ -76,44 +83,82 @@ class Writer:
     def snapshot(self) -> Snapshot:
         return Snapshot(self._store, self.head)
 
+    def _table(self, name: str) -> Location:
+        return self._store.place.table(name)
+
+    def _follow(self, name: str, table: lance.LanceDataset) -> None:
+        """Take note of one more version of a table.
+
+        :raises LockedError: when there is another in between: rows of a writer that was taken for dead.
+        """
+        if table.version > self._latest[name] + 1:
+            raise LockedError(f"{self._store.place} is being written by another process as well: run it again")
+        self._latest[name] = table.version
+
     def stage(self, chunks: pa.Table) -> None:
         """Write chunk rows that the next `commit` makes visible."""
-        with writing(self._store.path):
-            lance.write_dataset(chunks, self._store.path / "chunks.lance", mode="append")
+        with writing(self._store.place):
+            self._follow("chunks", self._table("chunks").write(chunks, mode="append"))
         self._staged = max(self._staged, _next(chunks))
 
     def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
         """As one step: remove the documents with these ids and their chunks, add these rows and what was staged."""
-        with writing(self._store.path):
-            path = self._store.path
-            chunks, rows = open_table(path / "chunks.lance"), self.snapshot().documents
+
+        def added(table: Location) -> lance.LanceDataset | None:
+            return table.write(documents, mode="append") if len(documents) else None
+
+        self._commit(drop, added, _next(documents))
+
+    def adopt(
+        self, *, drop: Sequence[int], documents: list[Any], chunks: list[Any], next_document: int, next_chunk: int
+    ) -> None:
+        """As one step: as `commit`, with rows that others have written as fragments of the two tables."""
+
+        def added(table: Location) -> lance.LanceDataset | None:
+            return table.append(documents, self._latest["documents"]) if documents else None
+
+        with writing(self._store.place):
+            if chunks:
+                self._follow("chunks", self._table("chunks").append(chunks, self._latest["chunks"]))
+        self._staged = max(self._staged, next_chunk)
+        self._commit(drop, added, next_document)
+
+    def _commit(
+        self, drop: Sequence[int], added: Callable[[Location], lance.LanceDataset | None], next_document: int
+    ) -> None:
+        with writing(self._store.place):
+            chunks, rows = open_table(self._table("chunks"), self._latest["chunks"]), self.snapshot().documents
             if drop:
                 self.snapshot().read("chunks", ["id"], among("document", drop))  # a damaged table is not written to
                 delete(chunks, among("document", drop))
+                self._follow("chunks", chunks)
                 delete(rows, among("id", drop))
-            if len(documents):
-                rows = lance.write_dataset(documents, path / "documents.lance", mode="append")
+                self._follow("documents", rows)
+            written = added(self._table("documents"))
+            if written is not None:
+                rows = written
+                self._follow("documents", rows)
             head = replace(
                 self.head,
                 documents=rows.version,
                 chunks=chunks.version,
-                next_document=max(self.head.next_document, _next(documents)),
+                next_document=max(self.head.next_document, next_document),
                 next_chunk=max(self.head.next_chunk, self._staged),
             )
             self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
 
-    def staged(self, columns: list[str], where: str) -> pa.Table:
-        """Columns of the chunks for which a condition holds, those that are only staged included."""
-        path = self._store.path / "chunks.lance"
-        with reading(path):
-            return lance.dataset(path).to_table(columns=columns, filter=where)
+    def staged(self, columns: list[str], keys: Sequence[int]) -> pa.Table:
+        """Columns of the chunks with these keys, those that are only staged included."""
+        table = self._table("chunks")
+        with reading(table):
+            return table.at().to_table(columns=columns, filter=among("key", keys))
 
     def replace_rows(self, documents: pa.Table, *, drop: Sequence[int] = ()) -> None:
         """Replace documents' own rows, by id, and drop rows that have no chunks; all chunks stay."""
-        with writing(self._store.path):
+        with writing(self._store.place):
             table = self.snapshot().documents
             delete(table, among("id", [*documents["id"].to_pylist(), *drop]))
-            table = lance.write_dataset(documents, self._store.path / "documents.lance", mode="append")
+            table = self._table("documents").write(documents, mode="append")
             self._move(replace(self.head, documents=table.version))
 
     def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:
@@ -125,9 +170,9 @@ class Writer:
         blank = {"title": "", "metadata": "{}", "text": ""}
         table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
         self.commit(drop=[row["id"] for row in rows], documents=table)
-        questions.forget(self._store.path)
+        questions.forget(self._store.place.cache)
         self.finish(rebuild=True)
-        with writing(self._store.path):
+        with writing(self._store.place):
             self._tidy(erase=True)
 
     def replace_vectors(
@@ -144,18 +189,17 @@ class Writer:
         :param previous: the encoder of their previous vectors, None if they have none.
         :param erase: leave nothing of the vectors that were there, even if a reader must then open the index again.
         """
-        with writing(self._store.path):
-            path = self._store.path / "chunks.lance"
+        with writing(self._store.place):
             schema = chunk_schema(encoder.dim, keeps=previous is not None)
-            table = lance.write_dataset(chunks, path, schema=schema, mode="overwrite")
+            table = self._table("chunks").write(chunks, schema=schema, mode="overwrite")
             table.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-            version, rows = lance.dataset(path).version, self.head.rows + 1
+            version, rows = self._table("chunks").at().version, self.head.rows + 1
             head = replace(self.head, chunks=version, rows=rows, encoder=encoder, previous=previous)
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.path, everything=True)
             name, spec, _ = self._renewed(after) if after.chunks.count_rows() else (None, head.index, "")
-            self._move(replace(head, vectors=name, index=spec))
+            self._move(replace(head, vectors=name, shards=(), index=spec))
             self._tidy(erase=erase)
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
@@ -170,7 +214,7 @@ class Writer:
         Gives a line that says so if the vector index was damaged and has been built anew, or its recall had fallen.
         """
         notes = []
-        with writing(self._store.path):
+        with writing(self._store.place):
             self._index_text(rebuild=rebuild)
             snapshot = self.snapshot()
             if snapshot.damage:
@@ -190,7 +234,7 @@ class Writer:
         tell: Callable[[str], None] = lambda _: None,
     ) -> Outcome:
         """Publish the vector index that meets a demand fastest; if none does, leave all as it is."""
-        with writing(self._store.path):
+        with writing(self._store.place):
             snapshot = self.snapshot()
             outcome = optimize(
                 self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, seed=seed, tell=tell
@@ -198,7 +242,7 @@ class Writer:
             if outcome.built and outcome.measured and outcome.spec:
                 name = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))
                 questions.keep(self._store.path, asked, self.head.encoder)
-                self._move(replace(self.head, vectors=name, index=outcome.spec))
+                self._move(replace(self.head, vectors=name, shards=(), index=outcome.spec))
             self._tidy()
             return outcome
 
@@ -208,20 +252,23 @@ class Writer:
         :param settle: as in `published.publish`.
         """
         spec = spec.checked(self.head.encoder.dim)
-        with writing(self._store.path):
+        with writing(self._store.place):
             name = self._published(self.snapshot(), spec, settle)
-            made = Published.read(self._store.path / "vectors" / name)
-            self._move(replace(self.head, vectors=name, index=made.spec))
+            made = Published.read(self._store.place.vectors(name))
+            self._move(replace(self.head, vectors=name, shards=(), index=made.spec))
             self._tidy()
 
     def amend_index(self, settled: Settled) -> None:
         """Publish the vector index there is with other search parameters or measurements."""
         if self.head.vectors is None:
             raise InputError("there is no vector index yet: index something first")
-        with writing(self._store.path):
-            name = amend(self._store.path / "vectors", self.head.vectors, settled)
-            made = Published.read(self._store.path / "vectors" / name)
-            self._move(replace(self.head, vectors=name, index=made.spec))
+        with writing(self._store.place):
+            folders = [self._store.place.vectors(name) for name in self.head.parts]
+            names = [amend(folder.parent, folder.name, settled) for folder in folders]
+            for name in names:
+                self._store.place.keep(name)
+            made = Published.read(self._store.place.vectors(names[0]))
+            self._move(replace(self.head, vectors=names[0], shards=tuple(names[1:]), index=made.spec))
             self._tidy()
 
     def _index_text(self, *, rebuild: bool) -> None:
@@ -243,8 +290,11 @@ class Writer:
 
     def _publish(self, snapshot: Snapshot) -> str:
         """Put the vector index of this state in service; gives what to say of its recall, if anything."""
+        if self.shards and (names := self.shards(snapshot, self.head.index.fitting(snapshot.head.encoder.dim))):
+            self._move(replace(self.head, vectors=names[0], shards=tuple(names[1:])))
+            return ""
         name, spec, note = self._renewed(snapshot)
-        self._move(replace(self.head, vectors=name, index=spec))
+        self._move(replace(self.head, vectors=name, shards=(), index=spec))
         return note
 
     def _renewed(self, snapshot: Snapshot) -> tuple[str, Spec, str]:
@@ -264,7 +314,7 @@ class Writer:
         """What was demanded of the published index, and measured."""
         with contextlib.suppress(DamagedError):
             if self.head.vectors is not None:
-                return Measured.of(Published.read(self._store.path / "vectors" / self.head.vectors).measured)
+                return Measured.of(Published.read(self._store.place.vectors(self.head.vectors)).measured)
         return None
 
     def _bench(self, snapshot: Snapshot) -> Callable[[Spec], Built]:
@@ -275,7 +325,9 @@ class Writer:
 
     def _put(self, built: Built, settled: Settled) -> str:
         """The name of an index that was built aside, moved into place."""
-        return built.put(settled)
+        name = built.put(settled)
+        self._store.place.keep(name)
+        return name
 
     def _published(
         self, snapshot: Snapshot, spec: Spec | None = None, settle: Callable[[VectorIndex], Settled] | None = None
@@ -284,7 +336,9 @@ class Writer:
         dim = snapshot.head.encoder.dim
         parent = self._store.path / "vectors"
         spec = spec or self.head.index.fitting(dim)
-        return publish(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=snapshot.head.rows, settle=settle)
+        name = publish(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=snapshot.head.rows, settle=settle)
+        self._store.place.keep(name)
+        return name
 
     def _tidy(self, *, erase: bool = False) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
@@ -300,11 +354,7 @@ class Writer:
                 self._move(replace(self.head, **moved))
             # What no version names is of a killed writer: there is one at a time, and this is it.
             table.cleanup_old_versions(keep, delete_unverified=True)
-        cutoff = time.time() - keep.total_seconds()
-        for folder in (self._store.path / "vectors").glob("*"):
-            unfinished = folder.name.startswith(".")
-            if folder.name != self.head.vectors and (unfinished or folder.stat().st_mtime < cutoff):
-                shutil.rmtree(folder, ignore_errors=True)
+        self._store.place.tidy(self.head.parts, math.inf if erase else time.time() - keep.total_seconds())
         shutil.rmtree(self._store.path / ASIDE, ignore_errors=True)
 
     def _move(self, head: Head) -> None:
@@ -312,9 +362,11 @@ class Writer:
         for name in ("documents", "chunks"):
             version = getattr(head, name)
             if version != getattr(self.head, name):
-                check(self._store.path / f"{name}.lance", version)
-        self.head = replace(head, commits=self.head.commits + 1)
-        self.head.write(self._store.path / "HEAD.json")
+                check(self._table(name), version)
+        head = replace(head, commits=self.head.commits + 1)
+        self._tag = head.write(self._store.place, over=self._tag)
+        self.head = head
+        self._latest = {"documents": head.documents, "chunks": head.chunks}
 
 
 def _rows(snapshot: Snapshot) -> Iterable[tuple[Ids, Floats]]:

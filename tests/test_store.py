@@ -12,6 +12,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -363,8 +364,8 @@ def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(storing.lance, "write_dataset", counted(storing.lance.write_dataset))
-        patch.setattr(storing.lance.LanceDataset, "delete", counted(storing.lance.LanceDataset.delete))
+        patch.setattr(lance, "write_dataset", counted(lance.write_dataset))
+        patch.setattr(lance.LanceDataset, "delete", counted(lance.LanceDataset.delete))
         patch.setattr(Path, "replace", counted(Path.replace))
         patch.setattr(os, "replace", counted(os.replace))
         patch.setattr(Path, "rename", counted(Path.rename))

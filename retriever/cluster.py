@@ -1,0 +1,342 @@
+"""Many machines as one: Ray workers read and embed a folder, build the vector index in shards, and serve it.
+
+    index   this process looks through the folder, as ever, and cuts what is to be read into portions
+            -> tasks: read, chunk, embed, write fragments of the store's tables, which nobody sees yet
+            -> this process commits the portions that are done, in order: HEAD.json is the one atomic step
+            -> tasks: a vector index for each range of ids, put into the store; named together by the next commit
+    search  an actor for each shard, kept by the cluster -> each answers for its own ids -> the best of all
+
+A task that is lost with its machine is done again by another. Its fragments, if it had written any, are named by no
+version of a table and go when the next writer tidies. This process being killed costs what was not yet committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..indexes.errors import BinocleError, InputError, MissingExtraError, StoreError
+from ..indexes.kinds import KINDS, Spec
+from ..indexes.published import Published, publish
+from ..indexes.sharded import ShardedIndex, joined
+from .place import place_of
+from .portion import ROOM, Done, Portion, Worker, fragments_of
+from .snapshot import Snapshot
+from .store import Store
+from .sync import Progress, Report
+from .tables import matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..indexes.vector_index import Floats, Ids, Mask, Places, VectorIndex
+    from .folder import Entry
+    from .settings import Head
+    from .writer import Writer
+
+_AHEAD = 3  # portions a worker that are under way or done before those before them
+_PORTIONS = 12  # portions a worker in all, so that none waits long for the last, within these bounds:
+_FILES = (16, 4_096)
+_BYTES = (128 << 10, 32 << 20)
+_RETRIES = 10  # times that a portion is done again because its worker or machine was lost
+_SHARD = 1_000_000  # most vectors in a shard
+_LEAST_SHARD = 1_000  # fewer are not worth a shard of their own
+
+
+class Cluster:
+    """A Ray cluster: at an address, "local" for this machine alone, "auto" for the one that it is part of."""
+
+    def __init__(self, address: str) -> None:
+        self._ray = connected(address)
+        resources = self._ray.cluster_resources()
+        self._gpus = int(resources.get("GPU", 0))
+        self.workers = max(1, self._gpus or int(resources.get("CPU", 1)))
+
+    def index(
+        self,
+        writer: Writer,
+        root: Path,
+        entries: list[Entry],
+        known: dict[str, dict[str, Any]],
+        report: Report,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        """Read, embed and commit files: a `sync.Crew`.
+
+        :param known: path -> the document row that a file takes the place of.
+        """
+        store, head = writer.snapshot().store, writer.head
+        work = self._remote(_work, num_cpus=1, num_gpus=1 if self._gpus else 0)
+        first = (str(store.place), asdict(head), str(root.resolve()), bool(self._gpus))
+        waiting = deque(self._portions(entries, head))
+        under_way: deque[tuple[Portion, Any]] = deque()
+        total, files, size = sum(entry.size for entry in entries), 0, 0
+        while waiting or under_way:
+            while waiting and len(under_way) < _AHEAD * self.workers:
+                portion = waiting.popleft()
+                under_way.append((portion, work.remote(*first, portion)))
+            done = []
+            for portion, result in self._ready(under_way):
+                if result is None:
+                    shipped = _with_contents(root, portion)
+                    result = self._got(work.remote(*first, shipped))  # noqa: PLW2901
+                done.append((portion, result))
+            _commit(writer, done, known, report)
+            files += sum(len(portion.entries) for portion, _ in done)
+            size += sum(entry.size for portion, _ in done for entry in portion.entries)
+            if progress:
+                progress(Progress(files, len(entries), size, total, report.embedded + report.reused))
+
+    def _portions(self, entries: list[Entry], head: Head) -> Iterator[Portion]:
+        """Files in order of path, cut so that each worker has several portions."""
+        shares = _PORTIONS * self.workers
+        files = min(max(len(entries) // shares, _FILES[0]), _FILES[1])
+        size = min(max(sum(entry.size for entry in entries) // shares, _BYTES[0]), _BYTES[1])
+        document, chunk, some, held = head.next_document, head.next_chunk, list[Any](), 0
+        for entry in entries:
+            if some and (len(some) >= files or held + entry.size > size):
+                yield Portion(tuple(some), document, chunk)
+                document, chunk, some, held = document + len(some), chunk + ROOM, [], 0
+            some.append(entry)
+            held += 0 if entry.reason else entry.size
+        if some:
+            yield Portion(tuple(some), document, chunk)
+
+    def _ready(self, under_way: deque[tuple[Portion, Any]]) -> Iterator[tuple[Portion, Done | None]]:
+        """The first portion, when it is done, and those behind it that are done too."""
+        self._ray.wait([under_way[0][1]])
+        ready = set(self._ray.wait([ref for _, ref in under_way], num_returns=len(under_way), timeout=0)[0])
+        while under_way and under_way[0][1] in ready:
+            portion, ref = under_way.popleft()
+            yield portion, self._got(ref)
+
+    def _got(self, ref: Any) -> Any:
+        """A result, or the error of the worker as if it were raised here."""
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, BinocleError):
+                raise error.cause from None
+            raise
+        except self._ray.exceptions.RayError as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise StoreError(f"the Ray cluster gave up ({reason}); what was committed is kept: run it again") from None
+
+    def _remote(self, function: Callable[..., Any], **resources: Any) -> Any:
+        # Ray would end the worker after each call that has a GPU, and load the encoder anew.
+        return self._ray.remote(max_retries=_RETRIES, max_calls=0, scheduling_strategy="SPREAD", **resources)(function)
+
+    # The vector index
+
+    def shards(self, snapshot: Snapshot, spec: Spec) -> list[str]:
+        """Build the vector index of a state, a task for each range of ids; gives their names, in order."""
+        ids = snapshot.chunk_ids["id"].to_numpy()
+        if not len(ids):
+            return []
+        count = max(-(-len(ids) // _SHARD), min(self.workers, len(ids) // _LEAST_SHARD), 1)
+        build = self._remote(_build, num_cpus=1)
+        first = (str(snapshot.store.place), asdict(snapshot.head), asdict(spec))
+        ranges = [(int(part[0]), int(part[-1])) for part in np.array_split(ids, count)]
+        return [self._got(ref) for ref in [build.remote(*first, *bounds) for bounds in ranges]]
+
+    def serve(self, store: Store, head: Head) -> tuple[VectorIndex, Published]:
+        """The published vector index of a state, each shard in an actor that stays for the next search.
+
+        :raises DamagedError: when one is not what was published.
+        """
+        kept: dict[str, Any] = {"lifetime": "detached", "get_if_exists": True, "scheduling_strategy": "SPREAD"}
+        again = {"max_restarts": -1, "max_task_retries": -1}  # on another machine, where one is lost
+        actor = self._ray.remote(num_cpus=0, **again)(_Shard)
+        place, dim = str(store.place), head.encoder.dim
+        actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
+        manifests = [Published(**found) for found in self._all([one.manifest.remote() for one in actors])]
+        ids = self._all([one.ids.remote() for one in actors])
+        shards = [_Served(self, one, part) for one, part in zip(actors, ids, strict=True)]
+        return _Spread(self, shards), joined(manifests)
+
+    def retire(self, store: Store, head: Head) -> None:
+        """End the actors of shards that are no longer part of the index."""
+        mine = {_name(str(store.place), part) for part in head.parts}
+        for name in self._ray.util.list_named_actors():
+            if name.startswith(_name(str(store.place), "")) and name not in mine:
+                self._ray.kill(self._ray.get_actor(name))
+
+    def _all(self, refs: Sequence[Any]) -> list[Any]:
+        return [self._got(ref) for ref in refs]
+
+
+def connected(address: str) -> Any:
+    """Ray, connected."""
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "ray", "--ray") from None
+    if not address:
+        raise InputError("--ray expects the address of a Ray cluster, such as auto, local or head:6379")
+    try:
+        ray.init(
+            address=address,
+            namespace="binocle",
+            ignore_reinit_error=True,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"there is no Ray cluster at {address} ({reason}): start one with 'ray start --head'"
+        ) from None
+    return ray
+
+
+def _with_contents(root: Path, portion: Portion) -> Portion:
+    contents = {}
+    for entry in portion.entries:
+        if not entry.reason:
+            try:
+                contents[entry.path] = (root / entry.path).read_bytes()
+            except OSError:
+                continue  # the worker says of it what would be said here: that it is not there
+    return Portion(portion.entries, portion.document, portion.chunk, contents)
+
+
+def _commit(writer: Writer, done: list[tuple[Portion, Done]], known: dict[str, dict[str, Any]], report: Report) -> None:
+    replaced = [known[entry.path]["id"] for portion, _ in done for entry in portion.entries if entry.path in known]
+    writer.adopt(
+        drop=replaced,
+        documents=fragments_of([text for _, result in done for text in result.documents]),
+        chunks=fragments_of([text for _, result in done for text in result.chunks]),
+        next_document=max(result.next_document for _, result in done),
+        next_chunk=max(result.next_chunk for _, result in done),
+    )
+    for _, result in done:
+        report.join(result.report)
+
+
+# What runs on the workers
+
+
+def _work(place: str, head: dict[str, Any], root: str, gpu: bool, portion: Portion) -> Done | None:
+    _at_ease()
+    return _worker(place, head, gpu).do(portion, Path(root))
+
+
+_held: dict[tuple[str, str, bool], Worker] = {}  # the worker of the last run, if there was one in this process
+
+
+def _worker(place: str, head: dict[str, Any], gpu: bool) -> Worker:
+    run = place, json.dumps(head, sort_keys=True), gpu
+    if run not in _held:
+        while _held:
+            _held.popitem()[1].close()
+        _held[run] = Worker(Store.open(place_of(place)), _head(head), gpu=gpu)
+    return _held[run]
+
+
+def _head(given: dict[str, Any]) -> Head:
+    from .settings import EncoderId, Head
+
+    previous = given["previous"]
+    return Head(
+        **{
+            **given,
+            "encoder": EncoderId(**given["encoder"]),
+            "previous": previous and EncoderId(**previous),
+            "index": Spec(**given["index"]),
+        }
+    )
+
+
+def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> str:
+    """Publish a vector index of the chunks whose ids are from `first` to `last`; gives its name."""
+    _at_ease()
+    store, state = Store.open(place_of(place)), _head(head)
+    table, dim = Snapshot(store, state).chunks, state.encoder.dim
+    batches = table.to_batches(columns=["id", "vector"], filter=f"id >= {first} AND id <= {last}", scan_in_order=True)
+    rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
+    parent = store.place.cache / "vectors"
+    parent.parent.mkdir(parents=True, exist_ok=True)
+    name = publish(parent, Spec(**spec), KINDS, rows, dim=dim, covers=state.rows)
+    store.place.keep(name)
+    return name
+
+
+def _at_ease() -> None:
+    """Several workers share a machine: none spins while it waits."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("LANCE_LOG", "error")
+
+
+class _Shard:
+    """One published vector index, in an actor."""
+
+    def __init__(self, place: str, name: str, dim: int) -> None:
+        self._place, self._name, self._dim = place, name, dim
+        self._opened: tuple[VectorIndex, Published] | None = None
+
+    def _open(self) -> tuple[VectorIndex, Published]:
+        if self._opened is None:
+            folder = place_of(self._place).vectors(self._name)
+            manifest = Published.read(folder, dim=self._dim)
+            self._opened = manifest.load(folder, KINDS), manifest
+        return self._opened
+
+    def manifest(self) -> dict[str, Any]:
+        return asdict(self._open()[1])
+
+    def ids(self) -> Ids:
+        return self._open()[0].ids
+
+    def search(self, vectors: Floats, k: int, allowed: Mask | Places | None) -> tuple[Floats, Ids]:
+        return self._open()[0].search(vectors, k, allowed=allowed)
+
+    def reconstruct(self, ids: Ids) -> Floats:
+        return self._open()[0].reconstruct(ids)
+
+
+class _Served:
+    """A shard as this process sees it: a `VectorIndex` whose searches are answered elsewhere."""
+
+    def __init__(self, cluster: Cluster, actor: Any, ids: Ids) -> None:
+        self._cluster = cluster
+        self._actor = actor
+        self.ids = ids
+
+    def asked(self, vectors: Floats, k: int, allowed: Mask | Places | None) -> Any:
+        """The reference of an answer to come."""
+        return self._actor.search.remote(vectors, k, allowed)
+
+    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
+        answer: tuple[Floats, Ids] = self._cluster._got(self.asked(vectors, k, allowed))  # noqa: SLF001
+        return answer
+
+    def reconstruct(self, ids: Ids) -> Floats:
+        vectors: Floats = self._cluster._got(self._actor.reconstruct.remote(ids))  # noqa: SLF001
+        return vectors
+
+    def tuned(self, **search: Any) -> _Served:
+        raise InputError(f"a served index cannot be searched with {search}: open it without --ray")
+
+
+class _Spread(ShardedIndex):
+    """Shards that are asked all at once."""
+
+    def __init__(self, cluster: Cluster, shards: Sequence[_Served]) -> None:
+        super().__init__(shards)
+        self._cluster = cluster
+        self._served = shards
+
+    def _asked(self, vectors: Floats, k: int, parts: list[Mask | Places | None]) -> list[tuple[Floats, Ids]]:
+        refs = [shard.asked(vectors, k, part) for shard, part in zip(self._served, parts, strict=True)]
+        return self._cluster._all(refs)  # noqa: SLF001
+
+
+def _name(place: str, part: str) -> str:
+    return f"{hashlib.sha256(place.encode()).hexdigest()[:12]}/{part}"

@@ -1,0 +1,174 @@
+"""Where an index lies: a folder, or a prefix of a bucket on object storage.
+
+What must change as one step is one small file, HEAD.json. In a folder it is renamed into place under the writer's
+lock. On object storage nothing can be renamed, but an object can be put on the condition that it still is the one that
+was read: there the put is the commit, and of two writers one is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..indexes.errors import LockedError
+from .tables import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+ANY = "*"  # to write over whatever there is
+NEW = ""  # to write only what is not there yet
+
+
+class Place(Protocol):
+    """What a store needs of the place it lies in."""
+
+    cache: Path  # a folder of this machine, for what is mapped or is of use to this machine alone
+    outlives: bool  # whether one that writes may be taken for dead while it lives: then the next one commits first
+
+    def __str__(self) -> str:
+        """Its name, by which `place_of` finds it again on another machine."""
+        ...
+
+    def table(self, name: str) -> Location: ...
+
+    def read(self, file: str) -> tuple[bytes, str]:
+        """A small file and its tag, which changes whenever the file does.
+
+        :raises OSError: FileNotFoundError when there is none.
+        """
+        ...
+
+    def write(self, file: str, data: bytes, *, over: str) -> str:
+        """Put a file in place of the one with this tag, of `ANY` or of none (`NEW`), as one step; gives its tag.
+
+        :raises LockedError: when it is another by now.
+        """
+        ...
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Be the one who writes.
+
+        :raises LockedError: at once, naming who does.
+        """
+        ...
+
+    def is_free(self) -> bool:
+        """Whether nothing is here, or what an index that was never finished has left."""
+        ...
+
+    def prepare(self) -> None:
+        """Make room for an index: nothing of an unfinished one remains."""
+        ...
+
+    def vectors(self, name: str) -> Path:
+        """The folder of a published vector index on this machine; it need not exist."""
+        ...
+
+    def keep(self, name: str) -> None:
+        """Have other machines see a vector index that was published below `cache`."""
+        ...
+
+    def size(self) -> int:
+        """Bytes of all that is here."""
+        ...
+
+    def tidy(self, keep: Container[str], before: float) -> None:
+        """Remove vector indexes but those to keep and those made after this time."""
+        ...
+
+
+def place_of(where: str | os.PathLike[str] | Place) -> Place:
+    """The place of that name: `s3://BUCKET/PREFIX`, or a folder."""
+    if isinstance(where, str) and is_bucket(where):
+        from .bucket import BucketPlace
+
+        return BucketPlace.of(where)
+    return FolderPlace(Path(where)) if isinstance(where, (str, os.PathLike)) else where
+
+
+def is_bucket(where: Any) -> bool:
+    return isinstance(where, str) and where.startswith("s3://")
+
+
+class FolderPlace:
+    """A folder; several machines may share it if its file system locks and renames as one machine's does."""
+
+    outlives = False
+
+    def __init__(self, path: Path) -> None:
+        self.cache = path
+
+    def __str__(self) -> str:
+        return str(self.cache)
+
+    def table(self, name: str) -> Location:
+        return Location(str(self.cache / f"{name}.lance"))
+
+    def read(self, file: str) -> tuple[bytes, str]:
+        return (self.cache / file).read_bytes(), ANY
+
+    def write(self, file: str, data: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock is what guards it
+        aside = self.cache / f".{file}"  # one writer at a time, so that what a killed one left is written over
+        with aside.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(self.cache / file)
+        return ANY
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
+        self.cache.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.cache / "lock", timeout=0):
+                self.write("lock.json", writer_now(), over=ANY)
+                yield
+        except Timeout:
+            raise locked_by(self, self.cache / "lock.json") from None
+
+    def is_free(self) -> bool:
+        return not self.cache.exists() or not any(self.cache.iterdir()) or (self.cache / "lock").exists()
+
+    def prepare(self) -> None:
+        (self.cache / ".gitignore").write_text("*\n", "utf-8")
+        for name in ("documents.lance", "chunks.lance", "vectors"):
+            shutil.rmtree(self.cache / name, ignore_errors=True)
+
+    def vectors(self, name: str) -> Path:
+        return self.cache / "vectors" / name
+
+    def keep(self, name: str) -> None:
+        """It is there already."""
+
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self.cache.rglob("*") if file.is_file())
+
+    def tidy(self, keep: Container[str], before: float) -> None:
+        for folder in (self.cache / "vectors").glob("*"):
+            unfinished = folder.name.startswith(".")
+            if folder.name not in keep and (unfinished or folder.stat().st_mtime < before):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def writer_now() -> bytes:
+    """Who writes, for those who would like to."""
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")}).encode()
+
+
+def locked_by(place: Place, file: Path | bytes) -> LockedError:
+    """The error that names the writer, as far as the file that it wrote says."""
+    try:
+        who = json.loads(file if isinstance(file, bytes) else file.read_bytes())
+        whose = f"process {who['pid']} on {who['host']}, since {who['since']}"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whose = "another process"
+    return LockedError(f"{place} is being written by {whose}: try again when it has finished")

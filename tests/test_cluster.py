@@ -1,0 +1,95 @@
+"""A Ray cluster of this machine and a local S3 server: `benchmarks/cluster.py` measures the same at length."""
+
+from __future__ import annotations
+
+import logging
+import random
+import subprocess
+import sys
+
+import pytest
+
+from binocle import Retriever
+from binocle.indexes.errors import InputError, MissingExtraError
+from binocle.retriever import cluster as clusters
+from binocle.retriever.cluster import Cluster
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'binocle\[ray\]'"):
+        Cluster("auto")
+
+
+def test_an_address_is_expected():
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="address"):
+        Cluster("")
+
+
+def test_importing_the_module_imports_no_ray():
+    code = "import sys, binocle.retriever.cluster; sys.exit('ray' in sys.modules or 'boto3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def s3(monkeypatch, tmp_path):
+    """A bucket on a local S3 server."""
+    server = pytest.importorskip("moto.server")
+    boto3 = pytest.importorskip("boto3")
+    pytest.importorskip("ray")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    started.start()
+    host, port = started.get_host_and_port()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "BINOCLE_CACHE": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3").create_bucket(Bucket="bucket")
+    yield "s3://bucket/index"
+    started.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, monkeypatch):
+    """The rows and answers of one machine, from three nodes of which one is killed in the middle."""
+    import ray
+    from ray.cluster_utils import Cluster as Nodes
+
+    monkeypatch.setattr(clusters, "_LEAST_SHARD", 50)
+    words = "bread cheese salt moon sea ship cat dog tax task worker client".split()
+    texts = {f"{n:03}.md": " ".join(random.Random(n).choices(words, k=7)) for n in range(100)}  # few: all in float32
+    folder = write(tmp_path / "folder", texts)
+    one = Retriever.open(tmp_path / "one", model=tiny_model)
+    one.sync(folder)
+    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        workers = [nodes.add_node(num_cpus=1) for _ in range(3)]
+        spread = Retriever.open(s3, model=tiny_model, ray=nodes.address)
+        lost = []
+
+        def kill(progress):
+            if progress.files_done > 20 and not lost:
+                lost.append(nodes.remove_node(workers[0], allow_graceful=False))
+
+        report = spread.sync(folder, progress=kill)
+        assert lost and report.indexed == 100
+        assert len(spread.snapshot().head.parts) > 1
+        assert spread.verify() == []
+        for query in ("moon", "the cat and the dog", "bread with salt"):
+            mine, theirs = ([(hit.path, hit.text) for hit in at.search(query)] for at in (one, spread))
+            assert mine == theirs
+        (folder / "000.md").unlink()
+        (folder / "001.md").write_text("A line about cheese.\n")
+        again = spread.sync()
+        assert (again.indexed, again.removed, again.unchanged) == (1, 1, 98)
+        assert spread.verify() == []
+    finally:
+        ray.shutdown()
+        nodes.shutdown()

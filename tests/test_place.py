@@ -1,0 +1,262 @@
+"""An index on object storage, held against one in a folder, over objects in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+
+import numpy as np
+import pytest
+
+from binocle.indexes.errors import DamagedError, InputError, LockedError, StoreError
+from binocle.indexes.flat import FlatIndex
+from binocle.indexes.sharded import ShardedIndex
+from binocle.retriever import bucket as buckets
+from binocle.retriever.bucket import BucketPlace, Changed
+from binocle.retriever.place import ANY, NEW, FolderPlace, place_of
+from binocle.retriever.portion import ROOM, Portion, Worker, fragments_of
+from binocle.retriever.settings import EncoderId
+from binocle.retriever.store import Store
+from binocle.retriever.sync import plan, sync
+from binocle.retriever.tables import Location
+
+
+class Memory:
+    """`bucket.Objects`, with the conditions of S3."""
+
+    def __init__(self):
+        self.held = {}
+        self.clock = 1_000.0
+        self.lock = threading.Lock()
+
+    def get(self, key):
+        if key not in self.held:
+            raise FileNotFoundError(key)
+        data, _ = self.held[key]
+        return data, self.tag(data)
+
+    @staticmethod
+    def tag(data):
+        return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+    def put(self, key, data, over):
+        with self.lock:
+            there = self.held.get(key)
+            if over == NEW and there is not None:
+                raise Changed
+            if over not in (ANY, NEW) and (there is None or self.tag(there[0]) != over):
+                raise Changed
+            self.held[key] = data, self.clock
+            return self.tag(data)
+
+    def age(self, key):
+        return self.clock - self.held[key][1]
+
+    def keys(self, prefix):
+        for key, (data, put) in sorted(self.held.items()):
+            if key.startswith(prefix):
+                yield key, put, len(data)
+
+    def remove(self, key):
+        del self.held[key]
+
+    def upload(self, file, key):
+        self.put(key, file.read_bytes(), ANY)
+
+    def download(self, key, file):
+        file.write_bytes(self.held[key][0])
+
+
+class InMemory(BucketPlace):
+    """A bucket whose tables, which Lance writes by itself, lie in a folder."""
+
+    def __init__(self, objects, folder, machine="one"):
+        super().__init__("s3://bucket/index", objects, folder / machine)
+        self.tables = folder / "tables"
+
+    def table(self, name):
+        return Location(str(self.tables / f"{name}.lance"))
+
+
+@pytest.fixture
+def objects():
+    return Memory()
+
+
+@pytest.fixture
+def place(objects, tmp_path):
+    return InMemory(objects, tmp_path)
+
+
+def store_at(place, encoder):
+    return Store.create(place, EncoderId(encoder.name, encoder.fingerprint, encoder.dim))
+
+
+def rows_of(store, *without):
+    """Every chunk by its document's path, ids left out, in order of id."""
+    snapshot = store.snapshot()
+    paths = {row["id"]: row["path"] for row in snapshot.document_rows.to_pylist()}
+    rows = snapshot.chunks.to_table().sort_by("id").to_pylist()
+    return [
+        {**{k: v for k, v in row.items() if k not in ("id", *without)}, "document": paths[row["document"]]}
+        for row in rows
+    ]
+
+
+def test_a_name_says_what_kind_of_place_it_is(tmp_path):
+    assert isinstance(place_of(tmp_path), FolderPlace)
+    with pytest.raises(InputError, match="s3://BUCKET/PREFIX"):
+        place_of("s3://bucket")
+
+
+def test_a_bucket_holds_what_a_folder_does(place, tmp_path, folder, tiny):
+    one, other = store_at(FolderPlace(tmp_path / "index"), tiny), store_at(place, tiny)
+    for change in (None, "edit"):
+        if change:
+            (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
+        for store in (one, other):
+            with store.write() as writer:
+                sync(writer, folder, tiny)
+        assert rows_of(one) == rows_of(other)
+    assert other.head().vectors is not None
+    query = tiny.encode(["word"], kind="query")
+    for mine, theirs in zip(
+        one.snapshot().index.search(query, 9), other.snapshot().index.search(query, 9), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    elsewhere = Store.open(InMemory(objects, tmp_path, "two")).snapshot()
+    assert elsewhere.damage is None and len(elsewhere.index.published.ids) == elsewhere.chunks.count_rows()
+    assert not list((tmp_path / "two" / "vectors").glob(".*"))
+
+
+def test_of_two_writers_one_commits(place, objects, tmp_path, folder, tiny):
+    """The second takes the first for dead; what the first then commits, or had staged, is nowhere."""
+    store = store_at(place, tiny)
+    late = store.write()
+    with late as writer:
+        objects.clock += 1
+        with pytest.raises(LockedError, match="being written by process"), store.write():
+            pass
+        objects.clock += buckets._LEASE_SECONDS + 1
+        with store.write() as second:
+            report = sync(second, folder, tiny)
+            before = rows_of(store)
+            with pytest.raises(LockedError):
+                sync(writer, folder, tiny)
+        assert report.chunks_total == len(before) > 0
+    with store.write() as writer:
+        assert sync(writer, folder, tiny).chunks_total == len(before)
+    assert rows_of(store) == before
+
+
+def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        table = place.table("chunks").at()
+        table.delete("id = 7")  # changes nothing but the version, as anyone's write would
+        place.table("chunks").write(table.to_table(), mode="append")
+        with pytest.raises(LockedError, match="as well"):
+            sync(writer, folder, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    assert rows_of(store)
+
+
+def test_the_lease_is_given_up(place, objects, tiny):
+    store = store_at(place, tiny)
+    assert "lock.json" not in objects.held
+    with store.write():
+        assert "lock.json" in objects.held
+    assert "lock.json" not in objects.held
+
+
+def test_a_bucket_with_something_else_in_it_is_left_alone(place, objects, tiny):
+    objects.put("holiday.jpg", b"", NEW)
+    with pytest.raises(StoreError, match="not empty"):
+        store_at(place, tiny)
+
+
+def test_old_vector_indexes_go_from_the_bucket(place, objects, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+        first = writer.head.vectors
+        writer.finish(rebuild=True)
+        place.tidy(writer.head.parts, float("inf"))
+        assert writer.head.vectors != first
+    names = {key.split("/")[1] for key in objects.held if key.startswith("vectors/")}
+    assert names == set(store.head().parts)
+
+
+# Shards
+
+
+def test_shards_answer_as_one_index_does():
+    random = np.random.default_rng(0)
+    ids = np.sort(random.choice(10_000, 300, replace=False))
+    vectors = random.standard_normal((300, 8)).astype(np.float32)
+    whole = FlatIndex(ids, vectors)
+    queries = random.standard_normal((5, 8)).astype(np.float32)
+    for cuts in ([100, 101], [1, 299], [150]):
+        parts = np.split(np.arange(300), cuts)
+        shards = ShardedIndex([FlatIndex(ids[part], vectors[part]) for part in parts])
+        mask = random.random(300) < 0.3
+        for allowed in (None, mask, np.flatnonzero(mask), np.array([0, 299]), np.empty(0, np.int64)):
+            for k in (1, 10, 400):
+                expected, given = whole.search(queries, k, allowed=allowed), shards.search(queries, k, allowed=allowed)
+                np.testing.assert_allclose(given[0], expected[0], rtol=1e-5)
+                np.testing.assert_array_equal(given[1], expected[1])
+        some = random.permutation(ids)[:40]
+        np.testing.assert_array_equal(shards.reconstruct(some), whole.reconstruct(some))
+    with pytest.raises(DamagedError, match="overlap"):
+        ShardedIndex([whole, whole])
+
+
+# Portions
+
+
+def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
+    """Whichever is done first, done twice, or done by a worker that does not see the folder."""
+    whole, spread = store_at(FolderPlace(tmp_path / "whole"), tiny), store_at(FolderPlace(tmp_path / "spread"), tiny)
+    with whole.write() as writer:
+        expected = sync(writer, folder, tiny)
+    with spread.write() as writer:
+        made = plan(folder, {})
+        entries, report = made.read, made.report
+        portions = [
+            Portion(tuple(entries[at : at + 2]), writer.head.next_document + at, at * ROOM)
+            for at in range(0, len(entries), 2)
+        ]
+        worker, done = Worker(spread, writer.head), {}
+        for portion in [*reversed(portions), portions[0]]:
+            done[portion.chunk] = worker.do(portion, folder)
+        blind = portions[-1]
+        assert worker.do(blind, tmp_path / "nowhere") is None
+        contents = {entry.path: (folder / entry.path).read_bytes() for entry in blind.entries if not entry.reason}
+        with_contents = Portion(blind.entries, blind.document, blind.chunk, contents)
+        done[blind.chunk] = worker.do(with_contents, tmp_path / "nowhere")
+        worker.close()
+        for _, result in sorted(done.items()):
+            writer.adopt(
+                drop=[],
+                documents=fragments_of(result.documents),
+                chunks=fragments_of(result.chunks),
+                next_document=result.next_document,
+                next_chunk=result.next_chunk,
+            )
+            report.join(result.report)
+        writer.finish()
+    assert (report.indexed, report.skipped, report.failed) == (expected.indexed, expected.skipped, expected.failed)
+    for mine, theirs in zip(rows_of(spread, "vector"), rows_of(whole, "vector"), strict=True):
+        assert mine == theirs
+    vectors = [np.array([row["vector"] for row in rows_of(store)]) for store in (spread, whole)]
+    np.testing.assert_allclose(*vectors, atol=1e-5)
+    with spread.write() as writer:
+        again = sync(writer, folder, tiny)
+    assert (again.indexed, again.embedded, again.unchanged) == (0, 0, expected.indexed)
