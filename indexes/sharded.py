@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -62,8 +63,10 @@ class ShardedIndex:
             vectors[owners == owner] = values
         return vectors
 
-    def tuned(self, **search: Any) -> ShardedIndex:
-        return type(self)([shard.tuned(**search) for shard in self.shards])
+    def tuned(self, **search: Any) -> Self:
+        made = copy(self)
+        made.shards = [shard.tuned(**search) for shard in self.shards]
+        return made
 
 
 def joined(manifests: Sequence[Published]) -> Published:

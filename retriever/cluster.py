@@ -331,10 +331,10 @@ class _Spread(ShardedIndex):
     def __init__(self, cluster: Cluster, shards: Sequence[_Served]) -> None:
         super().__init__(shards)
         self._cluster = cluster
-        self._served = shards
 
     def _asked(self, vectors: Floats, k: int, parts: list[Mask | Places | None]) -> list[tuple[Floats, Ids]]:
-        refs = [shard.asked(vectors, k, part) for shard, part in zip(self._served, parts, strict=True)]
+        served: Sequence[Any] = self.shards
+        refs = [shard.asked(vectors, k, part) for shard, part in zip(served, parts, strict=True)]
         return self._cluster._all(refs)  # noqa: SLF001
 
 
