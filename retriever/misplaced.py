@@ -142,7 +142,7 @@ class _Trial:
         return Found(tuple(rows), self.rows, int(self._embedded.sum()), self.missed)
 
     def take(self, places: Integers, columns: list[str]) -> tuple[pa.Table, Floats]:
-        with reading(self.snapshot.store.path / "chunks.lance"):
+        with reading(self.snapshot.store.place.table("chunks")):
             table = self.snapshot.chunks.take(places.tolist(), columns=[*columns, "id", "vector"])
         return table, matrix(table["vector"], self.encoder.dim)
 
