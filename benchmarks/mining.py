@@ -155,7 +155,7 @@ def main() -> None:
         results: dict[str, Any] = {"pairs": counts, "binocle": ours}
         for name, kind in (("", "faiss"), ("_from_cache", "faiss"), ("_from_cache_torch", "torch")):
             values = [folder / "pairs.jsonl", folder / "theirs.jsonl", counts["most_positives"], folder / "cache", kind]
-            found = measured([sys.executable, "-m", "benchmarks.mining", "--theirs", *map(str, values)])
+            found = measured([sys.executable, "-m", __spec__.name, "--theirs", *map(str, values)])
             print(found, time.strftime("%H:%M:%S"), flush=True)
             results["sentence_transformers" + name] = found
             if not name:

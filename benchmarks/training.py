@@ -1,10 +1,12 @@
 """Training, measured: `python -m benchmarks.training TASK --data FOLDER [--seeds 0 1 2]`.
 
 sts          all-MiniLM-L6-v2 fine-tuned on the STS benchmark's train split by each pooling; test Spearman, and scifact
+poolings     the models of `sts` side by side on the STS benchmark and on scifact: intervals, and which differ
 throughput   texts a second against a plain SentenceTransformerTrainer script with the same rows and batch size
 scifact      fine-tuned on scifact's train claims with mined negatives; semantic nDCG@10 of its test claims
 tune         `binocle tune` on a corpus alone; semantic nDCG@10 of its test queries
-reranker     trained on SQuAD and scifact's train claims, over hybrid search's best 50; nDCG@10 of scifact's test claims
+reranker     trained on SQuAD's sentences, then on scifact's train claims, over hybrid search's best 50; nDCG@10 of
+             scifact's test claims
 
 FOLDER holds scifact, cranfield, stsb (SentEval's files) and squad11. Results go to results/training-TASK.json.
 """
@@ -25,7 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binocle import Retriever
-from binocle.training import beir, significance
+from binocle.training import beir, sentences, significance
+from binocle.training.compare import compare
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.evaluation import evaluate
 from binocle.training.measured import evaluate_file
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
+POOLINGS = ("mean", "cls", "max")
 
 
 def _say(text: Any) -> None:
@@ -63,23 +67,39 @@ def _sts_file(data: Path, split: str, work: Path) -> Path:
     return file
 
 
+def _pooled(data: Path, work: Path, pooling: str, seed: int) -> tuple[Path, float]:
+    """The base fine-tuned on STS with a pooling: its folder, and the seconds that took (none if it was there)."""
+    train, dev = (_sts_file(data, split, work) for split in ("train", "dev"))
+    out = work / f"{pooling}-{seed}"
+    if (out / "config.json").is_file():
+        return out, 0.0
+    config = Config(pooling=(pooling,), epochs=2, learning_rate=5e-5, batch_size=32, evaluations=2, seed=seed)
+    return out, train_encoder(train, out, development=dev, config=config, progress=_say).seconds
+
+
 def sts(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
-    train, dev, test = (_sts_file(data, split, work) for split in ("train", "dev", "test"))
-    base = evaluate_file(test, model=BASE)
-    found: dict[str, Any] = {"before": _plain(base)}
-    for pooling in ("mean", "cls", "max"):
+    test = _sts_file(data, "test", work)
+    found: dict[str, Any] = {"before": _plain(evaluate_file(test, model=BASE))}
+    for pooling in POOLINGS:
         runs, seconds, retrieval = [], [], []
         for seed in seeds:
-            out = work / f"{pooling}-{seed}"
-            config = Config(pooling=(pooling,), epochs=2, learning_rate=5e-5, batch_size=32, evaluations=2, seed=seed)
-            made = train_encoder(train, out, development=dev, config=config, progress=_say)
-            seconds.append(made.seconds)
+            out, spent = _pooled(data, work, pooling, seed)
+            seconds.append(spent)
             runs.append(_plain(evaluate_file(test, model=str(out)))["Spearman"]["value"])
             if seed == seeds[0]:
                 retrieval.append(evaluate(data / "scifact", mode="semantic", model=str(out)).measures["nDCG@10"])
             _say(f"{pooling} {seed}: {runs[-1]} {retrieval}")
         found[pooling] = {"Spearman": _spread(runs), "seconds": _spread(seconds), "scifact nDCG@10": retrieval}
     return found
+
+
+def poolings(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
+    folders = [str(_pooled(data, work, pooling, seed)[0]) for seed in seeds for pooling in POOLINGS]
+    made = compare([*folders, BASE], [_sts_file(data, "test", work), data / "scifact"], progress=_say)
+    _say(made.text())
+    facts = made.as_dict()
+    del facts["evaluations"]
+    return {"table": made.text().splitlines(), **facts}
 
 
 def _plain(found: Any) -> dict[str, Any]:
@@ -189,35 +209,43 @@ def tuned(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     return found
 
 
+def _sentences(data: Path, work: Path, *, questions: int) -> tuple[Path, Path]:
+    """SQuAD's questions with the sentence of the answer, and an index of all sentences of their paragraphs."""
+    with gzip.open(data / "squad11" / "squad11_train.jsonl.gz", "rt", encoding="utf-8") as stream:
+        contexts = [json.loads(row) for row in stream]
+    asked = [(number, qa) for number, paragraph in enumerate(contexts) for qa in paragraph["qas"]]
+    asked = random.Random(0).sample(asked, questions)
+    texts = {n: contexts[n]["context"] for n, _ in asked}
+    cuts = {n: list(sentences.spans(text)) for n, text in texts.items()}
+    rows = []
+    for number, qa in asked:
+        answer = max(0, texts[number].find(qa["answers"][0]))
+        place = max(n for n, (start, _) in enumerate(cuts[number]) if start <= answer or n == 0)
+        start, end = cuts[number][place]
+        text = texts[number][start:end]
+        rows.append({"query": qa["question"], "positive": text, "document_id": f"{number}.{place}"})
+    file = work / "squad.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    retriever = Retriever.open(work / "squad-index")
+    retriever.add(
+        {"id": f"{number}.{place}", "text": texts[number][start:end]}
+        for number, spans in cuts.items()
+        for place, (start, end) in enumerate(spans)
+    )
+    return file, work / "squad-index"
+
+
 def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     folder = data / "scifact"
     before = evaluate(folder, mode="hybrid", index=work / "index")
-    squad = work / "squad.jsonl"
-    with gzip.open(data / "squad11" / "squad11_train.jsonl.gz", "rt", encoding="utf-8") as stream:
-        paragraphs = [json.loads(row) for row in stream]
-    rows = [
-        {"query": qa["question"], "positive": paragraph["context"], "document_id": f"p{number}"}
-        for number, paragraph in enumerate(paragraphs)
-        for qa in paragraph["qas"]
-    ]
-    random.Random(0).shuffle(rows)
-    squad.write_text("".join(json.dumps(row) + "\n" for row in rows[:2_000]), "utf-8")
+    squad, index = _sentences(data, work, questions=1_500)
     runs = []
     for seed in seeds:
         first = RerankerConfig(
-            negatives=5,
-            depth=30,
-            batch_size=6,
-            max_length=192,
-            learning_rate=2e-4,
-            evaluations=2,
-            held_out=0.02,
-            seed=seed,
+            batch_size=16, max_length=64, learning_rate=1e-4, evaluations=1, held_out=0.03, seed=seed
         )
-        one = train_reranker(squad, work / f"squad-{seed}", config=first, progress=_say, tell=_say)
-        second = RerankerConfig(
-            negatives=7, depth=50, batch_size=4, epochs=2, learning_rate=1e-4, evaluations=4, held_out=0.1, seed=seed
-        )
+        one = train_reranker(squad, work / f"squad-{seed}", index=index, config=first, progress=_say, tell=_say)
+        second = RerankerConfig(batch_size=4, epochs=2, learning_rate=5e-5, evaluations=2, held_out=0.1, seed=seed)
         two = train_reranker(
             folder, work / f"scifact-{seed}", base=str(one.folder), config=second, progress=_say, tell=_say
         )
@@ -241,6 +269,7 @@ def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
 
 TASKS: dict[str, Callable[[Path, Path, list[int]], dict[str, Any]]] = {
     "sts": sts,
+    "poolings": poolings,
     "throughput": throughput,
     "scifact": scifact,
     "tune": tuned,
