@@ -51,6 +51,18 @@ def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_o
     assert not (made.folder / "run").exists()
 
 
+def test_the_second_segment_begins_as_the_first_where_the_base_has_read_single_texts_only(tmp_path, tiny_model):
+    def segments(base):
+        state = reranker_training.make_model(str(base), FAST).state_dict()
+        return next(value for name, value in state.items() if name.endswith("token_type_embeddings.weight"))
+
+    first, second = segments(tiny_model)
+    assert first.equal(second)
+    made = train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST)
+    first, second = segments(made.folder)  # a reranker keeps what it has learnt
+    assert not first.equal(second)
+
+
 def test_a_trained_reranker_serves_a_search(tmp_path, tiny_model):
     made = train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST)
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..indexes.errors import InputError
+from ..retriever import model_folder
 from . import beir, candidates, heldout, loop
 from . import data as rows
 from .batches import Batches
@@ -45,6 +46,7 @@ _WHOLE = ("listwise", "lambda", "pairwise")  # all pairs of a batch at once: the
 _DEFAULTS = {Shape.LABELLED: "binary", Shape.SCORED: "mse"}
 _WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage, tried on held-out queries
 _WEIGHED = 100  # queries that the weight is chosen by
+_SURE = 20.0  # label of a positive in a list: ListNet's target is the softmax of the labels, with 1 as good as even
 _UNKNOWN = "\0"  # begins the name of a positive that is no known document of the index
 _DEPTH = 50  # passages reranked in a search, unless told otherwise
 
@@ -97,8 +99,6 @@ def train_reranker(
     :raises InputError: before the first step, for data or settings that do not fit.
     """
     loop.require("training")
-    from ..retriever.model_folder import DEFAULT_MODEL
-
     config = config or RerankerConfig()
     check(
         EncoderConfig(
@@ -122,7 +122,7 @@ def train_reranker(
     if config.negatives < 1 or config.depth <= config.negatives:
         raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
     tell = tell or (lambda _: None)
-    base = base or DEFAULT_MODEL
+    base = base or model_folder.DEFAULT_MODEL
     more = {"split": split, "index": str(index) if index else None}
     run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
     run.open()
@@ -329,7 +329,8 @@ class _Session:
         kept = [*columns, *(["label"] if "label" in table.column_names else [])]
         dataset = Dataset(table.select(kept))
         if self.data.shape in _LISTS and not self.flat:
-            dataset.set_transform(lambda batch: _as_lists(batch, names))
+            positive = _SURE if self.objective == "listwise" else 1.0
+            dataset.set_transform(lambda batch: _as_lists(batch, names, positive))
             return dataset, batches, size * (len(names) - 1)
         return dataset, batches, size
 
@@ -407,8 +408,6 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     import torch
     from sentence_transformers import CrossEncoder
 
-    from ..retriever import model_folder
-
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
     try:
@@ -425,13 +424,27 @@ def make_model(base: str, config: RerankerConfig) -> Any:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
     set_dropout(model, config.dropout)
+    if not _has_head(folder):
+        _join_segments(model)
     return model
 
 
-def _as_lists(batch: dict[str, list[Any]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+def _has_head(folder: Path) -> bool:
+    made_for = model_folder.config(folder).get("architectures") or [""]
+    return str(made_for[0]).endswith("ForSequenceClassification")
+
+
+def _join_segments(model: Any) -> None:
+    """Let the second segment begin as the first: an encoder of single texts has seen no other."""
+    for name, weight in model.named_parameters():
+        if name.endswith("token_type_embeddings.weight") and len(weight) > 1:
+            weight.data[1] = weight.data[0]
+
+
+def _as_lists(batch: dict[str, list[Any]], names: tuple[str, ...], positive: float) -> dict[str, list[Any]]:
     """Columns query, positive, negatives to a query and the list of its passages, the positive first."""
     passages = [list(texts) for texts in zip(*(batch[name] for name in names[1:]), strict=True)]
-    labels = batch.get("label") or [[1.0, *[0.0] * (len(names) - 2)]] * len(passages)
+    labels = batch.get("label") or [[positive, *[0.0] * (len(names) - 2)]] * len(passages)
     return {"query": batch["query"], "passages": passages, "label": [list(map(float, one)) for one in labels]}
 
 
