@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 
 import lance
 import numpy as np
@@ -52,6 +53,20 @@ SHAPES = {
         Shape.GRADED,
         ("query", "positive", "negative"),
     ),
+    "classes by number": ({"premise": "a", "hypothesis": "b", "label": 1}, Shape.CLASSED, ("sentence1", "sentence2")),
+    "names in another case": ({"Query": "a", "Positive": "b"}, Shape.PAIRS, ("query", "positive")),
+    "Quora's": ({"question1": "a", "question2": "b", "is_duplicate": 0}, Shape.LABELLED, ("sentence1", "sentence2")),
+    "a subject that is no label": (
+        {"question": "a", "answer": "b", "category": "c"},
+        Shape.PAIRS,
+        ("query", "positive"),
+    ),
+    "scores of either": (
+        {"query": "a", "positive": ["b"], "negative": ["c"], "positive_scores": [2], "negative_scores": [1]},
+        Shape.GRADED,
+        ("query", "positive", "negative"),
+    ),
+    "no negatives yet": ({"query": "a", "pos": ["b"], "neg": [], "score": None}, Shape.PAIRS, ("query", "positive")),
     "grouped": ({"text": "a", "label": "animal"}, Shape.GROUPED, ("text",)),
     "texts": ({"_id": "1", "title": "t", "text": "a"}, Shape.TEXTS, ("text",)),
 }
@@ -171,6 +186,72 @@ WRONG = {  # name -> (file name, bytes, what the message says)
     "no Parquet": ("a.parquet", b"PAR1 oops", "is not a whole Parquet file"),
     "no known kind": ("a.pickle", b"oops", "has no known kind: expected .jsonl"),
     "a class in place of its text": ("a.csv", b"text,label\nfish,animal\nfish,\n", "a.csv:3: expected a class"),
+    "an empty text in the first row": (
+        "a.jsonl",
+        b'{"query": "a", "positive": ""}\n',
+        "a.jsonl:1: expected a text in 'positive', but an empty text came",
+    ),
+    "a list of lists": ("a.jsonl", b'{"query": "a", "positive": [["b"]]}\n', r"a.jsonl:1: .* \['b'\] came"),
+    "a score beyond any number": (
+        "a.jsonl",
+        b'{"sentence1": "a", "sentence2": "b", "score": 1' + b"0" * 400 + b"}\n",
+        "a.jsonl:1: expected a number in 'score', but 1000.*… came$",
+    ),
+    "a score beyond 32 bits": (
+        "a.csv",
+        b"sentence1,sentence2,score\na,b,1\na,b,1e300\n",
+        "a.csv:3: expected a number in 'score', as in .*a.csv:2, but '1e300' came",
+    ),
+    "one score in every row": (
+        "a.csv",
+        b"sentence1,sentence2,score\na,b,3\nc,d,3.0\n",
+        "a.csv has 3 in 'score' in every row: nothing can be told apart by it",
+    ),
+    "one label in every row": ("a.csv", b"text1,text2,label\na,b,1\nc,d,1\n", "a.csv has 1 in 'label' in every row"),
+    "one class in every row": ("a.csv", b"text,class\na,fish\nb,fish\n", "a.csv has 'fish' in 'class' in every row"),
+    "NaN for a class": (
+        "a.jsonl",
+        b'{"text": "a", "label": "fish"}\n{"text": "a", "label": NaN}\n',
+        "a.jsonl:2: expected a class in 'label', .* nan came",
+    ),
+    "nobody agreed on the class": (
+        "a.csv",
+        b"premise,hypothesis,label\na,b,1\na,b,-1\n",
+        "a.csv:3: expected a class in 'label'",
+    ),
+    "a score now and then": (
+        "a.csv",
+        b"sentence1,sentence2,score\na,b,\na,b,3\n",
+        "a.csv:3: has 'score', which .*a.csv:2 had not: rows must be of one shape",
+    ),
+    "a class now and then": ("a.csv", b"text,label\na,\nb,fish\n", "a.csv:3: has 'label', which .*a.csv:2 had not"),
+    "negatives after none": (
+        "a.jsonl",
+        b'{"query": "a", "pos": ["b"], "neg": []}\n{"query": "a", "pos": ["b"], "neg": ["c"]}\n',
+        "a.jsonl:2: has 'neg', which .*:1 had not",
+    ),
+    "a document now and then": ("a.csv", b"query,positive,doc_id\na,b,\na,b,d1\n", "a.csv:3: has 'doc_id', which"),
+    "a document that is a table": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b", "doc_id": {"id": 1}}\n',
+        "a.jsonl:1: expected the name of a document in 'doc_id'",
+    ),
+    "scores of no negative": ("a.jsonl", b'{"query": "a", "positive": "b", "scores": [1]}\n', "but no negative"),
+    "more scores than texts": (
+        "a.jsonl",
+        b'{"query": "a", "pos": ["b"], "neg": ["c"], "scores": [3, 2, 1]}\n',
+        r"a.jsonl:1: expected 2 numbers in 'scores', .* \[3, 2, 1\] came",
+    ),
+    "what may be pairs or texts": ("a.csv", b"query,text\na,b\n", "a.csv:2: has 'query' and 'text', which may be"),
+    "lines of an old Mac": ("a.csv", b"query,positive\ra,b\r", "a.csv:1 has a carriage return within a line"),
+    "zeros of a disk that was full": ("a.jsonl", b'{"query": "a", "positive": "b"}\n\0\0\0', "a.jsonl:2 is not JSON"),
+    "an array": ("a.json", b'[{"query": "a", "positive": "b"}]', "a.json:1: expected an object .* each line, not list"),
+    "a gzip that is damaged": (
+        "a.jsonl.gz",
+        gzip.compress(b"")[:10] + b"\x07" * 20,
+        "a.jsonl.gz:1 is not whole gzip data .*: copy it here again",
+    ),
+    "UTF-16": ("a.csv", "query,positive\na,b\n".encode("utf-16"), "a.csv:1 is not UTF-8 .*: save it as UTF-8"),
 }
 
 
@@ -180,6 +261,61 @@ def test_wrong_data_is_told_with_file_and_line(name, tmp_path):
     (tmp_path / file).write_bytes(content)
     with pytest.raises(InputError, match=message):
         data.prepare(tmp_path / file, tmp_path / "made")
+
+
+def test_a_column_twice_in_parquet_is_told_and_times_are_passed_over(tmp_path):
+    names = ["query", "query", "positive"]
+    pq.write_table(pa.table([["a"], ["b"], ["c"]], names=names), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="a.parquet names the column 'query' twice"):
+        data.prepare(tmp_path / "a.parquet", tmp_path / "made")
+    far = pa.array([10**15], pa.timestamp("s"))  # of which Python has no date
+    pq.write_table(pa.table({"query": ["a"], "positive": ["b"], "when": far}), tmp_path / "b.parquet")
+    assert [row for _, row in rows(tmp_path / "b.parquet")] == [{"query": "a", "positive": "b"}]
+
+
+def test_a_table_of_vectors_alone_is_told(tmp_path):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(8, np.float32)), 4)
+    lance.write_dataset(pa.table({"vector": vectors}), tmp_path / "a.lance")
+    with pytest.raises(InputError, match="a.lance, row 1: the columns 'vector' are no training data: expected query"):
+        data.prepare(tmp_path / "a.lance", tmp_path / "made")
+
+
+def test_half_a_character_in_a_documents_name_is_a_sign_like_others(tmp_path):
+    made = data.prepare([PAIR | {"doc_id": "\ud800"}], tmp_path, held_out=0)
+    assert made.table()["group"].to_pylist() == ["?"]
+
+
+QRELS = {
+    "a document that is not there": (b"q1\td1\t1\nq1\td9\t1\n", "train.tsv:2: corpus.jsonl has no 'd9': add it there"),
+    "a query that is not there": (b"q1\td1\t1\nq9\td1\t1\n", "train.tsv:2: queries.jsonl has no 'q9': add it there"),
+    "TREC's columns": (b"q1\t0\td1\t1\n", "train.tsv:1: expected query, document and grade separated by tabs"),
+    "nothing": (None, "train.tsv is missing: the splits that are there: none"),
+}
+
+
+@pytest.mark.parametrize("name", QRELS)
+def test_judgements_of_what_is_not_there_are_told(name, tmp_path):
+    content, message = QRELS[name]
+    lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "one"})
+    lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "first"})
+    if content is not None:
+        (tmp_path / "qrels").mkdir()
+        (tmp_path / "qrels" / "train.tsv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        data.prepare(tmp_path, tmp_path / "made")
+
+
+def test_the_same_query_id_twice_is_told(tmp_path):
+    lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "one"})
+    lines(tmp_path / "queries.jsonl", {"_id": "q1", "text": "first"}, {"_id": "q1", "text": "second"})
+    with pytest.raises(InputError, match="queries.jsonl:2 has the id 'q1' for the second time"):
+        data.prepare(tmp_path, tmp_path / "made")
+
+
+def test_a_pipe_is_told(tmp_path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match="a.jsonl is a pipe or a device: expected a file or a folder"):
+        data.prepare(tmp_path / "a.jsonl", tmp_path / "made")
 
 
 def test_no_file_and_no_data_set_of_that_name(tmp_path):

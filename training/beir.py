@@ -40,7 +40,10 @@ def queries(folder: Path) -> dict[str, str]:
     for where, row in _rows(folder / "queries.jsonl"):
         if not isinstance(row.get("text"), str) or not row["text"].strip():
             raise InputError(f"{where}: expected a string in 'text'")
-        texts[str(row["_id"])] = row["text"]
+        name = str(row["_id"])
+        if name in texts:
+            raise InputError(f"{where} has the id {name!r} for the second time: each query has one of its own")
+        texts[name] = row["text"]
     return texts
 
 
@@ -68,7 +71,7 @@ def qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
         raise InputError(f"{file} is missing: the splits that are there: {there}")
     found: dict[str, dict[str, int]] = {}
     try:
-        lines = file.read_text("utf-8-sig").splitlines()
+        lines = file.read_text("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8: {error}") from None
     for number, line in enumerate(lines, 1):
@@ -84,3 +87,10 @@ def qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
     if not judged:
         raise InputError(f"{file} judges no document relevant")
     return judged
+
+
+def place(folder: Path, split: str, query: str, document: str) -> str:
+    """File and line of a judgement."""
+    file = folder / "qrels" / f"{split}.tsv"
+    cells = (line.split("\t")[:2] for line in file.read_text("utf-8-sig").split("\n"))
+    return f"{file}:{next(number for number, pair in enumerate(cells, 1) if pair == [query, document])}"

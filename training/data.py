@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
@@ -47,21 +48,30 @@ class Shape(Enum):
     TEXTS = "texts (text)"
 
 
-_NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, the first that is there counting
+_NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, in any case, the first there counting
     "query": ("query", "anchor", "question", "query_text", "title"),
     "positive": ("positive", "pos", "positives", "answer", "passage", "document", "context", "response", "body"),
     "negative": ("negative", "neg", "negatives", "hard_negative"),
-    "first": ("sentence1", "sentence_1", "text1", "premise", "sentence_A", "sent1", "sentence_a"),
-    "second": ("sentence2", "sentence_2", "text2", "hypothesis", "sentence_B", "sent2", "sentence_b"),
+    "first": ("sentence1", "sentence_1", "text1", "text_1", "premise", "sent1", "sentence_a", "question1"),
+    "second": ("sentence2", "sentence_2", "text2", "text_2", "hypothesis", "sent2", "sentence_b", "question2"),
     "score": ("score", "similarity", "similarity_score", "relatedness_score"),
     "scores": ("scores", "teacher_scores"),
     "positive_scores": ("pos_scores", "positive_scores"),
     "negative_scores": ("neg_scores", "negative_scores"),
-    "label": ("label", "labels", "gold_label", "class", "category", "is_duplicate"),
+    "label": ("label", "labels", "gold_label", "is_duplicate"),
+    "class": ("label", "labels", "class", "category"),
     "text": ("text", "sentence", "content", "abstract"),
     "group": ("document_id", "doc_id", "group", "source_id"),
 }
-_CLASSES = {"entailment": 0, "neutral": 1, "contradiction": 2}
+_TEXTS = ("query", "positive", "first", "second", "text")
+_SCORES = ("scores", "positive_scores")
+_DECIDING = {  # what a row of this shape cannot have, since it would be of another
+    Shape.PAIRS: ("group", "negative", "score", "label", *_SCORES),
+    Shape.TRIPLETS: ("group", *_SCORES),
+    Shape.TEXTS: ("group", "class"),
+}
+_LARGEST = float(np.finfo(np.float32).max)
+_NUMBERED = re.compile(r"negative_([0-9]{1,9})", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -114,6 +124,8 @@ def prepare(
     count = _write(folder / "rows.arrow", reader, rows(source, split))
     if not count:
         raise InputError(f"{named(source)} holds no rows to train on")
+    if count > 1:
+        reader.tells_apart(named(source))
     if development is not None:
         given = count
         count = _write(folder / "rows.arrow", reader, _both(source, development, split))
@@ -178,6 +190,7 @@ class _Reader:
         self._negatives: tuple[str, ...] = ()
         self._width = 0  # negatives a row has
         self._first = ""
+        self._filled: frozenset[str] = frozenset()  # columns that the first row has a value in
 
     def schema(self) -> pa.Schema:
         fields = [(name, pa.string()) for name in self.texts]
@@ -193,23 +206,33 @@ class _Reader:
         """What the row gives: one row, or one for each positive where it has a list of them."""
         if self.shape is None:
             self._learn(where, row)
+        self._check_shape(where, row)
         made = list(self._fitted(where, row))
         if self.grouped:
-            group = row.get(self._columns["group"])
-            if group is None or group == "":
-                raise InputError(f"{where}: {self._columns['group']!r} is empty: expected the document it is from")
+            group = self._group(where, row)
             for one in made:
-                one["group"] = str(group)
+                one["group"] = group
         return made
+
+    def tells_apart(self, source: str) -> None:
+        """:raises InputError: when every row has the same score, label or class."""
+        if self.low == self.high or len(self.classes) == 1:
+            every = repr(next(iter(self.classes))) if self.classes else f"{self.low:g}"
+            names = ("class",) if self.shape is Shape.GROUPED else ("score", "label")
+            column = next(self._columns[name] for name in names if name in self._columns)
+            raise InputError(f"{source} has {every} in {column!r} in every row: nothing can be told apart by it")
 
     def _learn(self, where: str, row: Row) -> None:
         """The shape from the first row."""
         self._first = where
+        self._filled = frozenset(name for name, value in row.items() if not _empty(value))
+        there = {str(name).lower(): name for name in row}
         for column, names in _NAMES.items():
-            found = next((name for name in names if row.get(name) not in (None, "")), None)
-            if found is not None:
-                self._columns[column] = found
-        self._negatives = tuple(sorted((n for n in row if n.startswith("negative_")), key=_numbered))
+            found = [there[name] for name in names if name in there]
+            filled = [name for name in found if name in self._filled]
+            if filled or (found and column in _TEXTS):  # a missing text is a mistake, a missing label need not be
+                self._columns[column] = (filled or found)[0]
+        self._negatives = tuple(sorted(filter(_number_of, row), key=_number_of))
         self.grouped = "group" in self._columns
         self.shape = self._shape(where, row)
         if self.shape in (Shape.SCORED, Shape.LABELLED, Shape.CLASSED):
@@ -218,6 +241,8 @@ class _Reader:
             self.texts = ("text",)
         else:
             self._width = len(self._negative_texts(where, row))
+            if self.shape is Shape.GRADED and not self._width:
+                raise InputError(f"{where}: has a teacher's scores but no negative: expected one at least beside it")
             negatives = ["negative"] if self._width == 1 else [f"negative_{n + 1}" for n in range(self._width)]
             self.texts = ("query", "positive", *negatives)
 
@@ -226,17 +251,24 @@ class _Reader:
         two = ("first", "second") if has("first") and has("second") else ("query", "positive")
         if has(two[0]) and has(two[1]):
             self._columns |= {"one": self._columns[two[0]], "two": self._columns[two[1]]}
-            if has("scores") or has("positive_scores"):
+            if any(map(has, _SCORES)):
                 return Shape.GRADED
             if has("negative") or self._negatives:
                 return Shape.TRIPLETS
             if has("score"):
                 return Shape.SCORED
             if has("label"):
-                return self._labelled(row[self._columns["label"]])
+                inferred = str(self._columns["one"]).lower() == "premise"  # whose classes may be called 0, 1 and 2
+                return Shape.CLASSED if inferred else self._labelled(row[self._columns["label"]])
             return Shape.PAIRS
         if has("text"):
-            return Shape.GROUPED if has("label") else Shape.TEXTS
+            asked = self._columns.get("query", "title")
+            if asked.lower() != "title":
+                raise InputError(
+                    f"{where}: has {asked!r} and {self._columns['text']!r}, which may be pairs or not: expected "
+                    f"'positive' for what answers {asked!r}, or texts alone"
+                )
+            return Shape.GROUPED if has("class") else Shape.TEXTS
         raise InputError(
             f"{where}: the columns {', '.join(map(repr, row)) or 'are none and'} are no training data: expected query "
             "and positive, with or without negative; sentence1 and sentence2 with score or label; or text"
@@ -253,9 +285,32 @@ class _Reader:
             number = float(label)
         except (TypeError, ValueError):
             return Shape.CLASSED
+        except OverflowError:
+            return Shape.SCORED
         if isinstance(label, str) and "." in label:
             return Shape.SCORED
         return Shape.LABELLED if number in (0, 1) else Shape.CLASSED if number == 2 else Shape.SCORED
+
+    def _check_shape(self, where: str, row: Row) -> None:
+        """Raise InputError where a row has what would have made the first one of another shape."""
+        assert self.shape is not None
+        for name in row:
+            if name in self._filled or _empty(row[name]):
+                continue
+            lower = str(name).lower()
+            for column in _DECIDING.get(self.shape, ("group",)):
+                if lower in _NAMES[column] or (column == "negative" and _number_of(name)):
+                    raise InputError(f"{where}: has {name!r}, which {self._first} had not: rows must be of one shape")
+
+    def _group(self, where: str, row: Row) -> str:
+        """The document that a row is from."""
+        column = self._columns["group"]
+        value = row.get(column)
+        if _empty(value) or _is_nan(value):
+            raise InputError(f"{where}: {column!r} is empty: expected the document it is from, as in {self._first}")
+        if isinstance(value, (dict, list, tuple)):
+            raise InputError(f"{where}: expected the name of a document in {column!r}, but {_shown(value)} came")
+        return str(value).encode("utf-8", "replace").decode()
 
     def _fitted(self, where: str, row: Row) -> Iterator[Row]:
         if self.shape in (Shape.TEXTS, Shape.GROUPED):
@@ -284,16 +339,16 @@ class _Reader:
     def _text(self, where: str, row: Row, column: str) -> str:
         value = row.get(column)
         if not isinstance(value, str) or not value.strip():
-            came = "nothing" if value is None else "an empty text" if isinstance(value, str) else repr(value)[:60]
-            raise InputError(f"{where}: expected a text in {column!r}, as in {self._first}, but {came} came")
+            raise self._wrong(where, "a text", column, value)
         return value.encode("utf-8", "replace").decode()
+
+    def _wrong(self, where: str, wanted: str, column: str, value: Any) -> InputError:
+        before = "" if where == self._first else f" as in {self._first},"
+        return InputError(f"{where}: expected {wanted} in {column!r},{before} but {_shown(value)} came")
 
     def _negative_texts(self, where: str, row: Row) -> list[str]:
         assert self.shape is not None
         if self.shape not in (Shape.TRIPLETS, Shape.GRADED):
-            extra = next((n for n in (*_NAMES["negative"], "negative_1") if row.get(n) not in (None, "", [])), None)
-            if extra and self.shape is Shape.PAIRS:
-                raise InputError(f"{where}: has {extra!r}, which {self._first} had not: rows must be of one shape")
             return []
         column = self._columns.get("negative")
         if self._negatives:
@@ -311,32 +366,35 @@ class _Reader:
     def _number(self, where: str, column: str, value: Any) -> float:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = float("nan")
-        if isinstance(value, bool) or not np.isfinite(number):
-            raise InputError(f"{where}: expected a number in {column!r}, as in {self._first}, but {value!r} came")
+        if isinstance(value, bool) or not abs(number) <= _LARGEST:
+            raise self._wrong(where, "a number", column, value)
         return number
 
     def _score(self, where: str, row: Row) -> float:
         column = self._columns.get("score") or self._columns["label"]
-        score = self._number(where, column, row.get(column))
-        self.low, self.high = min(self.low, score), max(self.high, score)
-        return score
+        return self._seen(self._number(where, column, row.get(column)))
+
+    def _seen(self, number: float) -> float:
+        self.low, self.high = min(self.low, number), max(self.high, number)
+        return number
 
     def _binary(self, where: str, row: Row) -> int:
         column = self._columns["label"]
         value = row.get(column)
         number = float(value) if isinstance(value, bool) else self._number(where, column, value)
         if number not in (0, 1):
-            raise InputError(f"{where}: expected 0 or 1 in {column!r}, as in {self._first}, but {value!r} came")
-        return int(number)
+            raise self._wrong(where, "0 or 1", column, value)
+        return int(self._seen(number))
 
     def _class(self, where: str, row: Row) -> int:
-        column = self._columns["label"]
+        column = self._columns["class" if self.shape is Shape.GROUPED else "label"]
         value = row.get(column)
-        if value is None or isinstance(value, (dict, list)) or str(value).strip() in ("", "-"):
-            raise InputError(f"{where}: expected a class in {column!r}, as in {self._first}, but {value!r} came")
         name = str(value).strip()
+        undecided = name == "-1" and self.shape is Shape.CLASSED  # as people who judged inference are marked
+        if value is None or isinstance(value, (dict, list)) or name in ("", "-") or undecided or _is_nan(value):
+            raise self._wrong(where, "a class", column, value)
         if name not in self.classes:
             if len(self.classes) >= 100_000:
                 raise InputError(f"{where}: {column!r} has over 100,000 classes: are they scores? Call them 'score'")
@@ -354,16 +412,36 @@ class _Reader:
             if not isinstance(positive, (list, tuple)) or not isinstance(negative, (list, tuple)):
                 raise InputError(f"{where}: expected lists of scores for positives and negatives")
             values = [*positive[place : place + 1], *negative]
-        if not isinstance(values, (list, tuple)) or len(values) < self._width + 1:
+        negatives = row.get(self._columns.get("negative", ""))
+        wanted = 1 + (len(negatives) if isinstance(negatives, (list, tuple)) else self._width)
+        if not isinstance(values, (list, tuple)) or len(values) != wanted:
             raise InputError(
-                f"{where}: expected {self._width + 1} numbers in {column!r}: the positive's, then the others"
+                f"{where}: expected {wanted} numbers in {column!r}, the positive's and then the others', but "
+                f"{_shown(values)} came"
             )
         return [self._number(where, column, value) for value in values[: self._width + 1]]
 
 
-def _numbered(name: str) -> tuple[int, str]:
-    tail = name.rsplit("_", 1)[1]
-    return (int(tail) if tail.isdigit() else 0, name)
+def _number_of(name: Any) -> int:
+    """The place of a numbered column of negatives, from 1: 13 for negative_12; 0 for any other name."""
+    match = _NUMBERED.fullmatch(str(name))
+    return int(match[1]) + 1 if match else 0
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, list, tuple)) and not value)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - what only NaN is
+
+
+def _shown(value: Any) -> str:
+    """A value in a message."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "nothing" if value is None else "an empty text"
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"
 
 
 def _keys(table: pa.Table, column: str) -> NDArray[np.uint64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ from ..indexes.errors import InputError, MissingExtraError
 from . import beir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     Rows = Iterator[tuple[str, dict[str, Any]]]
 
+_SEPARATORS = {",": "comma", "\t": "tab"}
 _LONGEST_LINE = 64 << 20  # bytes of one line: a longer one is no row but a file without line ends
 
 
@@ -36,6 +38,8 @@ def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train")
         return _file(path)
     name = str(source)
     if path.suffix or name.startswith(("/", ".", "~")) or name.count("/") > 1 or not name.strip():
+        if path.exists():
+            raise InputError(f"{name} is a pipe or a device: expected a file or a folder, which can be read twice")
         raise InputError(f"there is no file or folder {name or repr(name)}")
     return _dataset(name, split)
 
@@ -89,8 +93,8 @@ def _text(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise InputError(f"{path}:{number + 1} is not whole gzip data ({error})") from None
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{path}:{number + 1} is not whole gzip data ({error}): copy it here again") from None
 
 
 def _json_lines(path: Path) -> Rows:
@@ -102,7 +106,8 @@ def _json_lines(path: Path) -> Rows:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}:{number} is not JSON ({error}): expected one object a line") from None
         if not isinstance(row, dict):
-            raise InputError(f"{path}:{number}: expected an object with columns as its keys, not {type(row).__name__}")
+            came = type(row).__name__
+            raise InputError(f"{path}:{number}: expected an object with columns as its keys on each line, not {came}")
         yield f"{path}:{number}", row
 
 
@@ -140,21 +145,31 @@ def _separated(path: Path, separator: str) -> Rows:
                 header = _header(path, cells, separator)
             elif cells:
                 if len(cells) != len(header):
-                    raise InputError(f"{path}:{began} has {len(cells)} fields where the header has {len(header)}")
+                    raise InputError(
+                        f"{path}:{began} has {len(cells)} fields where the header has {len(header)}: put a field with "
+                        f"a {_SEPARATORS[separator]} in it in quotes"
+                    )
                 yield f"{path}:{began}", dict(zip(header, cells, strict=True))
             began = at + 1
     except csv.Error as error:
-        raise InputError(f"{path}:{began} is not well-formed ({error}): close or double its quotes") from None
+        reason = str(error)
+        if "new-line" in reason:
+            raise InputError(f"{path}:{began} has a carriage return within a line: end lines with \\n") from None
+        raise InputError(f"{path}:{began} is not well-formed ({reason}): close or double its quotes") from None
 
 
 def _header(path: Path, cells: list[str], separator: str) -> list[str]:
     header = [cell.strip() for cell in cells]
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"{path}:1 names the column {twice!r} twice: expected a header with a name for each column")
+    _check_names(f"{path}:1", header)
     if len(header) == 1 and separator == "," and "\t" in header[0]:
         raise InputError(f"{path}:1 is separated by tabs: name the file .tsv")
     return header
+
+
+def _check_names(where: str, columns: Sequence[str]) -> None:
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{where} names the column {twice!r} twice: expected a header with a name for each column")
 
 
 def _parquet(path: Path) -> Rows:
@@ -163,25 +178,30 @@ def _parquet(path: Path) -> Rows:
 
     try:
         with pq.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(batch_size=1_000):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", row
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} is not a whole Parquet file ({str(error).splitlines()[0][:120]})") from None
+            _check_names(str(path), file.schema_arrow.names)
+            yield from _rows_of(path, file.iter_batches(batch_size=1_000))
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise InputError(f"{path} is not a whole Parquet file ({reason}): copy it here again") from None
+
+
+def _rows_of(path: Path, batches: Iterable[Any]) -> Rows:
+    """Rows of Arrow's batches, without times: Python has no value for some, and no shape of data needs one."""
+    from pyarrow.types import is_temporal
+
+    number = 0
+    for batch in batches:
+        times = [field.name for field in batch.schema if is_temporal(field.type)]
+        for row in (batch.drop_columns(times) if times else batch).to_pylist():
+            number += 1
+            yield f"{path}, row {number}", row
 
 
 def _lance(path: Path) -> Rows:
     import lance
 
     try:
-        table = lance.dataset(str(path))
-        number = 0
-        for batch in table.to_batches(batch_size=1_000):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{path}, row {number}", row
+        yield from _rows_of(path, lance.dataset(str(path)).to_batches(batch_size=1_000))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a Lance table ({str(error).splitlines()[0][:120]})") from None
 
@@ -189,13 +209,16 @@ def _lance(path: Path) -> Rows:
 def _beir(path: Path, split: str) -> Rows:
     """Each judged query with each of its relevant documents, as title and text."""
     texts, qrels = beir.queries(path), beir.qrels(path, split)
-    wanted = {document for grades in qrels.values() for document in grades}
+    wanted = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
     documents = {row["id"]: beir.joined(row) for row in beir.documents(path) if row["id"] in wanted}
     for query, grades in qrels.items():
-        for document, grade in grades.items():
-            if grade > 0 and document in documents:
-                where = f"{path}/qrels/{split}.tsv, query {query!r}"
-                yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
+        for document in (document for document, grade in grades.items() if grade > 0):
+            for name, known, file in ((query, texts, "queries.jsonl"), (document, documents, "corpus.jsonl")):
+                if name not in known:
+                    place = beir.place(path, split, query, document)
+                    raise InputError(f"{place}: {file} has no {name!r}: add it there, or take this line out")
+            where = f"{path}/qrels/{split}.tsv, query {query!r}"
+            yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
 
 
 def _dataset(name: str, split: str) -> Rows:
