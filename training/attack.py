@@ -8,7 +8,7 @@ each defence and for the same time. Without pairs to learn a rotation from he is
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class TextAttacker:
             self._base["plain"] = plain
             self._base["decoder"] = self._begun(Texts(rows, lengths, plain, longest, device=loop.device()), seconds)
         self._learn_map(vectors[kept], self._base["plain"])
-        self._decoder = deepcopy(self._base["decoder"])
+        self._decoder = _with_own_bag(self._base["decoder"])
         mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=loop.device())
         bag = BagInversion(self._decoder, mapped, batch_size=_BATCH, seed=self._seed)
         learn(self._decoder.bag, bag.loss, self._plan(5e-4, _BATCH, seconds, len(rows)))
@@ -119,6 +119,14 @@ class TextAttacker:
         from .learning import Plan
 
         return Plan(rate, batch, seconds=seconds, seed=self._seed, bf16=loop.has_bf16(), rows=rows)
+
+
+def _with_own_bag(decoder: Any) -> Any:
+    """A decoder that shares all weights but its bag's: those are what an attacker learns anew."""
+    found = copy(decoder)
+    found._modules = dict(decoder._modules)  # noqa: SLF001 - nn.Module has no shallow copy of its own
+    found.bag = deepcopy(decoder.bag, {id(one): one for one in decoder.bag.buffers()})
+    return found
 
 
 class Attackers:
