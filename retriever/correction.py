@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
     Ids = tuple[int, ...]
+    Rows = NDArray[np.int64]
     Embed = Callable[[Sequence[Ids]], Floats]
 
-_BEAM = 3  # texts that go on to the next round
-_TRIED = 96  # changed texts that are encoded in a round
-_JOINED = 16  # of which so many join changes that were good each
+_BEAM = 3  # texts from which joined changes begin
+_SINGLE = 64  # changes of the nearest text that are measured in a round
+_JOINED = 32  # texts with several changes that are encoded in a round
+_STEPS = 12  # changes that are joined, at most
+_KNOWN = 1_500  # newest measured changes that are remembered
 _PATIENCE = 3  # rounds without a rise, with more and more chance in what is tried
 _RISE = 1e-4  # of the cosine
 _LIKELY = 0.03  # what a nat a token counts beside the cosine
@@ -82,86 +85,170 @@ def correct(
     :param vector: (dim,) of length 1.
     :param embed: texts as token ids to vectors of length 1, as the vector was made.
     """
-    random = np.random.default_rng(seed)
-    until = time.monotonic() + seconds
-    vectors: dict[Ids, Floats] = {}
-    known: dict[Ids, float] = {}  # the cosine, and a little of what the decoder thinks of the words
-    likely = proposer.rates(vector)
-
-    def score(texts: Sequence[Ids]) -> None:
-        new = [ids for ids in dict.fromkeys(texts) if ids and len(ids) <= longest and ids not in known]
-        for ids, made in zip(new, embed(new) if new else (), strict=True):
-            vectors[ids] = made
-            known[ids] = float(made @ vector) + _LIKELY * likely(ids)
-
-    score(proposals)
-    waited = rounds = 0
-    worth: dict[Ids, list[tuple[float, Change]]] = {}
-    while known and waited < _PATIENCE and time.monotonic() < until:
-        rounds += 1
-        beam = sorted(known, key=known.__getitem__, reverse=True)[:_BEAM]
-        best = known[beam[0]]
-        tried: list[tuple[Ids, Change]] = []
-        for rank, ids in enumerate(beam):
-            if ids not in worth:
-                worth[ids] = proposer.changes(vector, ids, vectors[ids])
-            share = round((_TRIED - _JOINED) * 0.5 ** (rank + (rank < len(beam) - 1)))
-            tried += [(ids, change) for change in _drawn(worth[ids], known, ids, share, 0.5 + waited, random)]
-        score([change(ids) for ids, change in tried])
-        score(_joined(tried, known, random))
-        waited = 0 if max(known.values()) > best + _RISE else waited + 1
-    if not known:
-        return Corrected((), 0.0, rounds)
-    found = max(known, key=known.__getitem__)
-    return Corrected(found, float(vectors[found] @ vector), rounds)
+    return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds)
 
 
-def _drawn(
-    changes: Sequence[tuple[float, Change]],
-    known: dict[Ids, float],
-    ids: Ids,
-    count: int,
-    heat: float,
-    random: np.random.Generator,
-) -> list[Change]:
-    """The likeliest changes that were not tried, with some chance (Gumbel noise: a draw without replacement)."""
-    if not changes:
-        return []
-    noisy = np.array([gain for gain, _ in changes]) + heat * random.gumbel(size=len(changes))
-    found: list[Change] = []
-    for place in np.argsort(-noisy):
-        if len(found) == count:
-            break
-        change = changes[place][1]
-        if change(ids) not in known:
-            found.append(change)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text that was encoded. Each of its tokens has a number of its own, which texts made from it keep."""
+
+    ids: Ids
+    slots: tuple[int, ...]  # one more than tokens: the last is of the end
+    vector: Floats
+    likely: float
+    score: float
 
 
-def _joined(tried: Sequence[tuple[Ids, Change]], known: dict[Ids, float], random: np.random.Generator) -> list[Ids]:
-    """Texts with several of the changes that each brought the same text nearer, at different places."""
-    good: dict[Ids, list[tuple[float, Change]]] = {}
-    for ids, change in tried:
-        gain = known.get(change(ids), -1.0) - known[ids]
-        if gain > 0:
-            good.setdefault(ids, []).append((gain, change))
-    found: list[Ids] = []
-    for ids, changes in good.items():
-        changes.sort(key=lambda one: -one[0])
-        best = [change for _, change in changes]
-        found += [_together(ids, best[:several]) for several in range(2, min(len(best), 6) + 1)]
-        for _ in range(4 if len(changes) > 3 else 0):
-            some = random.choice(len(changes), 3, replace=False)
-            found.append(_together(ids, [best[place] for place in some]))
-    found.sort(key=len)
-    return found if len(found) <= _JOINED else [found[n] for n in random.choice(len(found), _JOINED, replace=False)]
+class _Search:
+    """Changes are measured one by one, as what each adds to the vector; what several add is nearly the sum.
+
+    So the sums say which changes to join, a dozen at a time, and only the joined texts are encoded.
+    """
+
+    def __init__(self, vector: Floats, proposer: Proposer, embed: Embed, seed: int, longest: int) -> None:
+        self._vector, self._proposer, self._embed, self._longest = vector, proposer, embed, longest
+        self._random = np.random.default_rng(seed)
+        self._likely = proposer.rates(vector)
+        self._known: dict[Ids, _Text] = {}
+        self._slots = 0
+        self._measured = _Measured(len(vector))
+        self._worth: tuple[Ids, list[tuple[float, Change]]] = ((), [])
+
+    def run(self, proposals: Sequence[Ids], until: float) -> Corrected:
+        self._score([(ids, self._fresh(len(ids) + 1)) for ids in proposals])
+        waited = rounds = 0
+        while self._known and waited < _PATIENCE and time.monotonic() < until:
+            rounds += 1
+            best = self._best(1)[0]
+            self._measure(best, 0.5 + waited)
+            self._join()
+            waited = 0 if self._best(1)[0].score > best.score + _RISE else waited + 1
+        if not self._known:
+            return Corrected((), 0.0, rounds)
+        found = self._best(1)[0]
+        return Corrected(found.ids, float(found.vector @ self._vector), rounds)
+
+    def _best(self, count: int) -> list[_Text]:
+        return sorted(self._known.values(), key=lambda text: -text.score)[:count]
+
+    def _fresh(self, count: int) -> tuple[int, ...]:
+        self._slots += count
+        return tuple(range(self._slots - count, self._slots))
+
+    def _score(self, texts: Sequence[tuple[Ids, tuple[int, ...]]]) -> None:
+        new = {ids: slots for ids, slots in texts if ids and len(ids) <= self._longest and ids not in self._known}
+        for (ids, slots), made in zip(new.items(), self._embed(list(new)) if new else (), strict=True):
+            likely = self._likely(ids)
+            self._known[ids] = _Text(ids, slots, made, likely, float(made @ self._vector) + _LIKELY * likely)
+
+    def _measure(self, text: _Text, heat: float) -> None:
+        """Encode a text with one change each."""
+        if self._worth[0] != text.ids:
+            self._worth = text.ids, self._proposer.changes(self._vector, text.ids, text.vector)
+        here = self._measured.keys
+        changes = [(gain, change) for gain, change in self._worth[1] if _key(text, change) not in here]
+        gains = np.array([gain for gain, _ in changes])
+        order = np.argsort(-(gains + heat * self._random.gumbel(size=len(gains))))
+        drawn = [changes[place][1] for place in order[:_SINGLE]]
+        self._score([(change(text.ids), self._after(text, [change])) for change in drawn])
+        for change in drawn:
+            if made := self._known.get(change(text.ids)):
+                self._measured.add(_key(text, change), made.vector - text.vector, made.likely - text.likely)
+        self._measured.forget()
+
+    def _join(self) -> None:
+        """Encode texts with several of the changes that were measured, those that come nearest by their sums."""
+        found: dict[Ids, tuple[int, ...]] = {}
+        for rank, text in enumerate(self._best(_BEAM)):
+            here = self._measured.of(text)
+            for attempt in range(4 if rank == 0 else 2):
+                some = here if attempt == 0 else here[self._random.random(len(here)) < 0.6]
+                path = self._measured.path(text, some, self._vector)
+                for count in range(2, len(path) + 1):
+                    changes = [self._measured.change(text, row) for row in path[:count]]
+                    found.setdefault(_together(text.ids, changes), self._after(text, changes))
+        rows = list(found.items())
+        if len(rows) > _JOINED:
+            rows = [rows[place] for place in self._random.choice(len(rows), _JOINED, replace=False)]
+        self._score(rows)
+
+    def _after(self, text: _Text, changes: Sequence[Change]) -> tuple[int, ...]:
+        """The numbers of the tokens of the text with these changes."""
+        slots = list(text.slots)
+        for change in sorted(changes, key=_from_the_end):
+            if change.kind == "delete":
+                del slots[change.place]
+            elif change.kind == "insert":
+                slots.insert(change.place, *self._fresh(1))
+            else:
+                slots[change.place] = self._fresh(1)[0]
+        return tuple(slots)
+
+
+class _Measured:
+    """Changes that were measured: the number of the token they are made at, and what they add to the vector."""
+
+    def __init__(self, dim: int) -> None:
+        self._keys: list[tuple[int, str, int]] = []
+        self._deltas = np.empty((0, dim), np.float32)
+        self._likely: list[float] = []
+        self._new: list[Floats] = []
+
+    @property
+    def keys(self) -> set[tuple[int, str, int]]:
+        return set(self._keys)
+
+    def add(self, key: tuple[int, str, int], delta: Floats, likely: float) -> None:
+        self._keys.append(key)
+        self._likely.append(likely)
+        self._new.append(delta)
+
+    def forget(self) -> None:
+        self._deltas = np.concatenate(
+            [self._deltas, np.array(self._new, np.float32).reshape(-1, self._deltas.shape[1])]
+        )[-_KNOWN:]
+        self._keys, self._likely, self._new = self._keys[-_KNOWN:], self._likely[-_KNOWN:], []
+
+    def of(self, text: _Text) -> Rows:
+        """Which of them can be made in a text."""
+        return np.flatnonzero(np.isin([slot for slot, _, _ in self._keys], text.slots))
+
+    def change(self, text: _Text, row: int) -> Change:
+        slot, kind, token = self._keys[row]
+        return Change(text.slots.index(slot), kind, token)
+
+    def path(self, text: _Text, rows: Rows, vector: Floats) -> list[int]:
+        """Changes one after another, each the one that brings the sum nearest."""
+        keys = [self._keys[row] for row in rows]
+        slots, tokens = np.array([key[0] for key in keys]), np.array([key[2] for key in keys])
+        inserts = np.array([key[1] == "insert" for key in keys], bool)
+        deltas, likely = self._deltas[rows], np.array([self._likely[row] for row in rows])
+        towards, squares = deltas @ vector, (deltas * deltas).sum(1)
+        made, nats, open_ = text.vector.copy(), text.likely, np.ones(len(rows), bool)
+        score, found = text.score, []
+        while open_.any() and len(found) < _STEPS:
+            length = np.sqrt(made @ made + 2 * deltas @ made + squares)
+            scores = np.where(open_, (made @ vector + towards) / length + _LIKELY * (nats + likely), -np.inf)
+            place = int(scores.argmax())
+            if scores[place] <= score + _RISE:
+                break
+            score, made, nats = float(scores[place]), made + deltas[place], nats + float(likely[place])
+            found.append(int(rows[place]))
+            open_ &= (slots != slots[place]) | (inserts != inserts[place])
+            open_ &= (tokens != tokens[place]) | (tokens < 0)
+        return found
+
+
+def _key(text: _Text, change: Change) -> tuple[int, str, int]:
+    return text.slots[change.place], change.kind, change.token
+
+
+def _from_the_end(change: Change) -> tuple[int, bool]:
+    return -change.place, change.kind == "insert"
 
 
 def _together(ids: Ids, changes: Sequence[Change]) -> Ids:
-    """The text with the first change at each place made, from the last place to the first."""
-    first: dict[int, Change] = {}
-    for change in changes:
-        first.setdefault(change.place, change)
-    for place in sorted(first, reverse=True):
-        ids = first[place](ids)
+    """The text with all of these changes, from the last place to the first."""
+    for change in sorted(changes, key=_from_the_end):
+        ids = change(ids)
     return ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from binocle.retriever.correction import Change, correct
+from binocle.retriever.correction import Change, _together, correct
 
 TOKENS = 12
 VECTORS = np.linalg.qr(np.random.default_rng(0).standard_normal((16, TOKENS)))[0].T.astype(np.float32)
@@ -70,3 +70,15 @@ def test_the_cosine_never_falls():
 )
 def test_a_change_is_made_at_its_place(change, made):
     assert change((1, 2, 3)) == made
+
+
+def test_changes_that_were_measured_alone_are_joined_many_at_a_time():
+    true, wrong = (0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11)
+    found = correct(embed([true])[0], [wrong], Anything(), embed, seconds=20, seed=3)
+    assert set(found.ids) == set(true)
+    assert found.rounds < 15
+
+
+def test_changes_of_one_text_are_made_together():
+    changes = [Change(0, "insert", 7), Change(0, "delete"), Change(2, "replace", 9), Change(3, "insert", 8)]
+    assert _together((1, 2, 3), changes) == (7, 2, 9, 8)
