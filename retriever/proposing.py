@@ -25,7 +25,8 @@ _PASSES = 12  # in which all of a text's places are filled
 _LENGTHS = 3  # tried for each vector
 _PER_PLACE = 8  # tokens that could stand at a place
 _AT_ONCE = 64  # vectors
-_PLACES = 1_024  # whose likeliest tokens are looked up together: logits of the vocabulary are large
+_EXPECTED = 1.0  # what the bag counts for a token, beside what the decoder thinks of it at its place
+_AGAIN = 4.0  # times the logarithm of how often a token would be there, which it loses
 _APART = 6  # places that are asked about at once
 _PARTS = range(_APART)
 _TOWARDS = 25.0  # times that what a vector lacks counts more than what it has
@@ -77,7 +78,7 @@ class Proposing:
 
         self.decoder = decoder.eval()
         if half:
-            self.decoder = deepcopy(decoder).bfloat16()
+            self.decoder = _half(decoder)
         self._kind = torch.bfloat16 if half else torch.float32
         self._told: tuple[bytes, Any, Any, Rates] | None = None  # of the last vector that was asked about
         self._start, self._end, self._mask, self._pad = start, end, mask, pad
@@ -117,36 +118,32 @@ class Proposing:
         return [made[row * each : (row + 1) * each] for row in range(len(vectors))]
 
     def _filled(self, given: Any, bags: Any, lengths: Sequence[int]) -> list[Ids]:
-        """Texts of these lengths: the surest places first, the others in the light of them."""
+        """Texts of these lengths: the surest places first, the others in the light of them.
+
+        A token is the likelier the oftener the bag expects it, and the less likely the oftener it is there already.
+        """
         import torch
 
         ids = padded([[self._start, *[self._mask] * n, self._end] for n in lengths], self._pad).to(self._device)
         there = padded([[1] * (n + 2) for n in lengths], 0).to(self._device) == 1
         before = self.decoder.before(given, bags)
-        each = torch.tensor([math.ceil(n / _PASSES) for n in lengths], device=self._device)
+        times = torch.zeros(bags.shape, device=self._device)
+        logs = bags.float().clone()
+        logs[:, self._never] = -math.inf
+        expected = (logs.softmax(-1) * torch.tensor(lengths, device=self._device)[:, None]).clamp(min=1e-6).log()
         while bool((open_ := (ids == self._mask) & there).any()):
             targets = self.decoder.targets(before, ids, there)
-            rows, places = open_.nonzero(as_tuple=True)
-            sure, tokens = self._surest(targets[rows, places], bags, rows)
-            order = torch.full(ids.shape, -math.inf, device=self._device)
-            order[rows, places] = sure
-            rank = order.argsort(1, descending=True).argsort(1)
-            chosen = rank[rows, places] < each[rows]
-            ids[rows[chosen], places[chosen]] = tokens[chosen]
+            for row, length in enumerate(lengths):
+                places = open_[row].nonzero()[:, 0]
+                likely = self._likely(targets[row, places], bags[row]) + _EXPECTED * expected[row]
+                _fill(ids[row], places, likely, times[row], math.ceil(length / _PASSES))
         return [tuple(ids[row, 1 : n + 1].tolist()) for row, n in enumerate(lengths)]
 
-    def _surest(self, targets: Any, bags: Any, rows: Any) -> tuple[Any, Any]:
-        """For each place (places, width) its likeliest token, and how likely that is, in nats."""
-        import torch
-
-        found = []
-        for start in range(0, len(targets), _PLACES):
-            some = slice(start, start + _PLACES)
-            logits = self.decoder.logits(targets[some], bags[rows[some]]).float()
-            logits[:, self._never] = -math.inf
-            highest, tokens = logits.max(-1)
-            found.append((highest - logits.logsumexp(-1), tokens))
-        return torch.cat([sure for sure, _ in found]), torch.cat([tokens for _, tokens in found])
+    def _likely(self, targets: Any, bag: Any) -> Any:
+        """How likely each token is at each place (places, vocabulary), in nats."""
+        logits = self.decoder.logits(targets, bag[None]).float()
+        logits[:, self._never] = -math.inf
+        return logits.log_softmax(-1)
 
     def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
         """What could stand at each place instead, or between two places, by how much likelier the text is then.
@@ -177,9 +174,7 @@ class Proposing:
             before = first.expand(len(rows), -1, -1), added.expand(len(rows), -1)
             targets = self.decoder.targets(before, table, there)
             where = torch.tensor([of, inside], device=self._device)
-            logits = self.decoder.logits(targets[where[0], where[1] + 1], bag).float()
-            logits[:, self._never] = -math.inf
-            likely = logits.log_softmax(-1)
+            likely = self._likely(targets[where[0], where[1] + 1], bag[0])
             towards = self._towards(vector - own)
             told = (rates.logs + towards).topk(_TOLD).indices.expand(len(likely), -1)
             tokens = torch.cat([likely.topk(_PER_PLACE).indices, told], 1)
@@ -218,6 +213,38 @@ class Proposing:
         import torch
 
         return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._kind)
+
+
+def _fill(ids: Any, places: Any, likely: Any, times: Any, count: int) -> None:
+    """Put the likeliest tokens at the surest places.
+
+    :param ids: of a text, changed in place.
+    :param likely: (places, vocabulary), in nats; changed in place.
+    :param times: how often each token is in the text (vocabulary,), changed in place.
+    """
+    if not len(places):
+        return
+    likely -= _AGAIN * times.log1p()
+    highest, tokens = likely.max(-1)
+    for _ in range(min(count, len(places))):
+        surest = highest.argmax()
+        token = tokens[surest].clone()
+        ids[places[surest]] = token
+        times[token] += 1
+        likely[surest] = -math.inf
+        likely[:, token] -= _AGAIN * (1 + 1 / times[token]).log()
+        again = tokens == token
+        highest[again], tokens[again] = likely[again].max(-1)
+
+
+def _half(decoder: Any) -> Any:
+    """A copy in bfloat16, of which no copy in float32 is made on the way."""
+    import torch
+
+    weights = {
+        id(one): torch.nn.Parameter(one.detach().bfloat16(), requires_grad=False) for one in decoder.parameters()
+    }
+    return deepcopy(decoder, weights | {id(one): one.bfloat16() for one in decoder.buffers()})
 
 
 def _ranked(
