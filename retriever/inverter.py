@@ -301,7 +301,8 @@ class StateInverter:
             targets = self._decoder.targets(made, mask, unseen)[0][asked[0]]
             if not len(targets):
                 return Read((), ())
-            likely, named = self._decoder.logits(targets).softmax(-1).max(-1)
+            behind = None if unseen is None else unseen[0][asked[0]]
+            likely, named = self._decoder.logits(targets, unseen=behind).softmax(-1).max(-1)
         own = framed[0][asked[0]].tolist()
         names = states.tokenizer.convert_ids_to_tokens
         guesses = zip(names(named.tolist()), likely.tolist(), strict=True)

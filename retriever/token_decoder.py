@@ -7,9 +7,11 @@ from functools import cache
 from typing import Any
 
 from ..indexes.errors import InputError
+from .bert_layer import bert_layer
 
 KINDS = ("linear", "lstm", "transformer")
 _POSITIONS = 512
+_FAST = 10.0  # times a Transformer's part counts: to tell a token from all others takes a large target
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class TokenDecoderSettings:
     target_width: int = 384  # of the word embeddings that tokens are told by
     layers: int = 2  # of an LSTM or a Transformer
     bidirectional: bool = True  # an LSTM that reads both ways
+    heads: int = 0  # of a Transformer's layers; one for each 64 numbers unless given
+    inner: int = 0  # width between the two maps of such a layer; four times the states' unless given
 
     def check(self) -> None:
         """:raises InputError: for a decoder that there is not."""
@@ -47,6 +51,8 @@ def _class() -> type[Any]:
     import torch
     from torch import nn
 
+    layer_class = bert_layer()
+
     class TokenDecoder(nn.Module):
         """States (texts, tokens, width) to targets (texts, tokens, target width), and targets to logits.
 
@@ -62,20 +68,36 @@ def _class() -> type[Any]:
             given = torch.randn(settings.vocabulary, target) / target**0.5 if words is None else words.clone()
             self.words, self.bias = nn.Parameter(given), nn.Parameter(torch.zeros(settings.vocabulary))
             self.hidden = nn.Parameter(torch.zeros(width))  # stands for a state that is not seen
+            self.common = nn.Parameter(torch.zeros(settings.vocabulary))  # logits that tokens have there beside bias
             if settings.kind == "lstm":
                 self.lstm = nn.LSTM(
                     width, target, settings.layers, batch_first=True, bidirectional=settings.bidirectional
                 )
                 self.out = _nothing(nn.Linear(target * (1 + settings.bidirectional), target))
             if settings.kind == "transformer":
-                self.places: Any
-                self.register_buffer("places", _places(_POSITIONS, width), persistent=False)
-                self.into = nn.Linear(width, width)
-                layer = nn.TransformerEncoderLayer(
-                    width, max(1, width // 64), 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+                self.places = nn.Parameter(torch.randn(_POSITIONS, target) * 0.02)
+                self.into, self.masked = nn.Linear(width, target), nn.Parameter(torch.randn(target) * 0.02)
+                self.before = nn.LayerNorm(target, eps=1e-12)
+                heads = settings.heads or max(1, target // 64)
+                self.layers: Any = nn.ModuleList(
+                    layer_class(target, heads, settings.inner or 4 * target) for _ in range(settings.layers)
                 )
-                self.transformer = nn.TransformerEncoder(layer, settings.layers, enable_nested_tensor=False)
-                self.norm, self.out = nn.LayerNorm(width), _nothing(nn.Linear(width, target))
+                self.out = _nothing(nn.Linear(target, target))
+
+        def begin_as(self, bert: Any, mask: int) -> None:
+            """Copy the weights of a BertModel: its lowest layers where this has fewer.
+
+            :param mask: the id of its token for what is masked.
+            """
+            embeddings = bert.embeddings
+            with torch.no_grad():
+                count = min(_POSITIONS, embeddings.position_embeddings.num_embeddings)
+                self.places[:count] = embeddings.position_embeddings.weight[:count]
+                self.places += embeddings.token_type_embeddings.weight[0]
+                self.masked.copy_(embeddings.word_embeddings.weight[mask])
+            self.before.load_state_dict(embeddings.LayerNorm.state_dict())
+            for mine, its in zip(self.layers, bert.encoder.layer, strict=False):
+                mine.begin_as(its)
 
         def targets(self, states: Any, mask: Any, unseen: Any = None) -> Any:
             """:param mask: (texts, tokens), 1 where there is a token.
@@ -87,27 +109,27 @@ def _class() -> type[Any]:
             if self.settings.kind == "lstm":
                 made = made + self.out(self.lstm(states)[0])
             elif self.settings.kind == "transformer":
-                placed = self.into(states) + self.places[: states.shape[1]].to(states.dtype)
-                made = made + self.out(self.norm(self.transformer(placed, src_key_padding_mask=mask == 0)))
+                read = self.into(states)
+                if unseen is not None:
+                    read = torch.where(unseen[..., None], self.masked.to(read.dtype), read)
+                read = self.before(read + self.places[: states.shape[1]])
+                for layer in self.layers:
+                    read = layer(read, mask[:, None, None] == 1)
+                made = made + _FAST * self.out(read)
             return made
 
-        def logits(self, targets: Any, classes: Any = None) -> Any:
-            """:param classes: tokens to tell apart; all unless given."""
-            if classes is None:
-                return targets @ self.words.T + self.bias
-            return targets @ self.words[classes].T + self.bias[classes]
+        def logits(self, targets: Any, classes: Any = None, unseen: Any = None) -> Any:
+            """:param targets: (places, target width).
+            :param classes: tokens to tell apart; all unless given.
+            :param unseen: (places,), true where the state was not seen.
+            """
+            chosen = slice(None) if classes is None else classes
+            made = targets @ self.words[chosen].T + self.bias[chosen]
+            return made if unseen is None else made + unseen[:, None] * self.common[chosen]
 
     def _nothing(layer: Any) -> Any:
         nn.init.zeros_(layer.weight)
         nn.init.zeros_(layer.bias)
         return layer
-
-    def _places(count: int, width: int) -> Any:
-        """Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, at a tenth of its size."""
-        angles = torch.arange(count)[:, None] * torch.exp(
-            torch.arange(0, width, 2) * (-torch.log(torch.tensor(1e4)) / width)
-        )
-        places = torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
-        return 0.1 * places[:, :width]
 
     return TokenDecoder

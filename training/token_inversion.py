@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 _CLASSES = 4_096  # tokens beside the batch's own that the right one is told from
 _REPLACED = 0.15  # share of tokens replaced by random ones
+_REPLACED_MASKED = 0.05  # the same where some states are masked: those are told from true neighbours
+_SEEN = 0.25  # what the states that are seen count beside the masked ones; so many of them are judged
 _FIT = 1_200  # rows that the linear start is fitted on
+_COUNTED = 20_000  # rows whose tokens are counted
 _SHARP = 20.0  # of the linear start: what a cosine of 1 counts among the logits
 
 
@@ -72,50 +75,81 @@ class TokenInversion:
         return self._epoch[1][place * self._batch : (place + 1) * self._batch]
 
     def loss(self, step: int) -> Any:
-        """Mean cross-entropy of a step's tokens."""
+        """Mean cross-entropy of a step's tokens; where states are masked, above all of the tokens behind those."""
+        import torch
+
+        ids, mask = self.states.frame([self.rows[number].tokens.tolist() for number in self.numbers(step)])
+        if not self.masked:
+            ids = self._replaced(ids, mask, _REPLACED)
+            targets = self.decoder.targets(self.states.at(ids, mask, self.layer), mask)
+            return self._judged(targets, ids, mask == 1)
+        own = self.states.own(ids, mask)
+        unseen = own & (torch.rand(ids.shape, device=ids.device) < self.masked)
+        ids = torch.where(unseen, ids, self._replaced(ids, mask, _REPLACED_MASKED))
+        targets = self.decoder.targets(self.states.at(ids, mask, self.layer), mask, unseen)
+        seen = own & ~unseen & (torch.rand(ids.shape, device=ids.device) < _SEEN)
+        return self._judged(targets, ids, unseen, unseen=True) + _SEEN * self._judged(targets, ids, seen)
+
+    def _judged(self, targets: Any, ids: Any, places: Any, *, unseen: bool = False) -> Any:
+        """Mean cross-entropy at some places."""
         import torch
         from torch.nn.functional import cross_entropy
 
-        ids, mask = self.states.frame([self.rows[number].tokens.tolist() for number in self.numbers(step)])
-        ids = self._replaced(ids, mask)
-        states = self.states.at(ids, mask, self.layer)
-        there = mask == 1
-        unseen = there & (torch.rand(ids.shape, device=ids.device) < self.masked) if self.masked else None
-        targets, asked = self.decoder.targets(states, mask, unseen)[there], ids[there]
+        asked = ids[places]
         others = self._vocabulary[torch.randint(len(self._vocabulary), (_CLASSES,))].to(ids.device)
-        classes, places = torch.unique(torch.cat([asked, others]), return_inverse=True)
-        return cross_entropy(self.decoder.logits(targets, classes).float(), places[: len(asked)])
+        classes, at = torch.unique(torch.cat([asked, others]), return_inverse=True)
+        behind = torch.ones(len(asked), dtype=torch.bool, device=ids.device) if unseen else None
+        return cross_entropy(self.decoder.logits(targets[places], classes, behind).float(), at[: len(asked)])
 
-    def _replaced(self, ids: Any, mask: Any) -> Any:
+    def _replaced(self, ids: Any, mask: Any, share: float) -> Any:
         import torch
 
-        chosen = (torch.rand(ids.shape, device=ids.device) < _REPLACED) & self.states.own(ids, mask)
+        chosen = (torch.rand(ids.shape, device=ids.device) < share) & self.states.own(ids, mask)
         drawn = self._vocabulary[torch.randint(len(self._vocabulary), ids.shape)].to(ids.device)
         return torch.where(chosen, drawn, ids)
 
     def begin(self) -> None:
-        """Fit the linear part to the word embeddings by least squares: what can be had without a step."""
+        """Begin with what can be had without a step.
+
+        The linear part is fitted to the word embeddings by least squares; so is what the layers of a Transformer read,
+        which begin as the encoder's own where that is a BERT. Behind masked states tokens begin as likely as they are
+        frequent.
+        """
         import torch
 
-        width = self.states.words.shape[1]
+        decoder = self.decoder
+        counts = np.full(len(decoder.bias), 0.1)
+        for number in range(min(_COUNTED, len(self.rows))):
+            np.add.at(counts, self.rows[number].tokens, 1)
+        with torch.no_grad():
+            frequent = torch.from_numpy(np.log(counts / counts.sum())).float()
+            decoder.common.copy_(frequent - frequent.mean())
+            words = _SHARP * decoder.words.detach()
+            if decoder.settings.kind == "transformer" and self.states.model.config.model_type == "bert":
+                decoder.begin_as(self.states.model, self.states.tokenizer.mask_token_id)
+            fitted = self._fitted(torch.cat([words, self.states.words], 1))
+            _set(decoder.linear, fitted[:, : words.shape[1]])
+            if decoder.settings.kind == "transformer":
+                _set(decoder.into, fitted[:, words.shape[1] :])
+
+    def _fitted(self, words: Any) -> Any:
+        """The linear map (width + 1, target width) from states and a one to the vectors of their tokens."""
+        import torch
+
         torch.manual_seed(self._seed)
         squares, products = torch.zeros(0), torch.zeros(0)
         for start in range(0, min(_FIT, len(self.rows)), self._batch):
             rows = [self.rows[n].tokens.tolist() for n in range(start, min(start + self._batch, len(self.rows)))]
             ids, mask = self.states.frame(rows)
-            ids = self._replaced(ids, mask)
+            ids = self._replaced(ids, mask, _REPLACED)
             there = mask == 1
             states = self.states.at(ids, mask, self.layer)[there]
             states = torch.cat([states, torch.ones(len(states), 1, device=states.device)], 1).double()
-            targets = self.decoder.words.detach()[ids[there]].double()
+            targets = words[ids[there]].double()
             squares = squares + states.T @ states if len(squares) else states.T @ states
             products = products + states.T @ targets if len(products) else states.T @ targets
         ridge = 1e-4 * squares.diag().mean() * torch.eye(len(squares), device=squares.device)
-        fitted = (_SHARP * torch.linalg.solve(squares + ridge, products)).float()
-        assert fitted.shape[1] == width
-        with torch.no_grad():
-            self.decoder.linear.weight.copy_(fitted[:-1].T)
-            self.decoder.linear.bias.copy_(fitted[-1])
+        return torch.linalg.solve(squares + ridge, products).float()
 
     def accuracy(self, rows: Rows | Sequence[Sequence[int]], *, most: int = 100, masked: float = 0.0) -> float:
         """The share of tokens named right; of those whose states are masked, if some are."""
@@ -142,9 +176,15 @@ class TokenInversion:
                 counted = own if unseen is None else unseen
                 for row in range(len(ids)):
                     if counted[row].any():
-                        named = self.decoder.logits(targets[row][counted[row]]).argmax(-1)
+                        behind = None if unseen is None else unseen[row][counted[row]]
+                        named = self.decoder.logits(targets[row][counted[row]], unseen=behind).argmax(-1)
                         found.append((named == ids[row][counted[row]]).cpu().numpy())
         return found
+
+
+def _set(layer: Any, fitted: Any) -> None:
+    layer.weight.copy_(fitted[:-1].T)
+    layer.bias.copy_(fitted[-1])
 
 
 def _tokens(row: Any) -> list[int]:
