@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
-_BAG = 0.5  # share of the time that the bag has
+_BAG = 0.3  # share of the time that the bag has
 _JUDGED = 64  # held-out texts that recovery is measured on
 _CONTROLS = 24  # vectors of no text that the threshold is taken from
 _CONTROL_SECONDS = 1.0
@@ -54,7 +54,7 @@ class InverterConfig:
 
     kind: str = "embedding"  # what is inverted: "embedding" or "hidden"
     decoder: str = "transformer"  # of hidden states: linear, lstm or transformer
-    layers: int = 2  # of an LSTM or a Transformer that reads hidden states
+    layers: int | None = None  # of an LSTM (2) or a Transformer (4) that reads hidden states
     bidirectional: bool = True
     layer: int | None = None  # whose states are read; the last unless given
     masked: float = 0.0  # share of the states that the decoder must do without
@@ -62,8 +62,8 @@ class InverterConfig:
     texts: int = 200_000  # stretches of documents to learn from, at most
     minutes: float = 30.0  # of learning
     steps: int | None = None  # instead of minutes
-    batch_size: int | None = None  # texts: 128 for embeddings, 32 for hidden states
-    learning_rate: float | None = None  # 5e-4 for embeddings, 1e-3 for hidden states
+    batch_size: int | None = None  # texts: 64 for embeddings, 32 for hidden states
+    learning_rate: float | None = None  # 5e-4 for embeddings and a Transformer, 1e-3 for other decoders
     bf16: bool | None = None  # None: where the hardware has it
     held_out: float = 0.02  # share of the documents
     evaluations: int = 4
@@ -73,7 +73,7 @@ class InverterConfig:
         """:raises InputError: for the first setting that cannot be."""
         if self.kind not in KINDS:
             raise InputError(f"there is no kind {self.kind!r}: expected one of {', '.join(KINDS)}")
-        TokenDecoderSettings(kind=self.decoder, layers=self.layers).check()
+        TokenDecoderSettings(kind=self.decoder, layers=self.depth).check()
         for name in ("minutes", "steps", "batch_size", "learning_rate", "evaluations", "texts"):
             number = getattr(self, name)
             if number is not None and (not math.isfinite(number) or number <= 0):
@@ -84,6 +84,11 @@ class InverterConfig:
             raise InputError(f"masked is a share from 0 to below 1, not {self.masked}")
         if self.max_length is not None and self.max_length < inversion_rows.SHORTEST:
             raise InputError(f"max length is in tokens, at least {inversion_rows.SHORTEST}, not {self.max_length}")
+
+    @property
+    def depth(self) -> int:
+        """Layers of an LSTM or a Transformer."""
+        return (4 if self.decoder == "transformer" else 2) if self.layers is None else self.layers
 
     @property
     def length(self) -> int:
@@ -237,7 +242,13 @@ class _Hidden(_Session):
     def train(self) -> TrainedInverter:
         config, words = self.config, self.states.words
         settings = TokenDecoderSettings(
-            config.decoder, words.shape[1], len(words), words.shape[1], config.layers, config.bidirectional
+            config.decoder,
+            words.shape[1],
+            len(words),
+            words.shape[1],
+            config.depth,
+            config.bidirectional,
+            **_like(self.states.model.config),
         )
         batch = config.batch_size or 32
         inversion = TokenInversion(
@@ -255,7 +266,7 @@ class _Hidden(_Session):
         learned = learn(
             inversion.decoder,
             inversion.loss,
-            self.plan(1.0, 1e-3, batch, len(self.train_rows)),
+            self.plan(1.0, 5e-4 if config.decoder == "transformer" else 1e-3, batch, len(self.train_rows)),
             folder=self.run.checkpoints,
             measure=lambda: inversion.accuracy(self.held_out, most=50),
             progress=self.progress,
@@ -268,6 +279,13 @@ class _Hidden(_Session):
             "hidden", self.encoder.name, self.encoder.fingerprint, settings.width, asdict(settings), self.layer
         )
         return self.finish(inversion.decoder, about, learned, measures)
+
+
+def _like(config: Any) -> dict[str, int]:
+    """The sizes of a BERT's layers, for a Transformer that can begin as they are."""
+    if config.model_type != "bert":
+        return {}
+    return {"heads": config.num_attention_heads, "inner": config.intermediate_size}
 
 
 class _Embedding(_Session):
@@ -306,7 +324,7 @@ class _Embedding(_Session):
             self.tokens,
             self.plan,
             words=words,
-            batch_size=config.batch_size or 128,
+            batch_size=config.batch_size or 64,
             seed=config.seed,
             folder=self.run.checkpoints,
             progress=self.progress,
@@ -397,7 +415,7 @@ def learn_text(
     plan: Callable[[float, float, int, int], Plan],
     *,
     words: Floats | None = None,
-    batch_size: int = 128,
+    batch_size: int = 64,
     seed: int = 0,
     folder: Path | None = None,
     progress: Progress | None = None,
@@ -409,13 +427,13 @@ def learn_text(
     :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has learned nothing yet.
     """
     tell = tell or (lambda _: None)
-    bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
+    bag = BagInversion(decoder, texts, batch_size=8 * batch_size, seed=seed)
     places = (folder / "bag", folder / "text") if folder else (None, None)
     if words is not None:
         bag.begin(words)
     tell("learning which words a vector holds")
     first = learn(
-        decoder.bag, bag.loss, plan(_BAG, 1e-3, 4 * batch_size, len(texts)), folder=places[0], progress=progress
+        decoder.bag, bag.loss, plan(_BAG, 1e-3, 8 * batch_size, len(texts)), folder=places[0], progress=progress
     )
     decoder.bag.requires_grad_(requires_grad=False)
     tell("learning to put them into texts")

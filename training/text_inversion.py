@@ -117,7 +117,7 @@ class TextInversion:
         texts: Texts,
         special: tuple[int, int, int, int],
         *,
-        batch_size: int = 128,
+        batch_size: int = 64,
         seed: int = 0,
     ) -> None:
         self.decoder, self._texts, self._batch, self._seed = decoder, texts, batch_size, seed
