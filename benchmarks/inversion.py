@@ -26,14 +26,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from binocle.retriever import encoder as encoders
-from binocle.retriever.inverter import EmbeddingInverter, StateInverter
+from binocle.retriever.inverter import FILE, EmbeddingInverter, StateInverter
+from binocle.retriever.token_decoder import KINDS
 from binocle.training import significance
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.inverter import InverterConfig, train_inverter
 from binocle.training.progress import line
 from binocle.training.recovered import overlap
 
-from .machine import save
+from .machine import RESULTS, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,7 +104,8 @@ def _mean(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": round(float(np.mean(values)), 4), "interval": [round(low, 4), round(high, 4)], "texts": len(values)}
 
 
-def hidden(data: Path, work: Path, minutes: float) -> dict[str, Any]:
+def hidden(data: Path, work: Path, minutes: float, parts: Sequence[str] = ()) -> dict[str, Any]:
+    """:param parts: what to measure anew, such as "lstm", "transformer-masked" or "layer-3"; all unless given."""
     train = _file(_squad(data), work / "squad.jsonl")
     texts = _beir(data / "scifact")
     random.Random(1).shuffle(texts)
@@ -118,17 +120,23 @@ def hidden(data: Path, work: Path, minutes: float) -> dict[str, Any]:
         return _mean([inverter.read(text).accuracy for text in texts[:count]])
 
     found: dict[str, Any] = {"trained on": "SQuAD paragraphs", "tested on": "scifact", "decoders": {}, "layers": {}}
-    for decoder in ("linear", "lstm", "transformer"):
-        inverter, seconds = run(decoder, decoder=decoder, minutes=minutes)
-        found["decoders"][decoder] = accuracy(inverter) | {"seconds of training": round(seconds)}
-        inverter, seconds = run(f"{decoder}-masked", decoder=decoder, minutes=minutes / 2, masked=0.2)
-        masked = [inverter.read(text, masked=0.2, seed=number) for number, text in enumerate(texts[:200])]
-        found["decoders"][decoder]["masked states"] = _mean([read.accuracy for read in masked if read.tokens]) | {
-            "seconds of training": round(seconds)
-        }
+    if parts and (file := RESULTS / "inversion-hidden.json").is_file():
+        found |= json.loads(file.read_text("utf-8"))["results"]
+    for decoder in KINDS:
+        of = found["decoders"].setdefault(decoder, {})
+        if not parts or decoder in parts:
+            inverter, seconds = run(decoder, decoder=decoder, minutes=minutes)
+            of |= accuracy(inverter) | {"seconds of training": round(seconds)}
+        if not parts or f"{decoder}-masked" in parts:
+            inverter, seconds = run(f"{decoder}-masked", decoder=decoder, minutes=minutes, masked=0.2, batch_size=16)
+            masked = [inverter.read(text, masked=0.2, seed=number) for number, text in enumerate(texts[:200])]
+            of["masked states"] = _mean([read.accuracy for read in masked if read.tokens]) | {
+                "seconds of training": round(seconds)
+            }
     for layer in range(7):
-        inverter, seconds = run(f"layer-{layer}", decoder="linear", layer=layer, minutes=minutes / 6)
-        found["layers"][str(layer)] = accuracy(inverter, 100) | {"seconds of training": round(seconds)}
+        if not parts or f"layer-{layer}" in parts:
+            inverter, seconds = run(f"layer-{layer}", decoder="linear", layer=layer, minutes=minutes / 6)
+            found["layers"][str(layer)] = accuracy(inverter, 100) | {"seconds of training": round(seconds)}
     return found
 
 
@@ -145,7 +153,8 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     vectors = inverter.check(inverter.encoder.encode(list(texts)))
     proposed = inverter.proposals(vectors)
     bags = [texts[-1] for texts in proposed]
-    nearest = [inverter.nearest(*one) for one in zip(vectors, proposed, strict=True)]
+    first = [texts[0] for texts in proposed]  # the decoder's likeliest, which the encoder has not seen
+    cosines = [float(one @ vector) for one, vector in zip(inverter.embed(first), vectors, strict=True)]
     begun = time.perf_counter()
     corrected = [inverter.corrected(one, seconds, texts) for one, texts in zip(vectors, proposed, strict=True)]
     spent = (time.perf_counter() - begun) / len(texts)
@@ -155,10 +164,10 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
 
     return {
         "token F1, bag": f1(bags),
-        "token F1, text before correction": f1(one.ids for one in nearest),
+        "token F1, text before correction": f1(first),
         "token F1, text after correction": f1(one.ids for one in corrected),
         "exact after correction": _mean([tuple(t) == one.ids for t, one in zip(true, corrected, strict=True)]),
-        "cosine before correction": _mean([one.cosine for one in nearest]),
+        "cosine before correction": _mean(cosines),
         "cosine after correction": _mean([one.cosine for one in corrected]),
         "seconds a text": round(spent, 1),
         "examples": [
@@ -184,7 +193,9 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, second
     random.Random(0).shuffle(train)
     config = InverterConfig(minutes=minutes, texts=300_000)
     out = work / "inverter"
-    made = train_inverter(_file(train, work / "train.jsonl"), out, config=config, progress=_say, tell=_say)
+    if not (out / FILE).is_file():
+        train_inverter(_file(train, work / "train.jsonl"), out, config=config, progress=_say, tell=_say)
+    card = json.loads((out / "binocle.json").read_text("utf-8"))
     inverter = EmbeddingInverter.load(out)
     tests = {
         "scifact (another collection)": _beir(data / "scifact"),
@@ -193,8 +204,8 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, second
     }
     found: dict[str, Any] = {
         "tokens": 32,
-        "seconds of training": round(made.seconds),
-        "texts": made.counts,
+        "seconds of training": round(card["seconds"]),
+        "texts": card["data"],
         "threshold": inverter.about.threshold,
         "control": inverter.about.control,
         "tests": {
@@ -271,13 +282,15 @@ def main() -> None:
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--minutes", type=float, help="of training, for each inverter")
+    parser.add_argument("--parts", nargs="*", default=(), help="of hidden: what to measure anew; the rest is kept")
     parser.add_argument("--work", type=Path, help="a folder for what is made on the way; a new one unless given")
     given = parser.parse_args()
     task, minutes = TASKS[given.task]
     with tempfile.TemporaryDirectory() as made:
         work = given.work or Path(made)
         work.mkdir(parents=True, exist_ok=True)
-        save(f"inversion-{given.task}", task(given.data, work, given.minutes or minutes), seed=0)
+        more = {"parts": given.parts} if given.parts else {}
+        save(f"inversion-{given.task}", task(given.data, work, given.minutes or minutes, **more), seed=0)
 
 
 if __name__ == "__main__":
