@@ -225,7 +225,8 @@ class _Measured:
         deltas, likely = self._deltas[rows], np.array([self._likely[row] for row in rows])
         towards, squares = deltas @ vector, (deltas * deltas).sum(1)
         made, nats, open_ = text.vector.copy(), text.likely, np.ones(len(rows), bool)
-        score, found = text.score, []
+        score = text.score
+        found: list[int] = []
         while open_.any() and len(found) < _STEPS:
             length = np.sqrt(made @ made + 2 * deltas @ made + squares)
             scores = np.where(open_, (made @ vector + towards) / length + _LIKELY * (nats + likely), -np.inf)
