@@ -93,7 +93,7 @@ def _class() -> type[Any]:
             with torch.no_grad():
                 count = min(_POSITIONS, embeddings.position_embeddings.num_embeddings)
                 self.places[:count] = embeddings.position_embeddings.weight[:count]
-                self.places += embeddings.token_type_embeddings.weight[0]
+                self.places.add_(embeddings.token_type_embeddings.weight[0])
                 self.masked.copy_(embeddings.word_embeddings.weight[mask])
             self.before.load_state_dict(embeddings.LayerNorm.state_dict())
             for mine, its in zip(self.layers, bert.encoder.layer, strict=False):
