@@ -248,6 +248,7 @@ WRONG = {
     "another shape later": ("x.jsonl", [ROW, {"query": "a", "positive": "b"}], "x.jsonl:2: expected a text in 'sentence1', not nothing"),
     "a number for a text": ("x.jsonl", [ROW, {**ROW, "sentence2": 3}], "x.jsonl:2: expected a text in 'sentence2', not 3"),
     "true for a score": ("x.jsonl", [ROW, {**ROW, "score": True}], "x.jsonl:2: expected a number in 'score', not True"),
+    "a number beyond all": ("x.jsonl", [ROW, {**ROW, "score": 10**400}], "x.jsonl:2: expected a number in 'score', not 10000"),
     "null for a label": ("x.jsonl", [LABELLED, {**LABELLED, "label": None}], "x.jsonl:2: expected 0 or 1 in 'label', not nothing"),
     "no negative": ("x.jsonl", [RANKED, {**RANKED, "negative": []}], "x.jsonl:2 has no negative"),
     "no negative column": ("x.jsonl", [RANKED, {"query": "a", "positive": "b"}], "x.jsonl:2 has no negative"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 
@@ -172,6 +173,7 @@ WRONG = {  # name -> (file name, bytes, what the message says)
     "an open quote": ("a.csv", b'query,positive\na,"b\n', "a.csv:2 is not well-formed"),
     "a column twice": ("a.csv", b"query,query\na,b\n", "a.csv:1 names the column 'query' twice"),
     "tabs in .csv": ("a.csv", b"query\tpositive\na\tb\n", "a.csv:1 is separated by tabs: name the file .tsv"),
+    "tabs in .csv with commas between": ("a.csv", b"a\tb, c\td\n", "a.csv:1 is separated by tabs"),
     "scores of another number": (
         "a.jsonl",
         b'{"query": "a", "positive": "b", "negative": "c", "scores": [1]}\n',
@@ -321,8 +323,27 @@ def test_a_pipe_is_told(tmp_path):
 def test_no_file_and_no_data_set_of_that_name(tmp_path):
     with pytest.raises(InputError, match="there is no file or folder"):
         data.prepare(tmp_path / "none.jsonl", tmp_path / "made")
-    with pytest.raises(InputError, match="a folder without training data"):
+    with pytest.raises(InputError, match="a folder without training data: .*; documents are for 'binocle tune'"):
         data.prepare(tmp_path, tmp_path / "made")
+    with pytest.raises(InputError, match="'' is no name of data"):
+        data.prepare("", tmp_path / "made")
+
+
+def test_a_data_set_by_name_and_one_that_is_not_to_be_had(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    asked = []
+
+    def load_dataset(name, configuration, split):
+        if name == "no/such":
+            raise datasets.exceptions.DatasetNotFoundError("Dataset 'no/such' doesn't exist\nand a second line")
+        asked.append((name, configuration, split))
+        return datasets.Dataset.from_list([PAIR])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert list(rows("owner/name:pair", "dev")) == [("owner/name, row 1", PAIR)]
+    assert asked == [("owner/name", "pair", "dev")]
+    with pytest.raises(InputError, match=r"there is no file or folder no/such, nor a data set .* doesn't exist\)$"):
+        data.prepare("no/such", tmp_path / "made")
 
 
 # What is held out
@@ -339,6 +360,20 @@ def test_whole_documents_are_held_out(tmp_path):
     assert not held & trained
     assert len(made.held_out()) == 60
     assert len(made.held_out()) + len(made.training()) == 600
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_documents_are_held_out_in_the_order_of_their_hashes_while_they_fit(seed):
+    random = np.random.default_rng(seed)
+    keys = random.choice(random.integers(0, 2**63, 1 + 5 * seed).astype(np.uint64), random.integers(3, 90))
+    for share, most in ((0.05, 1_000), (0.3, 1_000), (0.999, 1_000), (0.5, 4)):
+        held = data._split(keys, share, most, seed) == data.HELD_OUT
+        wanted = min(most, round(share * len(keys)))
+        different, counts = np.unique(keys, return_counts=True)
+        salt = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
+        order = sorted(range(len(different)), key=lambda place: int(different[place]) ^ salt)
+        taken = [different[place] for n, place in enumerate(order) if not n or counts[order[: n + 1]].sum() <= wanted]
+        assert (held == np.isin(keys, taken if wanted and len(different) > 2 else [])).all()
 
 
 def test_another_seed_holds_out_others_and_the_same_seed_the_same(tmp_path):

@@ -479,13 +479,16 @@ def _split(keys: NDArray[np.uint64], share: float, most: int, seed: int) -> NDAr
         raise InputError(f"held out is a share of the documents, from 0 to below 1, not {share}")
     part = np.full(len(keys), TRAIN, np.uint8)
     wanted = min(most, round(share * len(keys)))
-    different, counts = np.unique(keys, return_counts=True)
-    if not wanted or len(different) < 3:
+    others = keys[keys != keys[0]]
+    if not wanted or not len(others) or (others == others[0]).all():  # fewer than three documents
         return part
+    del others
     salt = np.uint64(int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little"))
-    order = np.argsort(different ^ salt, kind="stable")
-    taken = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), wanted, side="right")))]
-    part[np.isin(keys, different[taken])] = HELD_OUT
+    places = keys ^ salt
+    last = min(wanted, len(keys) - 1)
+    first = np.sort(np.partition(places, last)[: last + 1])
+    whole = first if wanted == len(keys) else first[first < first[-1]]
+    part[places <= (whole[-1] if len(whole) else first[0])] = HELD_OUT
     return part
 
 
@@ -547,10 +550,7 @@ def once(run: RunFolder, source: Any, **options: Any) -> Prepared:
     with run.alone():
         if (folder / "data.json").is_file():
             return load(folder)
-        try:
+        with run.unless_wrong():
             made = prepare(source, folder, **options)
-        except InputError:
-            run.forget()
-            raise
         save(made)
         return made

@@ -144,7 +144,7 @@ def _score(where: str, row: Row) -> float:
     value = row.get(_named(row, _SCORE) or _SCORE[0])
     try:
         score = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
         raise InputError(f"{where}: expected a number in {_named(row, _SCORE) or _SCORE[0]!r}, not {_shown(value)}")

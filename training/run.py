@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..indexes.errors import InputError
+from ..indexes.errors import InputError, ModelNotFoundError
 from . import card as cards
 from . import loop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from filelock import FileLock
@@ -78,8 +79,17 @@ class RunFolder:
         """As if it had never been asked for, unless something of it is worth keeping."""
         if loop.last_checkpoint(self.checkpoints) is None:
             shutil.rmtree(self.folder, ignore_errors=True)
-            if not any(self.out.iterdir()):
+            with contextlib.suppress(OSError):  # it is not empty, or another process has removed it
                 self.out.rmdir()
+
+    @contextlib.contextmanager
+    def unless_wrong(self) -> Iterator[None]:
+        """Forget the run where what was asked cannot be done, so that it can be asked for in another way."""
+        try:
+            yield
+        except (InputError, ModelNotFoundError):
+            self.forget()
+            raise
 
     def begin(self, module: Any) -> None:
         """Give a module the weights that the run began with: a new head is drawn once."""

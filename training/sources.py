@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
+import logging
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,16 +33,17 @@ def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train")
     """
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes, Path)):
         return _given(source)
-    path = Path(source)
+    path, name = Path(source), str(source)
+    if not name.strip():
+        raise InputError(f"{name!r} is no name of data: expected a file, a folder or the name of a data set")
     if path.is_dir():
         return _folder(path, split)
     if path.is_file():
         return _file(path)
-    name = str(source)
-    if path.suffix or name.startswith(("/", ".", "~")) or name.count("/") > 1 or not name.strip():
+    if path.suffix or name.startswith(("/", ".", "~")) or name.count("/") > 1:
         if path.exists():
             raise InputError(f"{name} is a pipe or a device: expected a file or a folder, which can be read twice")
-        raise InputError(f"there is no file or folder {name or repr(name)}")
+        raise InputError(f"there is no file or folder {name}")
     return _dataset(name, split)
 
 
@@ -56,7 +59,10 @@ def _folder(path: Path, split: str) -> Rows:
         return _beir(path, split)
     if (path / "_versions").is_dir():
         return _lance(path)
-    raise InputError(f"{path} is a folder without training data: expected BEIR's corpus.jsonl in it, or a Lance table")
+    raise InputError(
+        f"{path} is a folder without training data: expected BEIR's corpus.jsonl in it, or a Lance table; documents "
+        "are for 'binocle tune' and 'binocle pretrain'"
+    )
 
 
 def _file(path: Path) -> Rows:
@@ -161,7 +167,7 @@ def _separated(path: Path, separator: str) -> Rows:
 def _header(path: Path, cells: list[str], separator: str) -> list[str]:
     header = [cell.strip() for cell in cells]
     _check_names(f"{path}:1", header)
-    if len(header) == 1 and separator == "," and "\t" in header[0]:
+    if separator == "," and any("\t" in name for name in header):
         raise InputError(f"{path}:1 is separated by tabs: name the file .tsv")
     return header
 
@@ -230,9 +236,22 @@ def _dataset(name: str, split: str) -> Rows:
         raise MissingExtraError("datasets", "train", f"the data set {name}") from None
     name, _, configuration = name.partition(":")
     try:
-        loaded = load_dataset(name, configuration or None, split=split)
+        with _without_retries_told():
+            loaded = load_dataset(name, configuration or None, split=split)
     except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [""])[0][:160]
         raise InputError(f"there is no file or folder {name}, nor a data set to be had ({reason})") from None
     for number, row in enumerate(loaded, 1):
         yield f"{name}, row {number}", dict(row)
+
+
+@contextlib.contextmanager
+def _without_retries_told() -> Iterator[None]:
+    """One line says in the end what was not to be had."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
