@@ -16,12 +16,13 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
-from binocle.indexes.errors import InputError
+from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever import encoder as encoders
 from binocle.training import encoder as encoding
 from binocle.training import heldout, loop, objectives
 from binocle.training.data import Prepared, Shape
 from binocle.training.encoder import Config, train_encoder
+from binocle.training.rounds import train_rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -198,6 +199,41 @@ def test_shorter_vectors_are_learned_with_the_long_ones(tmp_path, tiny_model):
         train_encoder(PAIRS, tmp_path / "two", base=tiny_model, config=Config(steps=2, matryoshka=(1000,)))
 
 
+@pytest.mark.parametrize("shape", [Shape.CLASSED, Shape.TEXTS])
+def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shape, tmp_path, tiny_model):
+    teacher = tiny_model if shape is Shape.TEXTS else None
+    config = Config(steps=1, batch_size=8, matryoshka=(16,), evaluations=1)
+    made = train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, teacher=teacher, config=config)
+    assert np.isfinite(made.after.value)
+
+
+def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_path, tiny_model):
+    long = tmp_path / "long"
+    train_encoder(PAIRS, long, base=tiny_model, config=Config(steps=1, batch_size=8, pooling=("cls", "mean")))
+    config = Config(steps=1, batch_size=8, evaluations=1)
+    made = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, teacher=str(long), config=config)
+    assert made.objective == "embeddings"
+    assert encoders.load(str(tmp_path / "out")).dim == encoders.load(tiny_model).dim
+    with pytest.raises(InputError, match="the teacher's vectors have 32 dimensions, the student's 64"):
+        train_encoder(DATA[Shape.TEXTS], tmp_path / "not", base=str(long), teacher=tiny_model, config=config)
+
+
+def test_vectors_are_shortened_with_the_cosines_that_they_had():
+    generator = np.random.default_rng(0)
+    flat = generator.standard_normal((500, 8)) @ generator.standard_normal((8, 20))  # 8 directions hold all of them
+    vectors = (flat / np.linalg.norm(flat, axis=1, keepdims=True)).astype(np.float32)
+
+    class Teacher:
+        dim = 20
+
+        def encode(self, texts, *, kind):
+            return vectors[[int(text) for text in texts]]
+
+    short = encoding._shortener(Teacher(), [str(n) for n in range(500)], 8)(vectors)
+    assert short.shape == (500, 8)
+    np.testing.assert_allclose(short @ short.T, vectors @ vectors.T, atol=1e-4)
+
+
 def test_weights_of_the_base_are_kept_by_share(tmp_path, tiny_model):
     from safetensors.numpy import load_file
 
@@ -239,6 +275,7 @@ LONG = Config(epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=
 RUN = f"""
 import sys, json
 from binocle.training.encoder import Config, train_encoder
+from binocle.training.rounds import train_rounds
 train_encoder(json.load(open(sys.argv[1])), sys.argv[3], base=sys.argv[2], config={LONG!r})
 """
 
@@ -314,6 +351,9 @@ BAD = {
     "a batch of nothing": (Config(batch_size=0), "batch size is a number above 0"),
     "a share above 1": (Config(held_out=1.5), "held out is a share"),
     "a learning rate that is none": (Config(learning_rate=float("nan")), "learning rate is a number above 0"),
+    "a seed below 0": (Config(seed=-1), "seed is a number from 0, not -1"),
+    "a weight decay below 0": (Config(weight_decay=-0.1), "weight decay is a number from 0"),
+    "a margin that is none": (Config(margin=float("nan")), "margin is a number from 0, not nan"),
     "tokens that are too few": (Config(max_length=1), "max length is in tokens"),
 }
 
@@ -323,6 +363,25 @@ def test_settings_that_cannot_be_are_told_before_anything_is_made(name, tmp_path
     config, message = BAD[name]
     with pytest.raises(InputError, match=message):
         train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
+
+
+def test_classes_that_cannot_be_set_against_each_other_are_told(tmp_path, tiny_model):
+    alone = [{"text": text, "label": f"{n}"} for n, text in enumerate(TEXTS)]
+    with pytest.raises(InputError, match=r"expected two classes of two texts or more to train on, but 0 of .* have as"):
+        train_encoder(alone, tmp_path / "out", base=tiny_model, config=FAST)
+
+
+def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_path, tiny_model):
+    few = [{"text": TEXTS[n], "label": "ab"[n % 2]} for n in range(6)]
+    config = Config(steps=1, batch_size=9, held_out=0, evaluations=1)
+    assert train_encoder(few, tmp_path / "out", base=tiny_model, config=config).steps == 1
+
+
+def test_a_base_that_cannot_write_is_told_where_it_should(tmp_path, tiny_model):
+    base = family("distilbert", tmp_path / "base", tiny_model)
+    with pytest.raises(InputError, match="tsdae needs a base that can write too, .* but this one is distilbert"):
+        train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=base, config=FAST)
 
 
 def test_a_folder_that_is_in_use_is_not_written_to(tmp_path, tiny_model):
@@ -337,6 +396,33 @@ def test_wrong_data_leaves_nothing_behind(tmp_path, tiny_model):
     with pytest.raises(InputError, match="row 2: expected a text"):
         train_encoder([PAIRS[0], {"query": "a"}], tmp_path / "out", base=tiny_model, config=FAST)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_mistake_that_shows_after_the_data_were_read_leaves_nothing_behind(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="Matryoshka lengths"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=Config(steps=1, matryoshka=(99,)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_teacher_of_what_is_no_text_is_told(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="learned from texts alone, but the data are pairs .*: leave the teacher out"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, teacher=tiny_model, config=FAST)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_base_that_is_nowhere_is_told_before_the_data_are_read(tmp_path):
+    with pytest.raises(ModelNotFoundError):
+        train_encoder(tmp_path / "none.jsonl", tmp_path / "out", base="none/such", config=FAST)
+
+
+def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="there is no file or folder"):
+        train_rounds(tmp_path / "none.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / ".out-rounds").mkdir()
+    (tmp_path / ".out-rounds" / "asked.json").write_text("{}", "utf-8")
+    with pytest.raises(InputError, match="holds an unfinished run with other settings: remove it"):
+        train_rounds(tmp_path / "pairs.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
 
 
 # Measures on held-out rows

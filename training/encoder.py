@@ -24,11 +24,12 @@ from .data import Prepared, Shape
 from .run import Ran, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from .loop import Progress
 
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+_PRINCIPAL = 8_192  # texts by which a teacher's longer vectors are shortened
 _SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
 
@@ -119,19 +120,26 @@ def train_encoder(
     :raises InputError: before the first step, for data or settings that do not fit.
     """
     loop.require("training")
-    from ..retriever.model_folder import DEFAULT_MODEL
+    from ..retriever.model_folder import DEFAULT_MODEL, find
 
     config = config or Config()
     check(config)
     base = base or DEFAULT_MODEL
+    for model in filter(None, (base, teacher)):  # before a large file is read
+        find(model)
     more = {"split": split, "teacher": teacher}
     run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
     run.open()
-    prepared = rows.once(run, data, split=split, held_out=config.held_out, development=development, seed=config.seed)
-    name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
-    if config.max_length is not None and config.max_length < 3:
-        raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")
-    return _Session(run, base, config, prepared, name, teacher, progress).train()
+    parts = {"held_out": config.held_out, "development": development, "seed": config.seed}
+    prepared = rows.once(run, data, split=split, **parts)
+    with run.unless_wrong():
+        if teacher is not None and prepared.shape is not Shape.TEXTS:
+            raise InputError(
+                f"a teacher's vectors are learned from texts alone, but the data are {prepared.shape.value}: leave the "
+                "teacher out, or give texts"
+            )
+        name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
+        return _Session(run, base, config, prepared, name, teacher, progress).train()
 
 
 def check(config: Config) -> None:
@@ -141,9 +149,15 @@ def check(config: Config) -> None:
         value = getattr(config, name)
         if value is not None and (not math.isfinite(value) or value <= 0):
             raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {value}")
+    for name in ("weight_decay", "margin", "seed"):
+        value = getattr(config, name)
+        if value is not None and (not math.isfinite(value) or value < 0):
+            raise InputError(f"{name.replace('_', ' ')} is a number from 0, not {value}")
     for name in ("warmup", "dropout", "keep", "held_out"):
         if not 0 <= getattr(config, name) < 1:
             raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {getattr(config, name)}")
+    if config.max_length is not None and config.max_length < 3:
+        raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")
     unknown = [one for one in config.pooling or () if one not in POOLINGS]
     if unknown:
         raise InputError(f"there is no pooling {unknown[0]!r}: expected one or more of {', '.join(POOLINGS)}")
@@ -252,7 +266,7 @@ class _Session:
             self.table,
             training,
             self.data.texts,
-            batch_size=min(config.batch_size, len(training)),
+            batch_size=self._grouped_size(training) if objective.grouped else min(config.batch_size, len(training)),
             different=objective.different,
             seed=config.seed,
         )
@@ -285,6 +299,17 @@ class _Session:
         trainer.data_collator.max_length = config.max_length
         loop.quiet(trainer)
         return trainer
+
+    def _grouped_size(self, training: Any) -> int:
+        """Rows of a batch in which each class has two at least: an even number, and no more than take turns in it."""
+        counts = np.bincount(self.table["label"].to_numpy()[training])
+        twos = np.sort(counts[counts >= 2] // 2)[::-1]
+        if len(twos) < 2:
+            raise InputError(
+                f"the objective {self.objective} sets texts of a class against those of others: expected two classes "
+                f"of two texts or more to train on, but {len(twos)} of {np.count_nonzero(counts):,} have as many"
+            )
+        return max(4, min(self.config.batch_size, 2 * int(np.minimum(twos, twos[1]).sum())) // 2 * 2)
 
     def _prompts(self) -> dict[str, str] | None:
         """The base model's prompts, for the columns that are queries and those that are documents."""
@@ -327,18 +352,19 @@ class _Session:
 
         file = self.run.folder / "teacher.npy"
         loaded = encoders.load(self.teacher)
-        if loaded.dim != self.model.get_embedding_dimension():
+        length = int(self.model.get_embedding_dimension())
+        if loaded.dim < length:
             raise InputError(
-                f"the teacher's vectors have {loaded.dim} dimensions, the student's "
-                f"{self.model.get_embedding_dimension()}: expected as many"
+                f"the teacher's vectors have {loaded.dim} dimensions, the student's {length}: expected as many or more"
             )
         if not file.is_file():
             aside = np.lib.format.open_memmap(
-                file.with_name("teacher.part.npy"), mode="w+", dtype=np.float32, shape=(len(dataset), loaded.dim)
+                file.with_name("teacher.part.npy"), mode="w+", dtype=np.float32, shape=(len(dataset), length)
             )
+            shorten = _shortener(loaded, dataset["text"], length)
             for start in range(0, len(dataset), 2_048):
                 texts = dataset[start : start + 2_048]["text"]
-                aside[start : start + len(texts)] = loaded.encode(texts, kind="document")
+                aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
             aside.flush()
             file.with_name("teacher.part.npy").replace(file)
         return np.load(file, mmap_mode="r", allow_pickle=False)
@@ -405,6 +431,24 @@ def _sampler(batches: Batches) -> Any:
         return batches
 
     return of
+
+
+def _shortener(teacher: Any, texts: Any, length: int) -> Callable[[Any], Any]:
+    """What makes a teacher's vectors as long as the student's, with about the cosines that they had.
+
+    Onto the directions that hold most of them (principal components of some, without a mean taken off).
+    """
+    if teacher.dim == length:
+        return lambda vectors: vectors
+    places = np.linspace(0, len(texts) - 1, min(len(texts), _PRINCIPAL)).astype(int)
+    vectors = teacher.encode([texts[int(place)] for place in places], kind="document").astype(np.float64)
+    directions = np.linalg.eigh(vectors.T @ vectors)[1][:, : -length - 1 : -1].astype(np.float32)
+
+    def shorten(vectors: Any) -> Any:
+        short = vectors @ directions
+        return short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), 1e-12)
+
+    return shorten
 
 
 def _thinned(text: str, epoch: int, seed: int) -> str:

@@ -107,7 +107,23 @@ def _rescaled(loss: Any, low: float, high: float) -> Any:
 
 
 def _softmax(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
-    return _losses().SoftmaxLoss(model, model.get_embedding_dimension(), max(2, len(data.classes)))
+    loss = _losses().SoftmaxLoss(model, model.get_embedding_dimension(), max(2, len(data.classes)))
+    _read_shorter(loss.classifier)
+    return loss
+
+
+def _read_shorter(classifier: Any) -> None:
+    """Let the classifier take (u, v, |u - v|) of shorter vectors too, which Matryoshka gives it: the rest is 0."""
+    from torch.nn.functional import pad
+
+    linear = type(classifier).forward
+
+    class Filled(type(classifier)):  # type: ignore[misc]
+        def forward(self, features: Any) -> Any:
+            parts = features.unflatten(1, (3, -1))
+            return linear(self, pad(parts, (0, self.in_features // 3 - parts.shape[-1])).flatten(1))
+
+    classifier.__class__ = Filled
 
 
 def _margin_mse(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
@@ -128,12 +144,35 @@ def _kl(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
 
 
 def _tsdae(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
-    name = model[0].auto_model.config._name_or_path  # noqa: SLF001 - the loss makes its decoder from the same
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    words = getattr(model[0], "auto_model", None)
+    if words is None or type(words.config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        kind = "a table of words" if words is None else words.config.model_type
+        raise InputError(
+            f"the objective tsdae needs a base that can write too, such as BERT or RoBERTa, but this one is {kind}: "
+            "take another base, or learn a teacher's vectors with --teacher MODEL"
+        )
+    name = words.config._name_or_path  # noqa: SLF001 - the loss makes its decoder from the same
     return _losses().DenoisingAutoEncoderLoss(model, decoder_name_or_path=name, tie_encoder_decoder=True)
 
 
 def _embeddings(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
-    return _losses().MSELoss(model)
+    """Mean squared error, of the beginning of the teacher's vectors where Matryoshka gives the student's."""
+    from torch.nn.functional import normalize
+
+    loss = _losses().MSELoss(model)
+    whole = type(loss).compute_loss_from_embeddings
+
+    class Shortened(type(loss)):  # type: ignore[misc]
+        def compute_loss_from_embeddings(self, embeddings: Any, teacher_embeddings: Any) -> Any:
+            length = embeddings[0].shape[-1]
+            if length < teacher_embeddings[0].shape[-1]:
+                teacher_embeddings = [normalize(one[..., :length], dim=-1) for one in teacher_embeddings]
+            return whole(self, embeddings, teacher_embeddings)
+
+    loss.__class__ = Shortened
+    return loss
 
 
 OBJECTIVES: dict[str, Objective] = {

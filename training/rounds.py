@@ -6,12 +6,13 @@ any more (ANCE, Xiong et al. 2021, arXiv:2007.00808, with the index rebuilt betw
 
 from __future__ import annotations
 
+import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..indexes.errors import InputError
+from ..indexes.errors import InputError, ModelNotFoundError
 from ..retriever.model_folder import DEFAULT_MODEL
 from .encoder import Config, Trained, train_encoder
 from .mining import mine
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from .loop import Progress
 
-_MARGIN = 0.05  # share of the positive's score that a negative stays below: NV-Retriever, arXiv:2407.15831
+_RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
 
 
 def train_rounds(
@@ -53,15 +54,33 @@ def train_rounds(
         raise InputError(f"{out} is not empty: give another folder for the model")
     current = base or DEFAULT_MODEL
     work = out.with_name(f".{out.name}-rounds")
-    work.mkdir(parents=True, exist_ok=True)
+    asked = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     for number in range(1, rounds + 1):
         mined, folder = work / f"mined-{number}.jsonl", out if number == rounds else work / f"round-{number}"
         if not mined.is_file():
             tell(f"mining negatives, round {number} of {rounds}")
-            mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, relative_margin=_MARGIN)
+            try:
+                mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
+            except (InputError, ModelNotFoundError):
+                if number == 1:  # nothing is worth keeping
+                    shutil.rmtree(work)
+                raise
         if not (folder / "binocle.json").is_file():
             made = train_encoder(mined, folder, base=current, config=share, progress=progress)
         current = str(folder)
     shutil.rmtree(work)
     return made
+
+
+def _same(work: Path, asked: dict[str, Any]) -> None:
+    """Keep what was asked beside what was mined for it.
+
+    :raises InputError: when something else was.
+    """
+    file, wanted = work / "asked.json", json.dumps(asked)
+    if file.is_file() and file.read_text("utf-8") != wanted:
+        raise InputError(f"{work} holds an unfinished run with other settings: remove it or give another folder")
+    work.mkdir(parents=True, exist_ok=True)
+    file.write_text(wanted, "utf-8")
