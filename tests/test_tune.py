@@ -127,6 +127,9 @@ def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher(tmp_path, tiny_mo
     layers = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))["num_hidden_layers"]
     assert (layers, made.layers) == (1, 1)
     assert made.measures["cosine to the teacher"][1] > 0.5
+    (measured,) = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))["measures"]
+    low, high = measured["interval"]
+    assert low < measured["value"] < high
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

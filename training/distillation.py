@@ -20,7 +20,7 @@ import numpy as np
 from ..indexes.errors import InputError
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
-from . import beir, loop
+from . import beir, heldout, loop
 from .card import Card, write_card
 from .encoder import Config, make_model, train_encoder
 from .run import folder_of
@@ -107,15 +107,21 @@ def distill(
     train_encoder(given, out, base=str(start), teacher=model, config=settings, progress=progress)
     shutil.rmtree(start)
     teacher, student = encoders.load(model), encoders.load(str(out))
-    measures = {"cosine to the teacher": (1.0, _agreement(teacher, student, every))}
+    agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), settings.seed)
+    measures = {agreement.name: (1.0, agreement.value)}
+    facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
     if evaluate_on is not None:
         from .evaluation import evaluate
 
         for place, name in enumerate((model, str(out))):
-            tell(f"measuring the {('teacher', 'student')[place]} on {Path(evaluate_on).name}")
-            found = evaluate(evaluate_on, mode="semantic", split=split, model=name).measures["nDCG@10"]
+            who = ("teacher", "student")[place]
+            tell(f"measuring the {who} on {Path(evaluate_on).name}")
+            found = evaluate(evaluate_on, mode="semantic", split=split, model=name)
+            value = found.measures["nDCG@10"]
             known = measures.get("nDCG@10", (0.0, 0.0))
-            measures["nDCG@10"] = (found, known[1]) if place == 0 else (known[0], found)
+            measures["nDCG@10"] = (value, known[1]) if place == 0 else (known[0], value)
+            fact = {"name": "nDCG@10", "value": value, "interval": list(found.intervals["nDCG@10"])}
+            facts.append(fact | {"rows": found.queries, "on": f"{found.collection} {found.split}", "when": who})
     made = Distilled(
         out,
         layers,
@@ -124,7 +130,7 @@ def distill(
         time.monotonic() - began,
         student.fingerprint,
     )
-    _note(made, model, len(every))
+    _note(made, model, len(every), facts)
     return made
 
 
@@ -204,11 +210,13 @@ def _table(model: str, out: Path, every: list[str]) -> None:
     static.save_pretrained(str(out), create_model_card=False)
 
 
-def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> float:
+def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> Floats:
+    """The cosine of both vectors of each of the last texts."""
     some = every[-_SPEED_TEXTS:]
     one, other = teacher.encode(some), student.encode(some)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    return float(((one * other).sum(1) / np.maximum(lengths, 1e-12)).mean())
+    cosines: Floats = (one * other).sum(1) / np.maximum(lengths, 1e-12)
+    return cosines
 
 
 def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
@@ -220,15 +228,10 @@ def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
     return len(some) / max(time.monotonic() - began, 1e-9)
 
 
-def _note(made: Distilled, model: str, texts: int) -> None:
+def _note(made: Distilled, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
     """The card of a student: what it was made of, its price and its gain."""
     file = made.folder / "binocle.json"
     known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    measures = [
-        {"name": name, "on": who, "value": value, "interval": [value, value], "rows": texts}
-        for name, pair in made.measures.items()
-        for who, value in zip(("teacher", "student"), pair, strict=True)
-    ]
     card = Card(
         kind="encoder",
         base=model,
