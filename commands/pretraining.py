@@ -49,7 +49,7 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
 @click.option("--held-out", type=float, default=0.05, show_default=True, help="Share of documents held out.")
 @click.option("--evaluations", type=int, default=8, show_default=True, help="Of the held-out documents.")
 @click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def pretrain(
     texts: tuple[str, ...],

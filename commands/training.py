@@ -72,7 +72,7 @@ def _run_options(command: Any) -> Any:
             click.option(
                 "--keep", type=float, default=0.0, show_default=True, help="Share of the base's weights kept."
             ),
-            click.option("--seed", type=int, default=0, show_default=True),
+            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         )
     ):
         command = option(command)
@@ -232,7 +232,7 @@ train.add_command(inverter)
 @click.option("--pairs", type=int, default=5_000, show_default=True, help="Queries to learn from, at most.")
 @click.option("--epochs", type=float, default=1.0, show_default=True, help="Times through them.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def tune(
     folder: Path | None, index: Path | None, out: Path | None, publish: bool, as_json: bool, **options: Any
@@ -273,7 +273,7 @@ def tune(
 @click.option("--epochs", type=float, default=2.0, show_default=True)
 @click.option("--learning-rate", "--lr", type=float, default=1e-4, show_default=True)
 @click.option("--batch-size", type=int, default=64, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def distill(
     model: str, texts: str, out: Path, layers: int, evaluate_on: Path | None, as_json: bool, **options: Any

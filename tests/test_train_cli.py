@@ -149,6 +149,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "reranker", "pairs.jsonl", "--out", "out", "--index", "nowhere"), "no index at"),
         (("tune", "nowhere"), "there is no folder nowhere"),
         (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),
+        (("tune", "docs", "--seed", "-1"), "Invalid value for '--seed': -1 is not in the range x>=0"),
         (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
     ],
 )
