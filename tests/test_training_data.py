@@ -402,9 +402,11 @@ def test_held_out_rows_of_ones_own_are_those(tmp_path):
 
 
 def test_what_was_prepared_is_loaded_as_it_was(tmp_path):
-    made = data.prepare(many(50, 10), tmp_path, held_out=0.2)
+    made = data.prepare(lines(tmp_path / "many.jsonl", *many(50, 10)), tmp_path, held_out=0.2)
     data.save(made)
     again = data.load(tmp_path)
+    assert data.describe(again) == data.describe(made)
+    assert list(data.describe(made).items())[:2] == [("source", "many.jsonl"), ("shape", made.shape.value)]
     assert (again.shape, again.texts, again.classes) == (made.shape, made.texts, made.classes)
     assert (again.part == made.part).all()
 

@@ -85,6 +85,7 @@ class Prepared:
     low: float = 0.0  # the range of scores
     high: float = 1.0
     part: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    source: str = ""  # what the rows came from has this name, if any
 
     def table(self) -> pa.Table:
         """All rows, mapped into memory."""
@@ -133,6 +134,8 @@ def prepare(
         part[given:] = HELD_OUT
     assert reader.shape is not None
     made = Prepared(reader.shape, folder, reader.texts, tuple(reader.classes), reader.low, reader.high)
+    if isinstance(source, (str, Path)):
+        made.source = Path(source).resolve().name if Path(source).exists() else str(source)
     if development is None:
         keys = _keys(made.table(), "group" if reader.grouped else made.texts[min(1, len(made.texts) - 1)])
         part = _split(keys, held_out, most_held_out, seed)
@@ -514,7 +517,12 @@ def describe(made: Prepared) -> dict[str, Any]:
     """What a model card says about the data."""
     parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
     counts = {name: int((made.part == number).sum()) for name, number in parts.items()}
-    return {"shape": made.shape.value, **counts, **({"classes": list(made.classes)} if made.classes else {})}
+    return {
+        **({"source": made.source} if made.source else {}),
+        "shape": made.shape.value,
+        **counts,
+        **({"classes": list(made.classes)} if made.classes else {}),
+    }
 
 
 def save(made: Prepared) -> None:
@@ -526,6 +534,7 @@ def save(made: Prepared) -> None:
         "classes": made.classes,
         "low": made.low if np.isfinite(made.low) else 0.0,
         "high": made.high if np.isfinite(made.high) else 1.0,
+        "source": made.source,
     }
     (made.folder / "data.json").write_text(json.dumps(facts), "utf-8")
 
@@ -541,6 +550,7 @@ def load(folder: Path) -> Prepared:
         facts["low"],
         facts["high"],
         np.load(folder / "part.npy", allow_pickle=False),
+        facts.get("source", ""),
     )
 
 
