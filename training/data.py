@@ -1,8 +1,9 @@
 """Training data: rows of texts from any of the usual places, checked to the last line before a model is touched.
 
 The columns say what the rows are (`Shape`); the names below are those that the field's own data sets use. Every row
-is read and checked once, in a stream, and written to one Arrow file that training maps into memory: a file of fifty
-million rows takes no more of it than a small one, and its last line is known to be right before the first step.
+is read and checked once, in a stream, and written to one Arrow file that training maps into memory: its last line is
+known to be right before the first step, and all that is held of a row is its number, its part and a hash, some 25
+bytes, while the held-out ones are chosen.
 """
 
 from __future__ import annotations
