@@ -228,14 +228,14 @@ train.add_command(inverter)
 @folder_argument
 @index_option
 @click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
-@click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, none, or a model.")
-@click.option("--pairs", type=int, default=5_000, show_default=True, help="Queries to learn from, at most.")
-@click.option("--epochs", type=float, default=1.0, show_default=True, help="Times through them.")
+@click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, or a model.")
+@click.option("--pairs", type=int, default=10_000, show_default=True, help="Queries to learn from, at most.")
+@click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def tune(
-    folder: Path | None, index: Path | None, out: Path | None, publish: bool, as_json: bool, **options: Any
+    folder: Path | None, index: Path | None, out: Path | None, steps: int, publish: bool, as_json: bool, **options: Any
 ) -> int:
     """Fit an index's encoder to its documents, without labels.
 
@@ -246,19 +246,24 @@ def tune(
     binocle tune ~/notes
     binocle tune docs --no-publish --out tuned
     """
+    from ..training.ranking_distillation import Settings
     from ..training.tune import Recipe, tune
 
+    recipe = Recipe(learning=Settings(steps=steps), **options)
     retriever = open_index(folder, index)
     with Live() as live:
-        made = tune(retriever, out=out, recipe=Recipe(**options), publish=publish, progress=live, tell=live.tell)
+        made = tune(retriever, out=out, recipe=recipe, publish=publish, progress=live, tell=live.tell)
     if as_json:
         click.echo(json.dumps(made.as_dict()))
     else:
-        gain = made.difference
+        verdict, gain = made.verdict, made.verdict.difference
         click.echo(
-            f"nDCG@10 of {made.queries:,} queries from held-out documents: {made.before:.4f} -> {made.after:.4f} "
+            f"nDCG@10 of {verdict.queries:,} queries from held-out documents: "
+            f"{verdict.before:.4f} -> {verdict.after:.4f} "
             f"({gain.value:+.4f}, 95 % {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.4f})"
         )
+        for kind, by in verdict.kinds.items():
+            click.echo(f"{kind:<10} {by:+.4f}")
         done = "the index uses it: 'binocle rollback' undoes it" if made.published else "the index stays as it is"
         click.echo(f"{made.folder}; {done}")
     return 0 if made.published or not publish else NOTHING

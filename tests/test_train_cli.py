@@ -90,11 +90,12 @@ def test_the_result_is_json_when_asked(home, run):
 
 
 def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
-    code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30")
+    code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30", "--steps", "3")
     assert code == 0, err
+    assert "step 3 of 3" in err
     assert "queries from held-out documents" in out
     assert "the index stays as it is" in out
-    code, out, err = run("tune", "notes", "--pairs", "30", "--json")
+    code, out, err = run("tune", "notes", "--pairs", "30", "--steps", "3", "--json")
     assert code == (0 if json.loads(out)["published"] else 1), err
 
 
@@ -150,6 +151,7 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("tune", "nowhere"), "there is no folder nowhere"),
         (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),
         (("tune", "docs", "--seed", "-1"), "Invalid value for '--seed': -1 is not in the range x>=0"),
+        (("tune", "docs", "--steps", "0"), "steps is a number above 0"),
         (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
     ],
 )

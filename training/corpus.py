@@ -97,6 +97,11 @@ def split(documents: Iterable[Source], share: float, seed: int = 0) -> tuple[Ite
     return _Share(documents, share, seed, inside=False), _Share(documents, share, seed, inside=True)
 
 
+def few(documents: Iterable[Source], total: int, wanted: int, seed: int) -> Iterable[Source]:
+    """About the share of the documents that holds as many passages as wanted; all where they hold no more in total."""
+    return documents if total <= wanted else split(documents, wanted / total, seed + 1)[1]
+
+
 def _place(name: str, seed: int) -> float:
     """Where a name falls in [0, 1), the same on every machine."""
     digest = hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _PACE = 30  # steps from which the number that fits a time is reckoned
 _FIRST = 5  # of these are slower, and left out
-_WARMUP = 50  # steps in which the rate rises
 _TRIMMED = 20  # steps after which freed memory is given back
 
 
@@ -42,6 +41,7 @@ class Plan:
     bf16: bool = False
     evaluations: int = 5
     rows: int = 0  # of which an epoch is made
+    warmup: int = 50  # steps in which the rate rises
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ def learn(
     while run.steps is None or run.step < run.steps:
         torch.manual_seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
-            group["lr"] = plan.learning_rate * rate(run.step, run.steps)
+            group["lr"] = plan.learning_rate * rate(run.step, run.steps, plan.warmup)
         with torch.autocast(loop.device(), torch.bfloat16) if plan.bf16 else nullcontext():
             found = loss(run.step)
         optimizer.zero_grad(set_to_none=True)
@@ -113,9 +113,9 @@ def learn(
     return made
 
 
-def rate(step: int, steps: int | None) -> float:
-    """The share of the learning rate in a step: rising for 50 steps, then falling in a line."""
-    return min(1.0, (step + 1) / _WARMUP) * (1.0 if steps is None else max(0.0, 1.0 - step / steps))
+def rate(step: int, steps: int | None, warmup: int = 50) -> float:
+    """The share of the learning rate in a step: rising at first, falling in a line all the way."""
+    return min(1.0, (step + 1) / max(1, warmup)) * (1.0 if steps is None else max(0.0, 1.0 - step / steps))
 
 
 def _trim() -> None:

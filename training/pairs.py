@@ -7,9 +7,11 @@ is the passage that it belongs to, as the encoder sees it, where possible withou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import islice, pairwise, zip_longest
 from random import Random
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..indexes.errors import InputError
 from . import definitions, links
@@ -53,6 +55,18 @@ def make(
     if iter(documents) is documents:
         raise InputError("the documents are read more than once: give a list, or an object that starts anew each time")
     return _made(documents, seed, chosen, max_per_document)
+
+
+def sample(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
+    """As many as wanted, each with the same chance, in one pass (Vitter 1985, algorithm R)."""
+    generator = np.random.default_rng(seed)
+    stream = iter(made)
+    kept = list(islice(stream, most))
+    for number, pair in enumerate(stream, most + 1):
+        place = int(generator.integers(number))
+        if place < most:
+            kept[place] = pair
+    return kept
 
 
 def _made(documents: Iterable[Source], seed: int, kinds: list[str], most: int | None) -> Iterator[Pair]:

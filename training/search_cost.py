@@ -19,8 +19,6 @@ from . import corpus, pairs
 from .evaluation import questions, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from ..retriever.encoder import Encoder
@@ -76,10 +74,8 @@ def made(snapshot: Snapshot, most: int, seed: int) -> Queries:
 
     :raises InputError: when the documents give none.
     """
-    from .tune import _sample
-
-    sources = few(corpus.from_index(snapshot), snapshot.chunks.count_rows(), _ENOUGH, seed)
-    chosen = _sample(pairs.make(sources, seed=seed, kinds=KINDS), most, seed)
+    sources = corpus.few(corpus.from_index(snapshot), snapshot.chunks.count_rows(), _ENOUGH, seed)
+    chosen = pairs.sample(pairs.make(sources, seed=seed, kinds=KINDS), most, seed)
     if not chosen:
         raise InputError(
             f"no query could be made from the documents of {snapshot.store.path}: expected some with sentences of five "
@@ -91,11 +87,6 @@ def made(snapshot: Snapshot, most: int, seed: int) -> Queries:
         {name: pair.query for name, pair in numbered.items()},
         {name: {pair.document: 1} for name, pair in numbered.items()},
     )
-
-
-def few(sources: Iterable[corpus.Source], total: int, wanted: int, seed: int) -> Iterable[corpus.Source]:
-    """About the share of the documents that holds as many passages as wanted; all of them where they hold no more."""
-    return sources if total <= wanted else corpus.split(sources, wanted / total, seed + 1)[1]
 
 
 def passages(snapshot: Snapshot, queries: Queries, seed: int) -> Passages:

@@ -1,0 +1,92 @@
+"""What ranks passages for a query better than the encoder that is to learn it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ..retriever import encoder as encoders
+from ..retriever.model_folder import find
+from .bm25 import BM25
+from .scoring import load_reranker, reads_pairs, unit_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from .scoring import CrossEncoder
+
+    Floats = NDArray[np.float32]
+
+HYBRID = "hybrid"
+NEVER = np.float32(-1e4)  # the score of a passage that the teacher has no opinion of
+_DEPTH = 200  # best passages that mean and deviation are taken over, as hybrid search does
+_READ = 16  # passages of the hybrid's that a cross-encoder reads for each query
+
+
+class Teacher(Protocol):
+    """Gives scores that a softmax makes a distribution of."""
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        """Shape (queries, passages)."""
+        ...
+
+
+class Hybrid:
+    """The words' standard scores plus the meaning's, as the index's own hybrid search adds them."""
+
+    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], vectors: Floats) -> None:
+        self._encoder, self._vectors = encoder, vectors
+        self._words = BM25(passages)
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        words = np.stack([self._words.scores(query) for query in queries])
+        return standard(words) + standard(self._encoder.encode(list(queries), kind="query") @ self._vectors.T)
+
+
+class Larger:
+    """Another encoder's cosines."""
+
+    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str]) -> None:
+        self._encoder = encoder
+        self._vectors = unit_vectors(encoder, passages)
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        return 2 * standard(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
+
+
+class Reader:
+    """A cross-encoder's scores of the passages that another teacher has highest; of the others it has no opinion."""
+
+    def __init__(self, reranker: CrossEncoder, first: Teacher, passages: Sequence[str]) -> None:
+        self._reranker, self._first, self._passages = reranker, first, passages
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        found = self._first.scores(queries)
+        best = np.argsort(-found, axis=1, kind="stable")[:, :_READ]
+        found[:] = NEVER
+        for row, (query, places) in enumerate(zip(queries, best, strict=True)):
+            read = self._reranker.score(query, [self._passages[place] for place in places])
+            found[row, places] = 2 * standard(read[None])[0]
+        return found
+
+
+def teacher(name: str, encoder: encoders.Encoder, passages: Sequence[str], vectors: Floats) -> Teacher:
+    """
+    :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
+    :param encoder: that of the index, and `vectors` what it gives the passages.
+    """
+    if name != HYBRID and not reads_pairs(find(name)):
+        return Larger(encoders.load(name), passages)
+    hybrid = Hybrid(encoder, passages, vectors)
+    return hybrid if name == HYBRID else Reader(load_reranker(name), hybrid, passages)
+
+
+def standard(scores: Floats) -> Floats:
+    """Standard deviations of each row's best scores that a score lies above their mean."""
+    best = -np.partition(-scores, min(_DEPTH, scores.shape[1]) - 1, axis=1)[:, :_DEPTH]
+    deviations = np.maximum(best.std(1, keepdims=True), 1e-6)
+    found: Floats = ((scores - best.mean(1, keepdims=True)) / deviations).astype(np.float32)
+    return found
