@@ -172,6 +172,11 @@ WRONG = {  # name -> (file name, bytes, what the message says)
     "a short row": ("a.csv", b"query,positive\na\n", "a.csv:2 has 1 fields where the header has 2"),
     "an open quote": ("a.csv", b'query,positive\na,"b\n', "a.csv:2 is not well-formed"),
     "a column twice": ("a.csv", b"query,query\na,b\n", "a.csv:1 names the column 'query' twice"),
+    "a key twice": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b", "query": "c"}\n',
+        "a.jsonl:1 is not JSON .it has 'query' twice",
+    ),
     "tabs in .csv": ("a.csv", b"query\tpositive\na\tb\n", "a.csv:1 is separated by tabs: name the file .tsv"),
     "tabs in .csv with commas between": ("a.csv", b"a\tb, c\td\n", "a.csv:1 is separated by tabs"),
     "scores of another number": (

@@ -108,13 +108,22 @@ def _json_lines(path: Path) -> Rows:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}:{number} is not JSON ({error}): expected one object a line") from None
         if not isinstance(row, dict):
             came = type(row).__name__
             raise InputError(f"{path}:{number}: expected an object with columns as its keys on each line, not {came}")
         yield f"{path}:{number}", row
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice!r} twice")
+    return found
 
 
 def _lines(path: Path) -> Rows:
