@@ -160,9 +160,10 @@ def _separated(path: Path, separator: str) -> Rows:
                 header = _header(path, cells, separator)
             elif cells:
                 if len(cells) != len(header):
+                    what = f"put a field with a {_SEPARATORS[separator]} in it in quotes"
                     raise InputError(
-                        f"{path}:{began} has {len(cells)} fields where the header has {len(header)}: put a field with "
-                        f"a {_SEPARATORS[separator]} in it in quotes"
+                        f"{path}:{began} has {len(cells)} fields where the header has {len(header)}: "
+                        + (what if len(cells) > len(header) else "expected one for each column")
                     )
                 yield f"{path}:{began}", dict(zip(header, cells, strict=True))
             began = at + 1
