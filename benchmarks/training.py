@@ -235,22 +235,29 @@ def _sentences(data: Path, work: Path, *, questions: int) -> tuple[Path, Path]:
     return file, work / "squad-index"
 
 
+def _reranker(data: Path, out: Path, config: RerankerConfig, base: str, index: Path) -> None:
+    if not (out / "binocle.json").is_file():
+        train_reranker(data, out, base=base, index=index, config=config, progress=_say, tell=_say)
+
+
 def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     folder = data / "scifact"
     before = evaluate(folder, mode="hybrid", index=work / "index")
     squad, index = _sentences(data, work, questions=1_500)
     runs = []
     for seed in seeds:
+        one, two = work / f"squad-{seed}", work / f"scifact-{seed}"
         first = RerankerConfig(
             batch_size=16, max_length=64, learning_rate=1e-4, evaluations=1, held_out=0.03, seed=seed
         )
-        one = train_reranker(squad, work / f"squad-{seed}", index=index, config=first, progress=_say, tell=_say)
-        second = RerankerConfig(batch_size=4, epochs=2, learning_rate=5e-5, evaluations=2, held_out=0.1, seed=seed)
-        two = train_reranker(
-            folder, work / f"scifact-{seed}", base=str(one.folder), config=second, progress=_say, tell=_say
-        )
-        facts = json.loads((two.folder / "binocle.json").read_text("utf-8"))
-        run = {"first stage's weight": facts.get("first_stage_weight"), "seconds": [one.seconds, two.seconds]}
+        second = RerankerConfig(batch_size=4, negatives=15, learning_rate=5e-5, evaluations=1, held_out=0.1, seed=seed)
+        _reranker(squad, one, first, BASE, index)
+        _reranker(folder, two, second, str(one), work / "index")
+        facts = [json.loads((out / "binocle.json").read_text("utf-8")) for out in (one, two)]
+        run = {
+            "first stage's weight": facts[1].get("first_stage_weight"),
+            "seconds": [made["seconds"] for made in facts],
+        }
         runs.append(
             run
             | _gain(
@@ -259,7 +266,7 @@ def reranker(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
                 BASE,
                 before,
                 mode="hybrid",
-                rerank=str(two.folder),
+                rerank=str(two),
                 rerank_depth=50,
                 index=work / "index",
             )
