@@ -140,9 +140,23 @@ def test_what_cannot_be_is_told(tmp_path, tiny_model):
         (RerankerConfig(objective="magic"), "there is no objective 'magic' for rerankers"),
         (RerankerConfig(objective="binary", negatives=60), "depth is more than the number of negatives"),
         (RerankerConfig(epochs=-1), "epochs is a number above 0"),
+        (RerankerConfig(seed=-1), "seed is a number from 0"),
     ):
         with pytest.raises(InputError, match=message):
             train_reranker(SHAPES["listwise"], tmp_path / message[:5], base=tiny_model, config=config)
     with pytest.raises(InputError, match="no query finds 3 other passages"):
         train_reranker([PAIRS[0], PAIRS[1]], tmp_path / "few", base=tiny_model, encoder=tiny_model, config=FAST)
     assert not list(Path(tmp_path).rglob("*.safetensors"))
+
+
+def test_after_a_mistake_the_corrected_command_is_taken(tmp_path, tiny_model):
+    scored = [{"sentence1": a, "sentence2": b, "score": 0.5 + len(a) / 20} for a in THINGS for b in THINGS]
+    with pytest.raises(InputError, match="the objective listwise takes"):
+        train_reranker(
+            scored,
+            tmp_path / "out",
+            base=tiny_model,
+            config=RerankerConfig(objective="listwise", held_out=0),
+        )
+    made = train_reranker(scored, tmp_path / "out", base=tiny_model, config=RerankerConfig(steps=1, held_out=0))
+    assert made.objective == "mse"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,25 +100,8 @@ def train_reranker(
     """
     loop.require("training")
     config = config or RerankerConfig()
-    check(
-        EncoderConfig(
-            **{
-                n: getattr(config, n)
-                for n in (
-                    "epochs",
-                    "steps",
-                    "batch_size",
-                    "learning_rate",
-                    "dropout",
-                    "accumulate",
-                    "warmup",
-                    "keep",
-                    "held_out",
-                    "patience",
-                )
-            }
-        )
-    )
+    shared = {one.name for one in fields(EncoderConfig)}
+    check(EncoderConfig(**{name: value for name, value in asdict(config).items() if name in shared}))
     if config.negatives < 1 or config.depth <= config.negatives:
         raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
     tell = tell or (lambda _: None)
@@ -126,8 +109,10 @@ def train_reranker(
     more = {"split": split, "index": str(index) if index else None}
     run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
     run.open()
-    prepared = _prepare(run, config, data, split, index, encoder, tell)
-    return _Session(run, base, config, prepared, progress, tell).train()
+    with run.unless_wrong():
+        prepared = _prepare(run, config, data, split, index, encoder, tell)
+        session = _Session(run, base, config, prepared, progress, tell)
+    return session.train()
 
 
 @dataclass(slots=True)
