@@ -162,7 +162,7 @@ def _print_read(made: Read, *, as_json: bool) -> int:
 @click.option("--texts", "most", type=int, default=200_000, show_default=True, help="Texts for embeddings, at most.")
 @click.option("--minutes", type=float, default=30.0, show_default=True, help="Of learning.")
 @click.option("--steps", type=int, help="Steps, instead of minutes.")
-@click.option("--batch-size", type=int, help="Texts. Default: 64 for embeddings, 32 for hidden states.")
+@click.option("--batch-size", type=int, help="Texts. Default: 128 for embeddings, 32 for hidden states.")
 @click.option("--learning-rate", "--lr", type=float, help="Default: 5e-4 for embeddings and a Transformer, else 1e-3.")
 @click.option("--bf16/--fp32", default=None, help="Default: bf16 where the hardware computes in it.")
 @click.option("--held-out", type=float, default=0.02, show_default=True, help="Share of documents held out.")

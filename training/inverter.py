@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
-_BAG = 0.3  # share of the time that the bag has
+_BAG = 0.5  # share of the time that the bag has
 _JUDGED = 64  # held-out texts that recovery is measured on
 _CONTROLS = 24  # vectors of no text that the threshold is taken from
 _CONTROL_SECONDS = 1.0
@@ -62,7 +62,7 @@ class InverterConfig:
     texts: int = 200_000  # stretches of documents to learn from, at most
     minutes: float = 30.0  # of learning
     steps: int | None = None  # instead of minutes
-    batch_size: int | None = None  # texts: 64 for embeddings, 32 for hidden states
+    batch_size: int | None = None  # texts: 128 for embeddings, 32 for hidden states
     learning_rate: float | None = None  # 5e-4 for embeddings and a Transformer, 1e-3 for other decoders
     bf16: bool | None = None  # None: where the hardware has it
     held_out: float = 0.02  # share of the documents
@@ -324,7 +324,7 @@ class _Embedding(_Session):
             self.tokens,
             self.plan,
             words=words,
-            batch_size=config.batch_size or 64,
+            batch_size=config.batch_size or 128,
             seed=config.seed,
             folder=self.run.checkpoints,
             progress=self.progress,
@@ -415,7 +415,7 @@ def learn_text(
     plan: Callable[[float, float, int, int], Plan],
     *,
     words: Floats | None = None,
-    batch_size: int = 64,
+    batch_size: int = 128,
     seed: int = 0,
     folder: Path | None = None,
     progress: Progress | None = None,
@@ -427,13 +427,13 @@ def learn_text(
     :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has learned nothing yet.
     """
     tell = tell or (lambda _: None)
-    bag = BagInversion(decoder, texts, batch_size=8 * batch_size, seed=seed)
+    bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
     places = (folder / "bag", folder / "text") if folder else (None, None)
     if words is not None:
         bag.begin(words)
     tell("learning which words a vector holds")
     first = learn(
-        decoder.bag, bag.loss, plan(_BAG, 1e-3, 8 * batch_size, len(texts)), folder=places[0], progress=progress
+        decoder.bag, bag.loss, plan(_BAG, 1e-3, 4 * batch_size, len(texts)), folder=places[0], progress=progress
     )
     decoder.bag.requires_grad_(requires_grad=False)
     tell("learning to put them into texts")
