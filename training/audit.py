@@ -342,8 +342,8 @@ class _Field:
         ]
         tell("cutting texts out of the passages")
         each = -(-corpus_texts // max(1, len(fitting)))
-        learned = cut(search_cost.few(own, total, 4 * each, seed), encoder, fitting, each, seed)
-        few = search_cost.few(attacked, total, 20 * texts, seed)
+        learned = cut(corpus.few(own, total, 4 * each, seed), encoder, fitting, each, seed)
+        few = corpus.few(attacked, total, 20 * texts, seed)
         theirs = {passage.text for source in few for passage in source.passages}
         both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
         true = cut(few, encoder, fitting, texts, seed + 1, without=both)
