@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = 4_096
 # Fewer than this are not worth a batch of their own, though a processor idles without one.
 _LEAST_BATCH_TOKENS = 256
+# Batches are padded to a multiple of this, the rows of an AMX tile: what is left over would be computed in another way,
+# and a text's vector would depend on the texts beside it in the third digit of bf16.
+_TILE = 16
 
 
 class BertModel:
@@ -85,9 +88,10 @@ class BertModel:
                 yield places, compute(*batch), batch[1]
             return
         bulk = self.compiled()
+        lengths = np.minimum(-(-lengths // _TILE) * _TILE, self._config.max_positions)
         budget = min(_BATCH_TOKENS, max(_LEAST_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
         groups = list(_groups(lengths, budget))
-        batches = [self._batch(encodings, places) for places in groups]
+        batches = [self._batch(encodings, places, int(lengths[places].max())) for places in groups]
         with self._bulk_lock:  # its requests are shared; OpenVINO uses every core for one caller
             for places, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
                 yield places, output, batch[1]
@@ -101,12 +105,15 @@ class BertModel:
                 self._bulk = BertOpenVINO(self._config, self._weights, classifier=self._classifier)
             return self._bulk
 
-    def _batch(self, encodings: Sequence[Encoding], places: Places) -> tuple[Integers, ...]:
-        """Ids and mask, and types for a classifier: each (texts, tokens), padded with 0."""
+    def _batch(self, encodings: Sequence[Encoding], places: Places, tokens: int = 0) -> tuple[Integers, ...]:
+        """Ids and mask, and types for a classifier: each (texts, tokens), padded with 0; no fewer than the longest."""
         chosen = [encodings[place] for place in places]
-        ids = _padded([encoding.ids for encoding in chosen])
-        mask = _padded([[1] * len(encoding.ids) for encoding in chosen])
-        return (ids, mask, _padded([encoding.type_ids for encoding in chosen])) if self._classifier else (ids, mask)
+        tokens = max(tokens, *(len(encoding.ids) for encoding in chosen))
+        ids = _padded([encoding.ids for encoding in chosen], tokens)
+        mask = _padded([[1] * len(encoding.ids) for encoding in chosen], tokens)
+        if not self._classifier:
+            return ids, mask
+        return ids, mask, _padded([encoding.type_ids for encoding in chosen], tokens)
 
 
 def _groups(lengths: Integers, budget: int) -> Iterator[Places]:
@@ -119,8 +126,8 @@ def _groups(lengths: Integers, budget: int) -> Iterator[Places]:
         start += count
 
 
-def _padded(rows: list[list[int]]) -> Integers:
-    padded = np.zeros((len(rows), max(map(len, rows))), np.int64)
+def _padded(rows: list[list[int]], tokens: int) -> Integers:
+    padded = np.zeros((len(rows), tokens), np.int64)
     for row, values in enumerate(rows):
         padded[row, : len(values)] = values
     return padded

@@ -81,6 +81,11 @@ class BertEncoder:
         self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
+        self._many = False
+
+    def expect_many(self) -> None:
+        """Encode every document from now on as those of a large batch are: by the compiled graph, however few come."""
+        self._many = True
 
     @staticmethod
     def config_of(folder: Path, settings: model_folder.ModelSettings) -> BertConfig | None:
@@ -99,7 +104,8 @@ class BertEncoder:
         prepared = [self._prepared(prompt + text) for text in checked(texts)]
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        small = tokens < _SMALL or (kind == "query" and len(texts) < _MANY_QUERIES)
+        few = kind == "query" and len(texts) < _MANY_QUERIES
+        small = few or (tokens < _SMALL and not self._many)
         vectors = np.empty((len(texts), self.dim), np.float32)
         for places, hidden, mask in self._model.run(encodings, small=small):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
@@ -123,6 +129,12 @@ class BertEncoder:
             lowered = text.lower()
             text = lowered if len(lowered) == len(text) else "".join(c.lower()[:1] or c for c in text)
         return text
+
+
+def expect_many(encoder: Encoder) -> None:
+    """Say that a long run begins: which texts come together will then make no difference to their vectors."""
+    if isinstance(encoder, BertEncoder):
+        encoder.expect_many()
 
 
 def checked(texts: Sequence[str]) -> list[str]:

@@ -69,6 +69,7 @@ class Worker:
         :raises EncoderMismatchError: when the encoder on this machine is another.
         """
         encoder = _load(head.encoder.model, gpu=gpu)
+        encoders.expect_many(encoder)
         if encoder.fingerprint != head.encoder.fingerprint:
             raise EncoderMismatchError(
                 f"{head.encoder.model} on a worker has fingerprint {encoder.fingerprint[:8]} but the index was made "

