@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError
-from .places import NOTHING, PATH, folder_argument, index_option, json_option, open_index, tell
+from .places import NOTHING, PATH, folder_argument, index_option, json_option, open_index, ray_option, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +60,7 @@ def _latency(_context: click.Context, _option: click.Parameter, value: str | Non
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="A kind of index to try. Repeatable.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the sample of queries.")
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw what was measured, as SVG.")
+@ray_option
 @json_option
 def optimize(
     folder: Path | None,
@@ -71,6 +72,7 @@ def optimize(
     kinds: tuple[str, ...],
     seed: int,
     plot: Path | None,
+    ray: str | None,
     as_json: bool,
 ) -> int:
     """Choose the vector index by what it has to reach.
@@ -88,7 +90,7 @@ def optimize(
 
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
         raise InputError(f"{plot} cannot be written: expected a file in a folder that there is")
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, ray=ray)
     outcome = retriever.optimize(
         recall,
         memory=memory,

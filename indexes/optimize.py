@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import InputError
-from .faiss_index import FaissIndex
-from .flat import FlatIndex
+from .faiss_kind import FaissKind
 from .kinds import KINDS, Spec
 from .proof import Measured, Point, Sample, at_least, exact, is_exact, meets
 from .published import Settled
@@ -30,9 +29,10 @@ if TYPE_CHECKING:
 
     from .proof import Demand
     from .published import Built
+    from .sharded import BuiltShards
     from .vector_index import Floats, VectorIndex
 
-    Build = Callable[[Spec], Built]
+    Build = Callable[[Spec], Built | BuiltShards]
     Tell = Callable[[str], None]
 
 _FEW = 2_000  # vectors that are compared sooner than anything else is done
@@ -53,7 +53,7 @@ class Outcome:
     points: list[Point]
     nearest: list[str] = field(default_factory=list)  # what would be possible instead
     spec: Spec | None = None
-    built: Built | None = None  # to be put or discarded
+    built: Built | BuiltShards | None = None  # to be put or discarded
     seconds: float = 0.0
 
     chosen: Point | None = None
@@ -100,14 +100,14 @@ def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Demand) -> li
 class Trial:
     """One built index, and the settings that it has been searched with."""
 
-    built: Built
+    built: Built | BuiltShards
     index: VectorIndex
     seen: Sample
     points: dict[tuple[tuple[str, Any], ...], Point] = field(default_factory=dict)
     chosen: Point | None = None  # the fastest setting to meet the recall on the seen queries
 
     @classmethod
-    def of(cls, built: Built, seen: Sample) -> Trial:
+    def of(cls, built: Built | BuiltShards, seen: Sample) -> Trial:
         return cls(built, built.load(KINDS), seen)
 
     def at(self, search: dict[str, Any], sample: Sample | None = None, *, timed: bool = False) -> Point:
@@ -158,7 +158,7 @@ class Trial:
 
     def _ways(self) -> Iterator[list[dict[str, Any]]]:
         """Settings from shallow to deep, for each number of candidates that are compared again."""
-        name, values = _breadths(self.index)
+        name, values = self._breadths()
         known = [parameter.name for parameter in KINDS[self.built.manifest.kind].search_parameters]
         for factor in _FACTORS if "k_factor" in known else (None,):
             again = {} if factor is None else {"k_factor": factor}
@@ -166,7 +166,7 @@ class Trial:
 
     def around(self, search: dict[str, Any], steps: Sequence[int]) -> list[dict[str, Any]]:
         """The settings so many steps from one, in their order, without repetition."""
-        name, values = _breadths(self.index)
+        name, values = self._breadths()
         found = []
         for step in steps:
             if name is not None and name not in search:
@@ -181,6 +181,21 @@ class Trial:
             if setting not in found:
                 found.append(setting)
         return found
+
+    def _breadths(self) -> tuple[str | None, list[int]]:
+        """The parameter that says how much of the structure is visited, and its values from little to all."""
+        made, count = self.built.manifest, len(self.index.ids)
+        kind = KINDS[made.kind]
+        assert isinstance(kind, FaissKind)
+        build = kind.values(made.build)
+        structure = kind.structure_of(build)
+        for parameter in structure.search_parameters:
+            most = structure.nlist(count, build) if isinstance(structure, Lists) else max(16, count // 4)
+            values = parameter.grid(most)
+            return parameter.name, values if isinstance(structure, Lists) else [
+                value for value in values if value >= 10
+            ]
+        return None, [0]
 
     def prove(self, unseen: Sample, recall: float) -> dict[str, Any] | None:
         """The shallowest setting shown to meet the recall, from the safest one down; None if not even that."""
@@ -225,17 +240,6 @@ def measured_of(
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         curve=[{name: getattr(one, name) for name in names} for one in curve],
     )
-
-
-def _breadths(index: VectorIndex) -> tuple[str | None, list[int]]:
-    """The parameter that says how much of the structure is visited, and its values from little to all."""
-    assert isinstance(index, FaissIndex)
-    structure, count = index.kind.structure_of(index.build_values), len(index.ids)
-    for parameter in structure.search_parameters:
-        most = structure.nlist(count, index.build_values) if isinstance(structure, Lists) else max(16, count // 4)
-        values = parameter.grid(most)
-        return parameter.name, values if isinstance(structure, Lists) else [value for value in values if value >= 10]
-    return None, [0]
 
 
 def halves(queries: Floats, index: VectorIndex, seed: int) -> tuple[Sample, Sample]:
@@ -375,7 +379,7 @@ def _p99(point: Point) -> float:
 class Renewal:
     """An index built anew from other rows than it was measured with."""
 
-    built: Built
+    built: Built | BuiltShards
     spec: Spec
     measured: Measured
     note: str = ""  # that its recall had fallen, and what was done
@@ -396,7 +400,7 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *,
         queries, source = mixed(exact(index), 2 * demand.queries, seed), "pairs of stored vectors, mixed"
     seen, unseen = halves(queries, index, seed)
     trial = Trial.of(built, seen)
-    search = {} if isinstance(index, FlatIndex) else spec.search
+    search = {} if spec.kind == "flat" else spec.search
 
     def renewal(search: dict[str, Any], note: str = "") -> Renewal:
         measured = trial.measured(search, unseen, demand, source)

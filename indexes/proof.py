@@ -108,6 +108,9 @@ def exact(index: VectorIndex) -> VectorIndex:
 
 def is_exact(index: VectorIndex) -> bool:
     """Whether it answers by comparing all, so that there is nothing to prove."""
+    shards = getattr(index, "shards", None)
+    if shards is not None:
+        return all(map(is_exact, shards))
     return isinstance(index, FlatIndex) or getattr(index, "index", index) is None
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from .sharded import BuiltShards
     from .vector_index import Floats, Ids, VectorIndex, VectorIndexKind
 
 _MANIFEST = "manifest.json"
@@ -132,8 +133,10 @@ class Built:
         manifest.spec.checked(manifest.dim)
         return _put(manifest, self.folder, self.folder.parent)
 
-    def share(self, other: Built) -> None:
+    def share(self, other: Built | BuiltShards) -> None:
         """Have one copy of the files that are the same in both, such as the vectors."""
+        if not isinstance(other, Built):
+            return
         for name, checksum in self.manifest.files.items():
             if other.manifest.files.get(name) == checksum:
                 with contextlib.suppress(OSError):  # a file system without links

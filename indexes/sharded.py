@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from .errors import DamagedError, InputError
 from .flat import best_of
+from .proof import exact
+from .published import Settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from .published import Published
-    from .vector_index import Floats, Ids, Mask, Places, VectorIndex
+    from .published import Built, Published
+    from .vector_index import Floats, Ids, Mask, Places, VectorIndex, VectorIndexKind
+
+    Names = tuple[str, ...]
 
 
 class ShardedIndex:
@@ -64,9 +68,41 @@ class ShardedIndex:
         return vectors
 
     def tuned(self, **search: Any) -> Self:
+        return self._of([shard.tuned(**search) for shard in self.shards])
+
+    @property
+    def exact(self) -> Self:
+        """The same vectors, all compared."""
+        return self._of([exact(shard) for shard in self.shards])
+
+    def _of(self, shards: Sequence[VectorIndex]) -> Self:
         made = copy(self)
-        made.shards = [shard.tuned(**search) for shard in self.shards]
+        made.shards = shards
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltShards:
+    """As `published.Built`: shards that were built elsewhere, which nobody searches yet."""
+
+    names: Names
+    manifest: Published  # of all of them together
+    memory: int
+    opened: Callable[[Names], VectorIndex]
+    amended: Callable[[Names, Settled], Names]  # what they are called then
+    dropped: Callable[[Names], None]
+
+    def load(self, kinds: Mapping[str, VectorIndexKind]) -> VectorIndex:  # noqa: ARG002
+        return self.opened(self.names)
+
+    def put(self, settled: Settled) -> Names:
+        return self.names if settled == Settled() else self.amended(self.names, settled)
+
+    def share(self, other: Built | BuiltShards) -> None:
+        """They have no files in common."""
+
+    def discard(self) -> None:
+        self.dropped(self.names)
 
 
 def joined(manifests: Sequence[Published]) -> Published:

@@ -3,7 +3,8 @@
     index   this process looks through the folder, as ever, and cuts what is to be read into portions
             -> tasks: read, chunk, embed, write fragments of the store's tables, which nobody sees yet
             -> this process commits the portions that are done, in order: HEAD.json is the one atomic step
-            -> tasks: a vector index for each range of ids, put into the store; named together by the next commit
+            -> tasks: a vector index for each range of ids, put into the store; named together by the next commit,
+               after they have been searched together where a recall was demanded of them
     search  an actor for each shard, kept by the cluster -> each answers for its own ids -> the best of all
 
 A task that is lost with its machine is done again by another. Its fragments, if it had written any, are named by no
@@ -16,7 +17,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ import numpy as np
 
 from ..indexes.errors import BinocleError, InputError, MissingExtraError, StoreError
 from ..indexes.kinds import KINDS, Spec
-from ..indexes.published import Published, publish
-from ..indexes.sharded import ShardedIndex, joined
+from ..indexes.proof import exact, is_exact
+from ..indexes.published import Published, Settled, amend, build
+from ..indexes.sharded import BuiltShards, ShardedIndex, joined
 from .place import place_of
 from .portion import ROOM, Done, Portion, Worker, fragments_of
 from .snapshot import Snapshot
@@ -135,16 +137,36 @@ class Cluster:
 
     # The vector index
 
-    def shards(self, snapshot: Snapshot, spec: Spec) -> list[str]:
-        """Build the vector index of a state, a task for each range of ids; gives their names, in order."""
-        ids = snapshot.chunk_ids["id"].to_numpy()
+    def shards(self, snapshot: Snapshot, spec: Spec) -> BuiltShards | None:
+        """Build the vector index of a state, a task for each range of ids; None where there is nothing to build."""
+        ids, store, head = snapshot.chunk_ids["id"].to_numpy(), snapshot.store, snapshot.head
         if not len(ids):
-            return []
+            return None
         count = max(-(-len(ids) // _SHARD), min(self.workers, len(ids) // _LEAST_SHARD), 1)
-        build = self._remote(_build, num_cpus=1)
-        first = (str(snapshot.store.place), asdict(snapshot.head), asdict(spec))
+        first = (str(store.place), asdict(head), asdict(spec))
         ranges = [(int(part[0]), int(part[-1])) for part in np.array_split(ids, count)]
-        return [self._got(ref) for ref in [build.remote(*first, *bounds) for bounds in ranges]]
+        work = self._remote(_build, num_cpus=1)
+        made = self._all([work.remote(*first, *bounds) for bounds in ranges])
+
+        def opened(names: tuple[str, ...]) -> VectorIndex:
+            return self.serve(store, replace(head, vectors=names[0], shards=names[1:]))[0]
+
+        def amended(names: tuple[str, ...], settled: Settled) -> tuple[str, ...]:
+            work = self._remote(_amend, num_cpus=1)
+            others = self._all([work.remote(str(store.place), name, asdict(settled)) for name in names])
+            self._end(store, names)
+            return tuple(others)
+
+        return BuiltShards(
+            names=tuple(name for name, _ in made),
+            manifest=Published(
+                spec.kind, len(ids), head.encoder.dim, head.rows, {}, spec.metric, spec.build, spec.search
+            ),
+            memory=sum(memory for _, memory in made),
+            opened=opened,
+            amended=amended,
+            dropped=lambda names: self._end(store, names),
+        )
 
     def serve(self, store: Store, head: Head) -> tuple[VectorIndex, Published]:
         """The published vector index of a state, each shard in an actor that stays for the next search.
@@ -157,16 +179,23 @@ class Cluster:
         place, dim = str(store.place), head.encoder.dim
         actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
         manifests = [Published(**found) for found in self._all([one.manifest.remote() for one in actors])]
-        ids = self._all([one.ids.remote() for one in actors])
-        shards = [_Served(self, one, part) for one, part in zip(actors, ids, strict=True)]
+        held = self._all([one.held.remote() for one in actors])
+        shards = [_Served(self, one, *part) for one, part in zip(actors, held, strict=True)]
         return _Spread(self, shards), joined(manifests)
 
     def retire(self, store: Store, head: Head) -> None:
         """End the actors of shards that are no longer part of the index."""
         mine = {_name(str(store.place), part) for part in head.parts}
-        for name in self._ray.util.list_named_actors():
-            if name.startswith(_name(str(store.place), "")) and name not in mine:
-                self._ray.kill(self._ray.get_actor(name))
+        self._kill(lambda name: name.startswith(_name(str(store.place), "")) and name not in mine)
+
+    def _end(self, store: Store, parts: Sequence[str]) -> None:
+        """End the actors of these shards."""
+        named = {_name(str(store.place), part) for part in parts}
+        self._kill(lambda name: name in named)
+
+    def _kill(self, chosen: Callable[[str], bool]) -> None:
+        for name in filter(chosen, self._ray.util.list_named_actors()):
+            self._ray.kill(self._ray.get_actor(name))
 
     def _all(self, refs: Sequence[Any]) -> list[Any]:
         return [self._got(ref) for ref in refs]
@@ -254,8 +283,8 @@ def _head(given: dict[str, Any]) -> Head:
     )
 
 
-def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> str:
-    """Publish a vector index of the chunks whose ids are from `first` to `last`; gives its name."""
+def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> tuple[str, int]:
+    """Build a vector index of the chunks whose ids are from `first` to `last`; gives its name, and its memory."""
     _at_ease()
     store, state = Store.open(place_of(place)), _head(head)
     table, dim = Snapshot(store, state).chunks, state.encoder.dim
@@ -263,15 +292,29 @@ def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, l
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
     parent = store.place.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)
-    name = publish(parent, Spec(**spec), KINDS, rows, dim=dim, covers=state.rows)
+    made = build(parent, Spec(**spec), KINDS, rows, dim=dim, covers=state.rows)
+    memory, name = made.memory, made.put(Settled())
     store.place.keep(name)
-    return name
+    return name, memory
+
+
+def _amend(place: str, name: str, settled: dict[str, Any]) -> str:
+    """Publish a shard again with other search parameters or measurements; gives its name."""
+    held = place_of(place)
+    folder = held.vectors(name)
+    made = amend(folder.parent, name, Settled(**settled))
+    held.keep(made)
+    return made
 
 
 def _at_ease() -> None:
     """Several workers share a machine: none spins while it waits."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("LANCE_LOG", "error")
+
+
+_How = dict[str, Any] | None  # search parameters that are other than the published ones; None: compare all
+_AS_PUBLISHED: dict[str, Any] = {}
 
 
 class _Shard:
@@ -291,11 +334,15 @@ class _Shard:
     def manifest(self) -> dict[str, Any]:
         return asdict(self._open()[1])
 
-    def ids(self) -> Ids:
-        return self._open()[0].ids
+    def held(self) -> tuple[Ids, bool]:
+        """The ids, and whether they are found by comparing all."""
+        index = self._open()[0]
+        return index.ids, is_exact(index)
 
-    def search(self, vectors: Floats, k: int, allowed: Mask | Places | None) -> tuple[Floats, Ids]:
-        return self._open()[0].search(vectors, k, allowed=allowed)
+    def search(self, vectors: Floats, k: int, allowed: Mask | Places | None, how: _How) -> tuple[Floats, Ids]:
+        index = self._open()[0]
+        index = exact(index) if how is None else index.tuned(**how)
+        return index.search(vectors, k, allowed=allowed)
 
     def reconstruct(self, ids: Ids) -> Floats:
         return self._open()[0].reconstruct(ids)
@@ -304,14 +351,16 @@ class _Shard:
 class _Served:
     """A shard as this process sees it: a `VectorIndex` whose searches are answered elsewhere."""
 
-    def __init__(self, cluster: Cluster, actor: Any, ids: Ids) -> None:
+    def __init__(self, cluster: Cluster, actor: Any, ids: Ids, compares_all: bool, how: _How = _AS_PUBLISHED) -> None:
         self._cluster = cluster
         self._actor = actor
+        self._how = how
         self.ids = ids
+        self.index = None if compares_all else actor
 
     def asked(self, vectors: Floats, k: int, allowed: Mask | Places | None) -> Any:
         """The reference of an answer to come."""
-        return self._actor.search.remote(vectors, k, allowed)
+        return self._actor.search.remote(vectors, k, allowed, self._how)
 
     def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
         answer: tuple[Floats, Ids] = self._cluster._got(self.asked(vectors, k, allowed))  # noqa: SLF001
@@ -322,7 +371,13 @@ class _Served:
         return vectors
 
     def tuned(self, **search: Any) -> _Served:
-        raise InputError(f"a served index cannot be searched with {search}: open it without --ray")
+        if self._how is None:
+            return self
+        return _Served(self._cluster, self._actor, self.ids, self.index is None, {**self._how, **search})
+
+    @property
+    def exact(self) -> _Served:
+        return _Served(self._cluster, self._actor, self.ids, compares_all=True, how=None)
 
 
 class _Spread(ShardedIndex):

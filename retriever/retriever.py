@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .misplaced import Found
     from .place import Place
     from .reranker import Reranker
-    from .sync import Crew
     from .writer import Writer
 
     Where = str | Sequence[str] | Mapping[str, Any] | None
@@ -118,7 +117,8 @@ class Retriever:
         store = self._store_for(self.encoder, root)
         with store.write() as writer:
             encoder = self._encoder_of(writer.head.encoder)
-            crew = self._spread(writer)
+            cluster = self._connected()
+            crew = cluster.index if cluster else None
             report = sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
         self._retire(store)
         return report
@@ -480,10 +480,12 @@ class Retriever:
                     raise
 
     def _open_store(self) -> Store:
-        store = Store.open(self.place)
+        return self._helped(Store.open(self.place))
+
+    def _helped(self, store: Store) -> Store:
         cluster = self._connected()
         if cluster:
-            store.serve = cluster.serve
+            store.serve, store.spread = cluster.serve, cluster.shards
         return store
 
     def _connected(self) -> Cluster | None:
@@ -495,14 +497,6 @@ class Retriever:
         with self._loading:
             self._cluster = self._cluster or Cluster(self._ray)
             return self._cluster
-
-    def _spread(self, writer: Writer) -> Crew | None:
-        """Have the cluster do the work of a writer, where there is one."""
-        cluster = self._connected()
-        if cluster is None:
-            return None
-        writer.shards = cluster.shards
-        return cluster.index
 
     def _retire(self, store: Store) -> None:
         if self._cluster:
@@ -516,7 +510,7 @@ class Retriever:
             store = self._open_store()
         except NoIndexError:
             made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
-            return Store.create(self.place, made_with, folder)
+            return self._helped(Store.create(self.place, made_with, folder))
         if folder is not None and store.settings.folder is None:
             store.set_folder(folder)
         return store

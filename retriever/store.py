@@ -7,6 +7,7 @@ An index folder holds
     settings.json                    what the index was made for: the folder
     vectors/                         published vector indexes, caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
+    queries-*.npy                    vectors of the queries that a recall was proven with, asked or made of passages
     lock  lock.json                  held by the one writer, and who that is
 
 On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `place`.
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ..indexes.kinds import Spec
     from ..indexes.published import Published
+    from ..indexes.sharded import BuiltShards
     from ..indexes.vector_index import VectorIndex
     from .place import Place
 
@@ -46,7 +49,9 @@ class Store:
     def __init__(self, place: Place, settings: Settings) -> None:
         self.place = place
         self.settings = settings
-        self.serve: Callable[[Store, Head], tuple[VectorIndex, Published]] | None = None  # who else searches vectors
+        # Who else searches vectors, and builds what is searched, where others do:
+        self.serve: Callable[[Store, Head], tuple[VectorIndex, Published]] | None = None
+        self.spread: Callable[[Snapshot, Spec], BuiltShards | None] | None = None
 
     @property
     def path(self) -> Path:

@@ -16,7 +16,8 @@ from ..indexes.errors import DamagedError, InputError, LockedError
 from ..indexes.kinds import KINDS
 from ..indexes.optimize import optimize, renew
 from ..indexes.proof import Measured
-from ..indexes.published import Published, Settled, amend, build, publish
+from ..indexes.published import Published, Settled, amend, build
+from ..indexes.sharded import BuiltShards
 from . import questions
 from .snapshot import Snapshot
 from .tables import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from .store import Store
     from .tables import Location
 
+    Names = tuple[str, ...]
+
 # Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
 # exactly or masked meanwhile, so this trades a little search time for a lot of writing.
 _STALE_ROWS = 1_000
@@ -63,7 +66,6 @@ class Writer:
         self.head, self._tag = store.tagged_head()
         self._latest = {"documents": self.head.documents, "chunks": self.head.chunks}  # versions that are this writer's
         self._staged = 0  # the id after the last staged chunk
-        self.shards: Callable[[Snapshot, Spec], Sequence[str]] | None = None  # what builds the vector index elsewhere
         if store.place.outlives:
             self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
@@ -198,8 +200,8 @@ class Writer:
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.path, everything=True)
-            name, spec, _ = self._renewed(after) if after.chunks.count_rows() else (None, head.index, "")
-            self._move(replace(head, vectors=name, shards=(), index=spec))
+            names, spec, _ = self._renewed(after) if after.chunks.count_rows() else ((), head.index, "")
+            self._move(_with(head, names, spec))
             self._tidy(erase=erase)
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
@@ -240,9 +242,9 @@ class Writer:
                 self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, seed=seed, tell=tell
             )
             if outcome.built and outcome.measured and outcome.spec:
-                name = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))
+                names = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))
                 questions.keep(self._store.path, asked, self.head.encoder)
-                self._move(replace(self.head, vectors=name, shards=(), index=outcome.spec))
+                self._move(_with(self.head, names, outcome.spec))
             self._tidy()
             return outcome
 
@@ -253,9 +255,8 @@ class Writer:
         """
         spec = spec.checked(self.head.encoder.dim)
         with writing(self._store.place):
-            name = self._published(self.snapshot(), spec, settle)
-            made = Published.read(self._store.place.vectors(name))
-            self._move(replace(self.head, vectors=name, shards=(), index=made.spec))
+            names, spec = self._published(self.snapshot(), spec, settle)
+            self._move(_with(self.head, names, spec))
             self._tidy()
 
     def amend_index(self, settled: Settled) -> None:
@@ -268,7 +269,7 @@ class Writer:
             for name in names:
                 self._store.place.keep(name)
             made = Published.read(self._store.place.vectors(names[0]))
-            self._move(replace(self.head, vectors=names[0], shards=tuple(names[1:]), index=made.spec))
+            self._move(_with(self.head, names, made.spec))
             self._tidy()
 
     def _index_text(self, *, rebuild: bool) -> None:
@@ -290,23 +291,19 @@ class Writer:
 
     def _publish(self, snapshot: Snapshot) -> str:
         """Put the vector index of this state in service; gives what to say of its recall, if anything."""
-        if self.shards and (names := self.shards(snapshot, self.head.index.fitting(snapshot.head.encoder.dim))):
-            self._move(replace(self.head, vectors=names[0], shards=tuple(names[1:])))
-            return ""
-        name, spec, note = self._renewed(snapshot)
-        self._move(replace(self.head, vectors=name, shards=(), index=spec))
+        names, spec, note = self._renewed(snapshot)
+        self._move(_with(self.head, names, spec))
         return note
 
-    def _renewed(self, snapshot: Snapshot) -> tuple[str, Spec, str]:
-        """The name of a vector index of this state, of the kind that was chosen, its parameters, and what to say.
+    def _renewed(self, snapshot: Snapshot) -> tuple[Names, Spec, str]:
+        """The names of a vector index of this state, of the kind that was chosen, its parameters, and what to say.
 
         What was chosen for a demand is measured again, for it now holds other rows, and mended if its recall fell.
         """
-        before = self._measured()
+        before, spec = self._measured(), snapshot.head.index.fitting(snapshot.head.encoder.dim)
         if before is None:
-            return self._published(snapshot), snapshot.head.index, ""
+            return self._published(snapshot, spec)[0], snapshot.head.index, ""
         kept = questions.kept(self._store.path, snapshot.head.encoder)
-        spec = snapshot.head.index.fitting(snapshot.head.encoder.dim)
         renewal = renew(self._bench(snapshot), spec, before, kept)
         return self._put(renewal.built, renewal.settled), renewal.spec, renewal.note
 
@@ -317,28 +314,37 @@ class Writer:
                 return Measured.of(Published.read(self._store.place.vectors(self.head.vectors)).measured)
         return None
 
-    def _bench(self, snapshot: Snapshot) -> Callable[[Spec], Built]:
-        """Makes vector indexes of this state, aside."""
+    def _bench(self, snapshot: Snapshot) -> Callable[[Spec], Built | BuiltShards]:
+        """Makes vector indexes of this state that nobody searches yet: here, or in shards by those who serve them."""
         dim = snapshot.head.encoder.dim
         parent, covers = self._store.path / "vectors", snapshot.head.rows
-        return lambda spec: build(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=covers)
 
-    def _put(self, built: Built, settled: Settled) -> str:
-        """The name of an index that was built aside, moved into place."""
+        def made(spec: Spec) -> Built | BuiltShards:
+            shards = self._store.spread(snapshot, spec) if self._store.spread else None
+            return shards or build(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=covers)
+
+        return made
+
+    def _put(self, built: Built | BuiltShards, settled: Settled) -> Names:
+        """The names of an index that nobody searched yet, put where every machine finds it."""
+        if isinstance(built, BuiltShards):
+            return built.put(settled)
         name = built.put(settled)
         self._store.place.keep(name)
-        return name
+        return (name,)
 
     def _published(
-        self, snapshot: Snapshot, spec: Spec | None = None, settle: Callable[[VectorIndex], Settled] | None = None
-    ) -> str:
-        """The name of a vector index of this state, newly made, of the kind that was chosen unless one is given."""
-        dim = snapshot.head.encoder.dim
-        parent = self._store.path / "vectors"
-        spec = spec or self.head.index.fitting(dim)
-        name = publish(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=snapshot.head.rows, settle=settle)
-        self._store.place.keep(name)
-        return name
+        self, snapshot: Snapshot, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None
+    ) -> tuple[Names, Spec]:
+        """The names of a vector index of this state, newly made, and what it is published as."""
+        built = self._bench(snapshot)(spec)
+        try:
+            settled = Settled() if settle is None else settle(built.load(KINDS))
+            names = self._put(built, settled)
+        except BaseException:
+            built.discard()
+            raise
+        return names, spec if settled.search is None else replace(spec, search=settled.search)
 
     def _tidy(self, *, erase: bool = False) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
@@ -367,6 +373,11 @@ class Writer:
         self._tag = head.write(self._store.place, over=self._tag)
         self.head = head
         self._latest = {"documents": head.documents, "chunks": head.chunks}
+
+
+def _with(head: Head, names: Sequence[str], spec: Spec) -> Head:
+    """With this vector index, in one part or several."""
+    return replace(head, vectors=names[0] if names else None, shards=tuple(names[1:]), index=spec)
 
 
 def _rows(snapshot: Snapshot) -> Iterable[tuple[Ids, Floats]]:

@@ -16,11 +16,13 @@ from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
 from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.proof import Demand, Measured, Sample, at_least, needed
-from binocle.indexes.published import Published, Settled, build
+from binocle.indexes.proof import Demand, Measured, Sample, at_least, exact, is_exact, needed
+from binocle.indexes.published import Published, Settled, amend, build, publish
+from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
 from binocle.retriever import questions
 from binocle.retriever import writer as writing
 from binocle.retriever.status import measure
+from binocle.retriever.tables import matrix
 
 DIM, COUNT = 32, 3_000
 
@@ -238,6 +240,52 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     assert (again.count, again.source, again.demand) == (270, shown.source, outcome.demand)
     assert again.least >= 0.9
     assert stored.snapshot().head.index == stored.snapshot().published.spec
+
+
+def in_two_shards(snapshot, spec):
+    """As a cluster builds them."""
+    parent, dim = snapshot.store.path / "vectors", snapshot.head.encoder.dim
+    rows = snapshot.read("chunks", ["id", "vector"]).sort_by("id")
+    ids, vectors = rows["id"].to_numpy(), matrix(rows["vector"], dim)
+    names = tuple(
+        publish(parent, spec, KINDS, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows)
+        for part in np.array_split(np.arange(len(ids)), 2)
+    )
+
+    def opened(names):
+        return ShardedIndex([Published.read(parent / name).load(parent / name, KINDS) for name in names])
+
+    return BuiltShards(
+        names,
+        joined([Published.read(parent / name) for name in names]),
+        memory=10_000,
+        opened=opened,
+        amended=lambda names, settled: tuple(amend(parent, name, settled) for name in names),
+        dropped=lambda names: None,
+    )
+
+
+def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monkeypatch):
+    def helped(retriever, store):
+        store.spread = in_two_shards
+        return store
+
+    monkeypatch.setattr(Retriever, "_helped", helped)
+    monkeypatch.setattr(choosing, "_TIE", 1e-6)  # not exact search, however few they are
+    outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)])
+    assert outcome.met
+    for count, more in ((200, 60), (260, 0)):
+        snapshot = stored.snapshot()
+        index = snapshot.index.published
+        assert len(snapshot.head.parts) == len(index.shards) == 2 and len(index.ids) == count
+        shown = Measured.of(measure(stored).vector_kind["measured"])
+        assert (shown.count, shown.demand) == (count, outcome.demand) and shown.least >= 0.9
+        assert snapshot.published.spec == snapshot.head.index and snapshot.head.index.kind == "ivf_int8"
+        sample = Sample.of(stored.encoder.encode([words(n, "r") for n in range(100)], kind="query"), index)
+        truth = exact(index).search(sample.queries, 10)[0]
+        np.testing.assert_array_equal(sample.last[:, 0], truth[:, -1])
+        assert not is_exact(index) and is_exact(exact(index)) and sample.recalls(index).mean() >= 0.9
+        stored.add(documents(2_000, more))
 
 
 def test_what_is_not_met_changes_nothing(stored):
