@@ -31,7 +31,9 @@ _LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive
 _LEASE = "lock.json"
 _TABLES = ("documents.lance/", "chunks.lance/", "vectors/")
 _OURS = (*_TABLES, "settings.json", _LEASE)  # what an index that was never finished may have left
+_RETRIES: Any = {"mode": "standard", "max_attempts": 5}
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
+_ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
 
 
 class Changed(Exception):  # noqa: N818 - not an error: the storage's answer to a condition
@@ -220,14 +222,18 @@ class S3Objects:
         try:
             import boto3
             from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
         except ImportError:
             raise MissingExtraError("boto3", "ray", "an index on object storage") from None
-        retries: Any = {"mode": "standard", "max_attempts": 5}
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        self._client: Any = boto3.client(
-            "s3", endpoint_url=endpoint, region_name=region, config=Config(retries=retries)
-        )
+        config = Config(retries=_RETRIES, connect_timeout=5)
+        try:
+            self._client: Any = boto3.session.Session().client(
+                "s3", endpoint_url=endpoint, region_name=region, config=config
+            )
+        except (BotoCoreError, ValueError) as error:  # of an endpoint or a profile that is none
+            raise InputError(f"s3://{bucket}/{prefix} cannot be opened ({error}): {_ENVIRONMENT}") from None
         self._bucket = bucket
         self._prefix = prefix
 
@@ -292,6 +298,8 @@ class S3Objects:
                 raise Changed from None
             if code in ("NoSuchKey", "404"):
                 raise FileNotFoundError(f"s3://{self._bucket}/{self._prefix}/{key}") from None
-            raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be used ({error})") from None
+            raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be used ({error}): {_ENVIRONMENT}") from None
         except (BotoCoreError, Boto3Error) as error:
-            raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be reached ({error})") from None
+            raise StoreError(
+                f"s3://{self._bucket}/{self._prefix} cannot be reached ({error}): {_ENVIRONMENT}"
+            ) from None

@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from binocle import Retriever
+from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError
+from binocle.retriever import bucket
 from binocle.retriever import cluster as clusters
 from binocle.retriever.cluster import Cluster
 
@@ -64,9 +66,10 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
 
     monkeypatch.setattr(clusters, "_LEAST_SHARD", 50)
     words = "bread cheese salt moon sea ship cat dog tax task worker client".split()
-    texts = {f"{n:03}.md": " ".join(random.Random(n).choices(words, k=7)) for n in range(100)}  # few: all in float32
+    texts = {f"{n:03}.md": " ".join(random.Random(n).choices(words, k=7)) for n in range(100)}
     folder = write(tmp_path / "folder", texts)
     one = Retriever.open(tmp_path / "one", model=tiny_model)
+    one.encoder.expect_many()  # as the workers do
     one.sync(folder)
     nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
@@ -83,13 +86,53 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         assert len(spread.snapshot().head.parts) > 1
         assert spread.verify() == []
         for query in ("moon", "the cat and the dog", "bread with salt"):
-            mine, theirs = ([(hit.path, hit.text) for hit in at.search(query)] for at in (one, spread))
+            mine, theirs = ([(hit.path, hit.text, hit.score) for hit in at.search(query)] for at in (one, spread))
             assert mine == theirs
         (folder / "000.md").unlink()
         (folder / "001.md").write_text("A line about cheese.\n")
         again = spread.sync()
         assert (again.indexed, again.removed, again.unchanged) == (1, 1, 98)
         assert spread.verify() == []
+        asked = [" ".join(random.Random(n).choices(words, k=3)) for n in range(200)]
+        for name, value in {"_FEW": 20, "_TIE": 1e-6}.items():  # few passages as if they were many
+            monkeypatch.setattr(choosing, name, value)
+        assert spread.optimize(0.5, kinds=["ivf_int8"], queries=asked).met
+        made = spread.snapshot()
+        assert made.published.kind == "ivf_int8" and len(made.head.parts) > 1
+        assert made.published.measured["recall"] >= 0.5 and len(spread.search("moon")) == 10
     finally:
         ray.shutdown()
         nodes.shutdown()
+
+
+def told(capsys, index):
+    """What `binocle search` says of an index, its exit code, and that it says it in one line."""
+    from binocle import cli
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and index in said.err
+    return said.err, ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot be reached"),
+        ({"AWS_ENDPOINT_URL": "nowhere:5000"}, "cannot be opened"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "Unable to locate credentials"),
+    ],
+)
+def test_storage_that_is_not_to_be_had_is_told_in_one_line(environment, expected, monkeypatch, capsys):
+    pytest.importorskip("boto3")
+    usual = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    usual |= {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_EC2_METADATA_DISABLED": "true"}
+    for name, value in {**usual, **environment}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setattr(bucket, "_RETRIES", {"total_max_attempts": 1})
+    monkeypatch.setattr(sys, "argv", ["binocle", "search", "x", "--index", "s3://bucket/index"])
+    message, code = told(capsys, "s3://bucket/index")
+    assert expected in message and "AWS_ENDPOINT_URL" in message and code == 2
