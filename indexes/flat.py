@@ -97,13 +97,17 @@ class FlatIndex:
 
         if not self._metric.normalizes and (allowed is None or (count > _FEW * len(self.ids) and len(queries) < 20)):
             return self._passed_over(queries, k, allowed)
-        scores, found = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        so_far: tuple[Floats, Ids] | None = None
         for ids, vectors in self._blocks(allowed):
             held = self._metric.prepared(vectors)
             best, places = faiss.knn(queries, held, min(k, len(ids)), metric=self._metric.faiss)
             best *= self._metric.sign
-            scores, found = best_of(np.hstack([scores, best]), np.hstack([found, ids[places]]), k)
-        return scores, found
+            found = ids[places]
+            if so_far is not None:
+                best, found = best_of(np.hstack([so_far[0], best]), np.hstack([so_far[1], found]), k)
+            so_far = best, found
+        assert so_far is not None
+        return so_far
 
     def _blocks(self, allowed: Mask | Places | None) -> Iterator[tuple[Ids, Floats]]:
         places = None if allowed is None else places_of(allowed)
