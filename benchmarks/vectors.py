@@ -30,7 +30,7 @@ import numpy as np
 from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.optimize import optimize
 from binocle.indexes.proof import Demand, at_least
-from binocle.indexes.published import build
+from binocle.indexes.published import Built, build
 
 from .machine import save
 
@@ -90,7 +90,7 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Pa
         return made
 
     outcome = optimize(built, queries, demand, source="benchmark", seed=SEED, tell=lambda line: print(line, flush=True))
-    if outcome.built is None or outcome.spec is None or outcome.measured is None:
+    if not isinstance(outcome.built, Built) or outcome.spec is None or outcome.measured is None:
         print(f"not met: {outcome.nearest}")
         return
     name = f"binocle optimize --recall {demand.recall}"
@@ -100,7 +100,9 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Pa
     settings = {str(point["search"]): point["search"] for point in outcome.measured.curve}
     chosen = {f"chosen {outcome.spec.kind} {outcome.spec.build} {outcome.spec.search}": outcome.spec.search, **settings}
     tuned = {label: index.tuned(**search) for label, search in chosen.items()}
-    searches = {label: (lambda asked, one=one: one.search(asked, K)[1]) for label, one in tuned.items()}
+    searches: dict[str, Search] = {
+        label: (lambda asked, one=one: one.search(asked, K)[1]) for label, one in tuned.items()
+    }
     yield Contender(name, seconds[outcome.built.folder], outcome.measured.memory, searches)
     print(f"{name}: the whole choice took {outcome.seconds:.1f} s")
     outcome.built.discard()
