@@ -6,6 +6,7 @@ Exit codes are grep's: 0 found (or done), 1 nothing found (or not clean), 2 an e
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import NoReturn
 
@@ -60,11 +61,20 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         click.echo("binocle: interrupted; what was committed is kept, the same command goes on from there", err=True)
         os._exit(_INTERRUPTED)  # threads of native libraries must not hold up a Ctrl-C
-    except BrokenPipeError:
+    except BrokenPipeError as error:
+        if not _nobody_reads():
+            _fail(f"a connection was closed by the other side: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
         _fail(f"{error.filename or 'input/output'}: {error.strerror or error}")
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader has gone, as `head` goes when it has enough."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return bool(output.poll(0))
 
 
 def _fail(message: str) -> NoReturn:

@@ -726,6 +726,18 @@ def test_reader_that_stops_early_ends_the_search_in_silence(here: Path, write):
     assert process.wait(60) == 0
 
 
+def test_a_pipe_that_breaks_elsewhere_is_an_error_and_no_silent_end():
+    code = (
+        "from binocle import cli\n"
+        "def broken(*_): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "cli.cli.make_context = broken\n"
+        "cli.main()"
+    )
+    done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"binocle: a connection was closed by the other side: Broken pipe\n"
+
+
 @pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
 def test_closed_streams_are_survived(closed: str, here: Path):
     number = ("stdin", "stdout", "stderr").index(closed)
