@@ -18,6 +18,7 @@ from .places import (
     index_option,
     json_option,
     known,
+    only_answers,
     open_index,
     ray_option,
     within,
@@ -63,7 +64,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
-    with _Bar() as progress:
+    with only_answers(ray), _Bar() as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     if report.note:
         click.echo(report.note, err=True)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError
-from .places import NOTHING, PATH, folder_argument, index_option, json_option, open_index, ray_option, tell
+from .places import (
+    NOTHING,
+    PATH,
+    folder_argument,
+    index_option,
+    json_option,
+    only_answers,
+    open_index,
+    ray_option,
+    tell,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,15 +101,16 @@ def optimize(
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
         raise InputError(f"{plot} cannot be written: expected a file in a folder that there is")
     retriever = open_index(folder, index, ray=ray)
-    outcome = retriever.optimize(
-        recall,
-        memory=memory,
-        latency=latency,
-        queries=None if queries is None else read(queries),
-        kinds=kinds,
-        seed=seed,
-        progress=tell,
-    )
+    with only_answers(ray):
+        outcome = retriever.optimize(
+            recall,
+            memory=memory,
+            latency=latency,
+            queries=None if queries is None else read(queries),
+            kinds=kinds,
+            seed=seed,
+            progress=tell,
+        )
     if plot is not None:
         plot.write_text(frontier(outcome.points, outcome.demand, outcome.chosen), "utf-8")
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from ..indexes.errors import InputError, NoIndexError
 from ..retriever.place import is_bucket
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from click.shell_completion import CompletionItem
 
     from ..retriever.retriever import Retriever
@@ -85,6 +88,13 @@ rerank_depth_option = click.option(
 
 def tell(text: str) -> None:
     click.echo(f"{text} …", err=True)
+
+
+@contextlib.contextmanager
+def only_answers(ray: str | None) -> Iterator[None]:
+    """Keep standard output for the answer: Ray tells there what it hears of its nodes."""
+    with contextlib.redirect_stdout(sys.stderr) if ray else contextlib.nullcontext():
+        yield
 
 
 def open_index(folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None) -> Retriever:

@@ -22,6 +22,7 @@ from .places import (
     json_option,
     k_option,
     known,
+    only_answers,
     open_index,
     place_of,
     ray_option,
@@ -89,15 +90,16 @@ def search(
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model, ray)
     reading = _reading(inverter, retriever, explain=explain)
-    hits = retriever.search(
-        query,
-        k,
-        mode=mode,
-        where=[*where, *within(retriever, folder)],
-        rerank=rerank,
-        rerank_depth=rerank_depth,
-        rerank_seconds=rerank_seconds,
-    )
+    with only_answers(ray):
+        hits = retriever.search(
+            query,
+            k,
+            mode=mode,
+            where=[*where, *within(retriever, folder)],
+            rerank=rerank,
+            rerank_depth=rerank_depth,
+            rerank_seconds=rerank_seconds,
+        )
     if reading and not as_json:
         click.echo(f"query: {_said(reading(query))}\n")
     _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json, reading=reading)
