@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
     Embed = Callable[[Sequence[Ids]], Floats]
 
-_BEAM = 3  # texts from which joined changes begin
-_SINGLE = 64  # changes of the nearest text that are measured in a round
-_JOINED = 32  # texts with several changes that are encoded in a round
+_BEAM = 8  # texts from which joined changes begin
+_SINGLE = 256  # changes of the nearest text that are measured in a round
+_JOINED = 128  # texts with several changes that are encoded in a round
 _STEPS = 12  # changes that are joined, at most
-_KNOWN = 1_500  # newest measured changes that are remembered
-_PATIENCE = 3  # rounds without a rise, with more and more chance in what is tried
+_KNOWN = 4_000  # newest measured changes that are remembered
+_PATIENCE = 4  # rounds without a rise, with more and more chance in what is tried
 _RISE = 1e-4  # of the cosine
 _LIKELY = 0.03  # what a nat a token counts beside the cosine
 
