@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     Tell = Callable[[str], None]
 
 _FEW = 2_000  # vectors that are compared sooner than anything else is done
-_MANY = 50_000  # vectors from which on a second number of lists is tried
+_MANY = 50_000  # vectors from which on more lists are tried
+_MOST = 4  # times as many, at most: learning them takes the square of their number
 _RUNGS = 4  # settings deeper than the chosen one, each by the root of two, that it may turn out to take
 _FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, in the order of promise
 _TIE = 1.1  # exact search is kept where nothing is faster by more than this
@@ -69,7 +70,7 @@ def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) 
     Measured at 100 thousand and a million vectors of dimension 384: lists of FastScan codes answered four to seven
     times as many queries a second as graphs of the same recall, and were built in a tenth of the time.
     """
-    lists = {"nlist": max(1, round(math.sqrt(count)))}
+    lists = {"nlist": _least_lists(count)}
     for kind in kinds:
         if kind not in KINDS or kind == "factory":
             raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMED)}")
@@ -83,6 +84,10 @@ def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) 
     slow = [Spec("ivf_fp16", lists), Spec("hnsw_int8"), Spec("hnsw")]
     rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, small)]
     return [specs for specs in rounds if specs]
+
+
+def _least_lists(count: int) -> int:
+    return max(1, round(math.sqrt(count)))
 
 
 def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Demand) -> list[Spec]:
@@ -305,13 +310,15 @@ def _try(build: Build, spec: Spec, trials: list[Trial], demand: Demand, tell: Te
 
 
 def _refine(build: Build, trials: list[Trial], demand: Demand, tell: Tell) -> None:
-    """The best kind again with twice the lists, where there are enough vectors for that to matter."""
-    fitting = [trial for trial in trials[1:] if _fits(trial, demand)]
-    if not fitting or len(trials[0].index.ids) < _MANY:
-        return
-    made = max(fitting, key=_rate).built.manifest
-    if "nlist" in made.build:
-        _try(build, Spec(made.kind, {**made.build, "nlist": 2 * made.build["nlist"]}), trials, demand, tell)
+    """The best kind again with twice the lists, and again while that makes it faster; where there are many vectors."""
+    count, tried = len(trials[0].index.ids), 0
+    while count >= _MANY and (fitting := [trial for trial in trials[1:] if _fits(trial, demand)]):
+        made = max(fitting, key=_rate).built.manifest
+        lists = 2 * made.build.get("nlist", count)
+        if not tried < lists <= _MOST * _least_lists(count):
+            return
+        tried = lists
+        _try(build, Spec(made.kind, {**made.build, "nlist": lists}), trials, demand, tell)
 
 
 def _told(trial: Trial) -> str:

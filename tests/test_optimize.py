@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -16,7 +17,7 @@ from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
 from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.proof import Demand, Measured, Sample, at_least, exact, is_exact, needed
+from binocle.indexes.proof import Demand, Measured, Point, Sample, at_least, exact, is_exact, needed
 from binocle.indexes.published import Published, Settled, amend, build, publish
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
 from binocle.retriever import questions
@@ -135,6 +136,29 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
     assert trial.chosen.least >= 0.9
     proven = trial.prove(Sample.of(hard, index), 0.97)
     assert proven is None or at_least(Sample.of(hard, index).recalls(index.tuned(**proven))) >= 0.97
+
+
+@pytest.mark.parametrize(
+    ("rates", "lists"),
+    [({55: 100, 110: 90}, [110]), ({55: 100, 110: 150, 220: 120}, [110, 220]), ({55: 1, 110: 2, 220: 3}, [110, 220])],
+)
+def test_lists_are_doubled_while_that_is_faster_and_twice_at_most(monkeypatch, rates, lists):
+    def trial(nlist, rate):
+        manifest = SimpleNamespace(kind="ivf", build={"nlist": nlist})
+        point = Point("ivf", manifest.build, {}, 1.0, 1.0, rate, 1)
+        index = SimpleNamespace(ids=range(COUNT))
+        return SimpleNamespace(built=SimpleNamespace(manifest=manifest), index=index, chosen=point)
+
+    made = []
+
+    def attempt(_build, spec, trials, _demand, _tell):
+        made.append(spec.build["nlist"])
+        trials.append(trial(made[-1], rates[made[-1]]))
+
+    monkeypatch.setattr(choosing, "_try", attempt)
+    monkeypatch.setattr(choosing, "_MANY", COUNT)
+    choosing._refine(None, [trial(0, 0), trial(55, rates[55])], Demand(0.9), print)
+    assert made == lists
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path):
