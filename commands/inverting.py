@@ -154,7 +154,7 @@ def _print_read(made: Read, *, as_json: bool) -> int:
     help="Of hidden states.",
 )
 @click.option("--layer", type=int, help="Whose states are read. Default: the last.")
-@click.option("--layers", type=int, help="Of an LSTM or a Transformer. Default: 2 and 4.")
+@click.option("--layers", type=int, help="Of an LSTM or a Transformer. Default: 1 and 4.")
 @click.option("--bidirectional/--forward", default=True, show_default=True, help="How an LSTM reads.")
 @click.option("--masked", type=float, default=0.0, show_default=True, help="Share of the states left out.")
 @click.option("--column", metavar="NAME", help="The column of texts in a table.")

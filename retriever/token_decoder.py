@@ -11,7 +11,7 @@ from .bert_layer import bert_layer
 
 KINDS = ("linear", "lstm", "transformer")
 _POSITIONS = 512
-_FAST = 10.0  # times a Transformer's part counts: to tell a token from all others takes a large target
+_FAST = 10.0  # times the part of an LSTM or a Transformer counts: to tell a token from all others takes a large target
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class TokenDecoderSettings:
     width: int = 384  # of the states
     vocabulary: int = 30_522
     target_width: int = 384  # of the word embeddings that tokens are told by
-    layers: int = 2  # of an LSTM or a Transformer
+    layers: int = 1  # of an LSTM or a Transformer
     bidirectional: bool = True  # an LSTM that reads both ways
     heads: int = 0  # of a Transformer's layers; one for each 64 numbers unless given
     inner: int = 0  # width between the two maps of such a layer; four times the states' unless given
@@ -107,7 +107,7 @@ def _class() -> type[Any]:
                 states = torch.where(unseen[..., None], self.hidden.to(states.dtype), states)
             made = self.linear(states)
             if self.settings.kind == "lstm":
-                made = made + self.out(self.lstm(states)[0])
+                made = made + _FAST * self.out(self.lstm(states)[0])
             elif self.settings.kind == "transformer":
                 read = self.into(states)
                 if unseen is not None:

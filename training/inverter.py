@@ -54,7 +54,7 @@ class InverterConfig:
 
     kind: str = "embedding"  # what is inverted: "embedding" or "hidden"
     decoder: str = "transformer"  # of hidden states: linear, lstm or transformer
-    layers: int | None = None  # of an LSTM (2) or a Transformer (4) that reads hidden states
+    layers: int | None = None  # of an LSTM (1) or a Transformer (4) that reads hidden states
     bidirectional: bool = True
     layer: int | None = None  # whose states are read; the last unless given
     masked: float = 0.0  # share of the states that the decoder must do without
@@ -88,7 +88,7 @@ class InverterConfig:
     @property
     def depth(self) -> int:
         """Layers of an LSTM or a Transformer."""
-        return (4 if self.decoder == "transformer" else 2) if self.layers is None else self.layers
+        return (4 if self.decoder == "transformer" else 1) if self.layers is None else self.layers
 
     @property
     def length(self) -> int:

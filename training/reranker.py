@@ -6,8 +6,6 @@ sentence-transformers encoder, whose transformer is taken and whose head is new.
 
 from __future__ import annotations
 
-import json
-import math
 import shutil
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
@@ -27,6 +25,7 @@ from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
 from .encoder import Trained, check, set_dropout
 from .run import RunFolder
+from .stage_weight import choose_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,11 +43,8 @@ _OBJECTIVES: dict[str, tuple[tuple[Shape, ...], str, str]] = {  # name -> shapes
 }
 _WHOLE = ("listwise", "lambda", "pairwise")  # all pairs of a batch at once: theirs would go by a few
 _DEFAULTS = {Shape.LABELLED: "binary", Shape.SCORED: "mse"}
-_WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage, tried on held-out queries
-_WEIGHED = 100  # queries that the weight is chosen by
 _SURE = 20.0  # label of a positive in a list: ListNet's target is the softmax of the labels, with 1 as good as even
 _UNKNOWN = "\0"  # begins the name of a positive that is no known document of the index
-_DEPTH = 50  # passages reranked in a search, unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +348,7 @@ class _Session:
         measures = [m.as_dict() | {"when": when} for when, m in (("before", made.before), ("after", made.after)) if m]
         if self.ready.retriever is not None and self.ready.relevant:
             self.tell("choosing how much of the first stage to keep")
-            measures += _weigh(ready, self.ready.retriever, self.ready.relevant, self.config.seed)
+            measures += choose_weight(ready, self.ready.retriever, self.ready.relevant, self.config.seed)
         from ..retriever.reranker import Reranker
 
         made.fingerprint = Reranker.load(str(ready)).fingerprint
@@ -444,48 +440,3 @@ def _flattened(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
             passages.append(column[number])
             labels.append(given[number][place] if given else float(place == 0))
     return pa.table({"query": queries, "passage": passages, "label": pa.array(labels, pa.float32())})
-
-
-def _weigh(ready: Path, retriever: Retriever, relevant: Mapping[str, set[str]], seed: int) -> list[dict[str, Any]]:
-    """Choose the first stage's weight on held-out queries, write it beside the model, and say what it gives."""
-    from ..retriever.reranker import Reranker
-
-    reranker = Reranker.load(str(ready))
-    queries = sorted(relevant)
-    chosen = np.random.default_rng(seed).permutation(len(queries))[:_WEIGHED]
-    gains = []  # for each query: nDCG@10 at every weight
-    first = []
-    for place in chosen:
-        query = queries[place]
-        hits = retriever.search(query, _DEPTH)
-        if len(hits) < 2:
-            continue
-        rows_of = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
-        own = _standard(reranker.score(query, [rows_of[hit.chunk]["context"] for hit in hits]))
-        stage = _standard(np.array([hit.score for hit in hits], np.float32))
-        paths = [hit.path for hit in hits]
-        gains.append([_ndcg(paths, (1 - w) * own + w * stage, relevant[query]) for w in _WEIGHTS])
-        first.append(_ndcg(paths, stage, relevant[query]))
-    if not gains:
-        return []
-    table = np.array(gains, np.float32)
-    best = int(table.mean(0).argmax())
-    facts = {"first_stage_weight": round(float(_WEIGHTS[best]), 2)}
-    (ready / "binocle.json").write_text(json.dumps(facts), "utf-8")
-    on = f"hybrid search's best {_DEPTH}, held-out queries"
-    return [
-        heldout.mean("ndcg@10", values, seed).as_dict() | {"on": on, "when": when}
-        for when, values in (("first stage alone", np.array(first, np.float32)), ("reranked", table[:, best]))
-    ]
-
-
-def _standard(values: Any) -> Any:
-    deviation = values.std()
-    return (values - values.mean()) / deviation if deviation > 1e-6 else np.zeros_like(values)
-
-
-def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:
-    """nDCG@10 of documents, each ranking where its best passage does."""
-    ranking = list(dict.fromkeys(paths[place] for place in np.argsort(-scores, kind="stable")))[:10]
-    gained = sum(1 / math.log2(rank + 2) for rank, path in enumerate(ranking) if path in relevant)
-    return gained / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(relevant))))

@@ -1,0 +1,71 @@
+"""How much of the first stage's score a search keeps beside a reranker's, chosen on queries held out from training."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import heldout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ..retriever.retriever import Retriever
+
+_WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage
+_QUERIES = 100  # that the weight is chosen by
+_DEPTH = 50  # passages reranked in a search, unless told otherwise
+
+
+def choose_weight(
+    ready: Path, retriever: Retriever, relevant: Mapping[str, set[str]], seed: int
+) -> list[dict[str, Any]]:
+    """Choose the weight, write it beside the model, and return what it gives: rows for the model's card.
+
+    :param relevant: query -> paths of the documents that answer it.
+    """
+    from ..retriever.reranker import Reranker
+
+    reranker = Reranker.load(str(ready))
+    queries = sorted(relevant)
+    chosen = np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]
+    gains = []  # for each query: nDCG@10 at every weight
+    first = []
+    for place in chosen:
+        query = queries[place]
+        hits = retriever.search(query, _DEPTH)
+        if len(hits) < 2:
+            continue
+        rows_of = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
+        own = _standard(reranker.score(query, [rows_of[hit.chunk]["context"] for hit in hits]))
+        stage = _standard(np.array([hit.score for hit in hits], np.float32))
+        paths = [hit.path for hit in hits]
+        gains.append([_ndcg(paths, (1 - w) * own + w * stage, relevant[query]) for w in _WEIGHTS])
+        first.append(_ndcg(paths, stage, relevant[query]))
+    if not gains:
+        return []
+    table = np.array(gains, np.float32)
+    best = int(table.mean(0).argmax())
+    facts = {"first_stage_weight": round(float(_WEIGHTS[best]), 2)}
+    (ready / "binocle.json").write_text(json.dumps(facts), "utf-8")
+    on = f"hybrid search's best {_DEPTH}, held-out queries"
+    return [
+        heldout.mean("ndcg@10", values, seed).as_dict() | {"on": on, "when": when}
+        for when, values in (("first stage alone", np.array(first, np.float32)), ("reranked", table[:, best]))
+    ]
+
+
+def _standard(values: Any) -> Any:
+    deviation = values.std()
+    return (values - values.mean()) / deviation if deviation > 1e-6 else np.zeros_like(values)
+
+
+def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:
+    """nDCG@10 of documents, each ranking where its best passage does."""
+    ranking = list(dict.fromkeys(paths[place] for place in np.argsort(-scores, kind="stable")))[:10]
+    gained = sum(1 / math.log2(rank + 2) for rank, path in enumerate(ranking) if path in relevant)
+    return gained / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(relevant))))
