@@ -41,6 +41,7 @@ _MOST = 4  # times as many, at most: learning them takes the square of their num
 _RUNGS = 4  # settings deeper than the chosen one, each by the root of two, that it may turn out to take
 _FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, in the order of promise
 _TIE = 1.1  # exact search is kept where nothing is faster by more than this
+_HOPELESS = 4  # times as slow as another kind that meets the demand: nothing deeper is tried
 _HALF = 2
 _NAMED = [kind for kind in KINDS if kind != "factory"]
 
@@ -135,18 +136,23 @@ class Trial:
             self.points[key] = point
         return point
 
-    def sweep(self, recall: float) -> None:
-        """Find `chosen`: for each number of candidates the fewest lists or nodes, while that can be the fastest."""
+    def sweep(self, recall: float, least_rate: float = 0.0) -> None:
+        """Find `chosen`: for each number of candidates the fewest lists or nodes, while that can be the fastest.
+
+        :param least_rate: queries a second from which on a setting is of use.
+        """
         if is_exact(self.index):
             self.chosen = self.at({}, timed=True)
             return
         self.index.search(self.seen.queries, self.seen.k)  # reads what is mapped
         best: Point | None = None
         for settings in self._ways():
-            best = self._along(settings, recall, best)
+            best = self._along(settings, recall, best, max(least_rate, best.rate / _TIE if best else 0.0))
         self.chosen = best and self.at(best.search, timed=True)
 
-    def _along(self, settings: list[dict[str, Any]], recall: float, best: Point | None) -> Point | None:
+    def _along(
+        self, settings: list[dict[str, Any]], recall: float, best: Point | None, least_rate: float
+    ) -> Point | None:
         """In steps of two settings; the one between is tried when the first meets the recall."""
         before: Point | None = None
         for place in range(0, len(settings), _HALF):
@@ -156,7 +162,7 @@ class Trial:
                 good = [one for one in (best, point, between) if one and one.least >= recall]
                 return max(good, key=lambda one: one.rate)
             hopeless = before is not None and point.recall - before.recall < (1 - recall) / 10
-            if hopeless or (best and point.rate < best.rate / _TIE):
+            if hopeless or point.rate < least_rate:
                 break
             before = point
         return best
@@ -304,8 +310,9 @@ def _try(build: Build, spec: Spec, trials: list[Trial], demand: Demand, tell: Te
         tell(f"{spec.kind} is left out: {error}")
         return
     built.share(trials[0].built)
+    best = max((_rate(trial) for trial in trials[1:] if _fits(trial, demand)), default=0.0)
     trials.append(trial := Trial.of(built, trials[0].seen))
-    trial.sweep(demand.recall)
+    trial.sweep(demand.recall, best / _HOPELESS)
     tell(_told(trial))
 
 
@@ -325,7 +332,9 @@ def _told(trial: Trial) -> str:
     point = trial.chosen
     if point is None:
         top = max(trial.points.values(), key=lambda one: one.recall)
-        return f"{trial.built.manifest.kind} falls short: recall {top.recall:.4f} at {top.rate:,.0f} queries/s"
+        return (
+            f"{trial.built.manifest.kind} falls short or behind: recall {top.recall:.4f} at {top.rate:,.0f} queries/s"
+        )
     return f"{point.name}: recall {point.recall:.4f} at {point.rate:,.0f} queries/s, p99 {1e3 * point.p99:.2f} ms"
 
 
