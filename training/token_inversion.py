@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CLASSES = 4_096  # tokens beside the batch's own that the right one is told from
 _REPLACED = 0.15  # share of tokens replaced by random ones
 _REPLACED_MASKED = 0.05  # the same where some states are masked: those are told from true neighbours
+_HIDDEN = 2  # times the share asked for, up to half, is masked while it learns: a step then tells more
 _SEEN = 0.25  # what the states that are seen count beside the masked ones; so many of them are judged
 _FIT = 1_200  # rows that the linear start is fitted on
 _COUNTED = 20_000  # rows whose tokens are counted
@@ -35,7 +36,7 @@ _SHARP = 20.0  # of the linear start: what a cosine of 1 counts among the logits
 class TokenInversion:
     """What is learned from which rows: gives `learn` its loss, step by step, and measures.
 
-    :param masked: share of the states that the decoder must do without, told by their neighbours.
+    :param masked: share of the states that the decoder is to do without, told by their neighbours.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TokenInversion:
     ) -> None:
         import torch
 
-        self.states, self.rows, self.layer, self.masked = states, rows, layer, masked
+        self.states, self.rows, self.layer, self.masked = states, rows, layer, max(masked, min(0.5, _HIDDEN * masked))
         self._batch, self._seed = batch_size, seed
         self._epoch: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
         special = set(states.tokenizer.all_special_ids)
