@@ -95,7 +95,7 @@ def _run_options(command: Any) -> Any:
 )
 @click.option("--scale", type=float, default=20.0, show_default=True, help="Of cosines: the inverse of a temperature.")
 @click.option("--margin", type=float, help="Of contrastive and triplet objectives.")
-@click.option("--temperature", type=float, default=1.0, show_default=True, help="Of a teacher's scores.")
+@click.option("--temperature", type=float, help="Of a teacher's scores. Default: 1/scale if they are cosines, else 1.")
 @click.option("--mini-batch", type=int, default=32, show_default=True, help="Texts in memory, for cached-ranking.")
 @click.option("--matryoshka", metavar="LENGTHS", callback=_lengths, help="Shorter vectors too, such as 256,128,64.")
 @click.option("--lora", type=int, metavar="RANK", help="Train low-rank additions only.")

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("torch")
@@ -20,7 +22,8 @@ from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever import encoder as encoders
 from binocle.training import encoder as encoding
 from binocle.training import heldout, loop, objectives
-from binocle.training.data import Prepared, Shape
+from binocle.training.batches import Batches
+from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.rounds import train_rounds
 
@@ -143,6 +146,42 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
         assert (out / "model.safetensors").is_file()
 
 
+@pytest.mark.parametrize(("times", "objective"), [(1, "kl"), (20, "kl"), (1, "margin-mse"), (20, "margin-mse")])
+def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, objective, tmp_path, tiny_model):
+    import torch
+
+    model = encoding.make_model(tiny_model, Config())
+    rows = DATA[Shape.GRADED]
+    vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}
+    scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]
+    given = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
+    data = prepare(given, tmp_path, held_out=0.0)
+    loss = objectives.OBJECTIVES[objective].build(model, data, objectives.Options())
+    labels = torch.tensor([row["scores"] for row in given])
+    labels = labels[:, 0] - labels[:, 1] if objective == "margin-mse" else labels
+    features = [model.preprocess([row[name] for row in given]) for name in vectors]
+    assert float(loss(features, labels)) < 1e-6
+
+
+def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
+    from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
+
+    table = pa.table({"text": [str(n) for n in range(64)]})
+
+    def drawn(epoch, told):
+        batches = Batches(table, np.arange(64, dtype=np.uint32), ("text",), batch_size=4, different=False)
+        batches.set_epoch(epoch)
+        shard = BatchSamplerShard(batches, num_processes=2, process_index=1)
+        if told:
+            watcher = loop.watcher(None, texts=4, metric=None)
+            watcher.on_epoch_begin(
+                None, SimpleNamespace(epoch=1.25), None, train_dataloader=SimpleNamespace(batch_sampler=shard)
+            )
+        return list(SkipBatchSampler(shard, skip_batches=2))
+
+    assert drawn(0, told=True) == drawn(1, told=False) != drawn(0, told=False)
+
+
 def test_the_objective_follows_from_the_shape():
     assert {shape: objectives.choose(None, shape) for shape in Shape} == {
         Shape.PAIRS: "ranking",
@@ -234,13 +273,15 @@ def test_vectors_are_shortened_with_the_cosines_that_they_had():
     np.testing.assert_allclose(short @ short.T, vectors @ vectors.T, atol=1e-4)
 
 
-def test_weights_of_the_base_are_kept_by_share(tmp_path, tiny_model):
+@pytest.mark.parametrize("lora", [None, 2])
+def test_weights_of_the_base_are_kept_by_share(lora, tmp_path, tiny_model):
+    if lora:
+        pytest.importorskip("peft")
     from safetensors.numpy import load_file
 
     for keep in (0.0, 0.75):
-        train_encoder(
-            PAIRS, tmp_path / str(keep), base=tiny_model, config=Config(steps=2, batch_size=8, keep=keep, evaluations=1)
-        )
+        config = Config(steps=2, batch_size=8, keep=keep, evaluations=1, lora=lora, learning_rate=1e-2)
+        train_encoder(PAIRS, tmp_path / str(keep), base=tiny_model, config=config)
     base = {
         name.removeprefix("bert."): value for name, value in load_file(Path(tiny_model) / "model.safetensors").items()
     }

@@ -50,7 +50,7 @@ class Config:
     max_length: int | None = None  # tokens that are learned from; the model reads what its base reads
     scale: float = 20.0
     margin: float | None = None
-    temperature: float = 1.0
+    temperature: float | None = None  # of a teacher's scores; see `objectives.Options`
     mini_batch: int = 32
     matryoshka: tuple[int, ...] = ()
     lora: int | None = None  # rank

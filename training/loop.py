@@ -278,6 +278,9 @@ def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: P
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             self.began, self.first = time.monotonic(), state.global_step
 
+        def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+            _tell_epoch(given.get("train_dataloader"), int((state.epoch or 0.0) + 1e-6))
+
         def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
             logs = given.get("logs") or {}
             if f"eval_{metric}" in logs:
@@ -305,6 +308,15 @@ def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: P
             )
 
     return Watcher()
+
+
+def _tell_epoch(loader: Any, epoch: int) -> None:
+    """Tell the order of rows which epoch begins: a resumed run of several processes hides it from accelerate."""
+    inner = getattr(loader, "batch_sampler", None)
+    while inner is not None:
+        if hasattr(inner, "set_epoch"):
+            inner.set_epoch(epoch)
+        inner = getattr(inner, "batch_sampler", None) or getattr(inner, "sampler", None)
 
 
 def quiet(trainer: Any) -> None:

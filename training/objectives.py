@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from ..indexes.errors import InputError
 from .data import Shape
 
@@ -22,7 +24,7 @@ class Options:
     margin: float | None = None  # between distances; the objective's own unless given
     mini_batch: int = 32  # texts in memory at once for cached objectives
     gather: bool = False  # negatives of all devices
-    temperature: float = 1.0  # of a teacher's scores
+    temperature: float | None = None  # of a teacher's scores: where all could be cosines as `scale` says, else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +128,40 @@ def _read_shorter(classifier: Any) -> None:
     classifier.__class__ = Filled
 
 
-def _margin_mse(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
-    return _losses().MarginMSELoss(model)
+def _margin_mse(model: Any, data: Prepared, options: Options) -> Any:
+    """Cosines of unit vectors have margins up to 2: they are scaled where those of the teacher are not such."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+    from sentence_transformers.util import pairwise_dot_score
+
+    scale = options.scale if isinstance(model[-1], Normalize) and not _are_cosines(data) else 1.0
+
+    def scaled(one: Any, other: Any) -> Any:
+        return scale * pairwise_dot_score(one, other)
+
+    return _losses().MarginMSELoss(model, similarity_fct=scaled)
 
 
-def _kl(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _kl(model: Any, data: Prepared, options: Options) -> Any:
+    """Both sides on one scale: a teacher whose scores are cosines, as an index's are, is as sure as the student."""
     from sentence_transformers.util import pairwise_cos_sim
 
-    scale = options.scale
+    scale, temperature = options.scale, options.temperature
+    if temperature is None:
+        temperature = 1 / scale if _are_cosines(data) else 1.0
 
     def scaled(one: Any, other: Any) -> Any:
         return scale * pairwise_cos_sim(one, other)
 
     return _losses().DistillKLDivLoss(
-        model, similarity_fct=scaled, student_temperature=1.0, teacher_temperature=options.temperature
+        model, similarity_fct=scaled, student_temperature=1.0, teacher_temperature=temperature
     )
+
+
+def _are_cosines(data: Prepared) -> bool:
+    """Whether all of a teacher's scores lie between -1 and 1."""
+    scores = data.table()["label"]
+    ranges = (pc.min_max(pc.list_flatten(chunk)).as_py() for chunk in scores.chunks if len(chunk))
+    return all(one["min"] >= -1.001 and one["max"] <= 1.001 for one in ranges)
 
 
 def _tsdae(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001

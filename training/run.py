@@ -126,6 +126,7 @@ class RunFolder:
         from safetensors.torch import load_file
 
         begin = load_file(str(self.folder / "begin.safetensors"))
+        begin = {name.replace(".base_layer.", "."): value for name, value in begin.items()}  # adapters are merged now
         with torch.no_grad():
             for name, value in module.state_dict().items():
                 if name in begin and value.is_floating_point():
