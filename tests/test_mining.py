@@ -335,6 +335,31 @@ def test_the_forms_of_a_row(tmp_path, suffix):
     assert len(rows("triplet", True)) == 6
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("form", ["tuple", "list", "triplet"])
+def test_rows_keep_the_name_of_the_positives_document(tmp_path, form, suffix):
+    pairs = [
+        {"query": f"query {number}", "positive": f"answer {number}", "doc_id": number // 10} for number in range(90)
+    ]
+    out = tmp_path / f"out.{suffix}"
+    mine(pairs, out, corpus=CORPUS, model=Random(), form=form, negatives=1)
+    whole = suffix == "parquet"
+    rows = pq.read_table(out).to_pylist() if whole else list(map(json.loads, out.read_text("utf-8").splitlines()))
+    assert [list(row)[:3] for row in rows] == [["query", "positive", "document_id"]] * 90
+    assert [row["document_id"] for row in rows] == [str(number // 10) for number in range(90)]
+
+
+def test_documents_held_out_of_what_was_mined_are_whole(tmp_path):
+    from binocle.training.data import prepare
+
+    pairs = [{"query": f"query {n}", "positive": f"answer {n}", "document_id": f"d{n % 9}"} for n in range(90)]
+    mine(pairs, tmp_path / "out.jsonl", corpus=CORPUS, model=Random(), negatives=1)
+    made = prepare(tmp_path / "out.jsonl", tmp_path / "made", held_out=0.3)
+    documents = np.array([int(text.split()[1]) % 9 for text in made.table()["positive"].to_pylist()])
+    held, trained = set(documents[made.held_out()]), set(documents[made.training()])
+    assert held and trained and not held & trained
+
+
 def test_tuples_leave_out_queries_with_too_few_and_lists_have_as_many_as_there_are(tmp_path):
     pairs = [("query 0", "answer 30"), ("query 90", "answer 60")]
     rows, report = mined(tmp_path, pairs, ["t 20", "t 10"], margin=0.1, negatives=2, form="tuple")
@@ -388,6 +413,7 @@ def test_an_index_gives_its_passages_in_the_order_in_which_it_finds_them(index, 
     total = index.snapshot().chunks.count_rows()
     assert total == 8
     assert (report.model, report.mode, report.documents) == (index.encoder.name, mode, total)
+    assert [row["document_id"] for row in rows] == ["tasks", "elsewhere"]
     for row, without in zip(rows, ("tasks", "long"), strict=True):
         hits = [hit for hit in index.search(row["query"], 50, mode=mode) if hit.path != without]
         titled = ["Bread\n" + hit.text if hit.path == "bread" else hit.text for hit in hits]
@@ -416,7 +442,7 @@ def test_a_piece_of_a_positive_is_known_without_the_title_that_search_sets_above
 
 
 def test_a_word_within_a_word_is_no_part_of_a_positive():
-    answer = negatives._Answer("", "the category of cats", 0.0)
+    answer = negatives._Answer("", "the category of cats", 0.0, "")
     assert not negatives._is_part("cat", [answer])
     assert negatives._is_part("category of", [answer])
     assert negatives._is_part("all the category of cats here", [answer])
@@ -501,7 +527,7 @@ def test_refreshed_negatives_are_those_that_mine_writes(tmp_path):
     rows, _ = mined(tmp_path, PAIRS, CORPUS, model=Random(), margin=0.1, scores=True)
     queries, positives = zip(*PAIRS, strict=True)
     fresh = list(refresh(Random(), queries, positives, CORPUS, margin=0.1))
-    assert [one._asdict() for one in fresh] == rows
+    assert [one._asdict() for one in fresh] == [row | {"document_id": ""} for row in rows]
 
 
 def test_refreshing_is_a_stream_that_may_be_left_early(monkeypatch, tmp_path):

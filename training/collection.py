@@ -100,11 +100,15 @@ class Collection:
 
     def texts(self, ids: Ids) -> dict[int, str]:
         """The texts of these documents."""
+        return {number: text for number, (_, text) in self.named(ids).items()}
+
+    def named(self, ids: Ids) -> dict[int, tuple[str, str]]:
+        """Name and text of each of these documents."""
         wanted = json.dumps(np.unique(ids).tolist())  # a statement has no room for so many
         rows = self._tables.execute(
-            "SELECT id, text FROM documents WHERE id IN (SELECT value FROM json_each(?))", (wanted,)
+            "SELECT id, name, text FROM documents WHERE id IN (SELECT value FROM json_each(?))", (wanted,)
         )
-        return dict(rows.fetchall())
+        return {number: (name, text) for number, name, text in rows}
 
     def keys(self) -> tuple[Ids, Ids]:
         """For each document `text_key` of its text and `name_key` of its name, both of shape (documents,)."""

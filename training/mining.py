@@ -61,7 +61,8 @@ def mine(
     """Write each pair with hard negatives for its query to a file, which appears when it is whole.
 
     A text of the same words as the query or as one of its positives is never a negative; nor is another text of a
-    positive's document, where documents have names. Equal texts are one.
+    positive's document, where documents have names. Equal texts are one. Each row keeps its `document_id`, by which
+    training holds out whole documents.
 
     :param pairs: whatever `data.prepare` reads: a file, a folder, a data set's name, or mappings with `query`,
         `positive` and, if known, `document_id`.
@@ -255,22 +256,25 @@ def _indexed(collection: Collection, corpus: Iterable[Named], encoder: Encoder, 
     return retriever
 
 
+def _pair(one: Mined) -> dict[str, Any]:
+    """What every form of a row begins with."""
+    named = {"document_id": one.document_id} if one.document_id else {}
+    return {"query": one.query, "positive": one.positive, **named}
+
+
 def _triplets(one: Mined, wanted: int, scores: bool) -> Iterator[dict[str, Any]]:  # noqa: ARG001 - one signature
     for negative, score in zip(one.negatives, one.scores[1:], strict=True):
-        row: dict[str, Any] = {"query": one.query, "positive": one.positive, "negative": negative}
-        yield row | ({"scores": [one.scores[0], score]} if scores else {})
+        yield _pair(one) | {"negative": negative} | ({"scores": [one.scores[0], score]} if scores else {})
 
 
 def _tuple(one: Mined, wanted: int, scores: bool) -> Iterator[dict[str, Any]]:
     if len(one.negatives) == wanted:
         negatives = {f"negative_{place}": text for place, text in enumerate(one.negatives, 1)}
-        row: dict[str, Any] = {"query": one.query, "positive": one.positive, **negatives}
-        yield row | ({"scores": one.scores} if scores else {})
+        yield _pair(one) | negatives | ({"scores": one.scores} if scores else {})
 
 
 def _list(one: Mined, wanted: int, scores: bool) -> Iterator[dict[str, Any]]:  # noqa: ARG001
-    row: dict[str, Any] = {"query": one.query, "positive": one.positive, "negatives": one.negatives}
-    yield row | ({"scores": one.scores} if scores else {})
+    yield _pair(one) | {"negatives": one.negatives} | ({"scores": one.scores} if scores else {})
 
 
 FORMS: dict[str, Callable[[Mined, int, bool], Iterator[dict[str, Any]]]] = {

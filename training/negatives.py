@@ -132,6 +132,7 @@ class Mined(NamedTuple):
     positive: str
     negatives: list[str]
     scores: list[float]  # of the positive, then of each negative: the judge's if there is one, else the encoder's
+    document_id: str = ""  # the name of the positive's document, where documents have names
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ class Miner:
                 answer.text,
                 [candidate.text for candidate in chosen[row]],
                 [answer.score, *(candidate.score for candidate in chosen[row])],
+                answer.document_id,
             )
             for row in rows
             for answer in answers[row]
@@ -264,13 +266,13 @@ class Miner:
         """The positives of these rows of a block."""
         here = slice(*np.searchsorted(block.rows, (rows.start, rows.stop)))
         owners, scores = block.rows[here].tolist(), block.answer_scores[here].tolist()
-        texts = self._collection.texts(block.answers[here])
-        answers = [texts[number] for number in block.answers[here].tolist()]
+        known = self._collection.named(block.answers[here])
+        answers = [known[number] for number in block.answers[here].tolist()]
         if self._rules.judge:
-            scores = self._judged([(block.queries[row], text) for row, text in zip(owners, answers, strict=True)])
+            scores = self._judged([(block.queries[row], text) for row, (_, text) in zip(owners, answers, strict=True)])
         found: dict[int, list[_Answer]] = {row: [] for row in rows}
-        for row, text, score in zip(owners, answers, scores, strict=True):
-            found[row].append(_Answer(text, words(text) if self._stage.cut else "", score))
+        for row, (name, text), score in zip(owners, answers, scores, strict=True):
+            found[row].append(_Answer(text, words(text) if self._stage.cut else "", score, name))
         return found
 
     def _passing(
@@ -313,6 +315,7 @@ class _Answer(NamedTuple):
     text: str
     words: str
     score: float
+    document_id: str
 
 
 class _Candidate(NamedTuple):
