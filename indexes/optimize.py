@@ -254,10 +254,11 @@ def measured_of(
 
 
 def halves(queries: Floats, index: VectorIndex, seed: int) -> tuple[Sample, Sample]:
-    """Those to choose by and those to prove with, each with its exact answers."""
+    """Those to choose by and those to prove with, each with its exact answers; the same one where there is but one."""
     order = np.random.default_rng(seed).permutation(len(queries))
     half = len(queries) // 2
-    return Sample.of(queries[np.sort(order[:half])], index), Sample.of(queries[np.sort(order[half:])], index)
+    seen, unseen = order[:half] if half else order, order[half:]
+    return Sample.of(queries[np.sort(seen)], index), Sample.of(queries[np.sort(unseen)], index)
 
 
 def optimize(
@@ -408,10 +409,14 @@ class Renewal:
 def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *, seed: int = 0) -> Renewal:
     """Build what was chosen for a demand again, and measure again; where the recall has fallen, mend it.
 
+    Without a vector there is nothing to measure, and what was measured stays for when there are some again.
+
     :param queries: those that were measured with; made of pairs of vectors unless there are.
     """
     built, demand, source = build(spec), before.demand, before.source
     index = built.load(KINDS)
+    if not len(index.ids):
+        return Renewal(built, spec, replace(before, count=0, memory=built.memory))
     if queries is None:
         queries, source = mixed(exact(index), 2 * demand.queries, seed), "pairs of stored vectors, mixed"
     seen, unseen = halves(queries, index, seed)
@@ -447,8 +452,6 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *,
 def mixed(index: VectorIndex, count: int, seed: int) -> Floats:
     """Queries made of the vectors there are: near one, on the way to another, of unit length where they are."""
     random, ids = np.random.default_rng(seed), index.ids
-    if not len(ids):
-        return np.empty((0, index.reconstruct(ids).shape[1]), np.float32)
     near, far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in "12")
     queries = 0.8 * near + 0.6 * far
     queries *= np.linalg.norm(near, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]

@@ -77,8 +77,8 @@ def of_texts(texts: Sequence[str], encoder: Encoder, demand: Demand, seed: int) 
     if not all(isinstance(text, str) for text in texts):
         raise InputError("queries are texts")
     texts = list(dict.fromkeys(texts))
-    least = 2 * needed(demand.recall)
-    if demand.recall < 1 and len(texts) < least:
+    least = 2 * needed(demand.recall) if demand.recall < 1 else 1
+    if len(texts) < least:
         raise InputError(
             f"{len(texts):,} queries cannot prove a recall of {demand.recall:g}, half of them to choose by and half to "
             f"prove with: give {least:,} at the least, ask for less, or have queries made from the passages"

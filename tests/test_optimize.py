@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
@@ -190,6 +191,19 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     assert renewal.spec.kind != "pq" and renewal.measured.met
 
 
+@pytest.mark.parametrize("kind", ["flat", "ivf_int8"])
+def test_without_vectors_the_measurement_stays_as_it_was(tmp_path, kind):
+    before = Measured(Demand(0.9, latency=1.0), 0.99, 0.98, 1.0, 1.0, 1.0, 5, COUNT, 1, 1, "s", "t")
+    renewal = choosing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), Spec(kind), before, None)
+    assert renewal.measured == replace(before, count=0, memory=renewal.built.memory)
+    assert (renewal.spec, renewal.note) == (Spec(kind), "")
+
+
+def test_one_query_is_both_halves(tmp_path):
+    outcome = choosing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Demand(0.9), source="test")
+    assert (outcome.spec, outcome.measured.queries, outcome.measured.recall) == (Spec(), 1, 1)
+
+
 def test_what_is_not_a_measurement_is_none():
     right = Measured(Demand(), 0.99, 0.98, 1.0, 1.0, 1.0, 1, 1, 1, 1, "s", "t").as_dict()
     assert Measured.of(right).recall == 0.99
@@ -321,6 +335,23 @@ def test_what_is_not_met_changes_nothing(stored):
         stored.optimize(0.99, queries=["a", "b", "c"])
     with pytest.raises(InputError, match="no kind of index 'annoy'"):
         stored.optimize(0.9, kinds=["annoy"])
+
+
+def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "a", "text": "The cat sat on the mat."}])
+    assert retriever.optimize(1.0, queries=["cat"]).met
+    with pytest.raises(InputError, match="0 queries cannot prove a recall of 1"):
+        retriever.optimize(1.0, queries=[])
+    assert retriever.optimize(0.9).met
+    retriever.delete("a")
+    assert measure(retriever).vector_kind["measured"]["count"] == 0
+    files = [file for file in retriever.path.rglob("*") if file.is_file()]
+    assert not [file for file in files if b"The cat sat" in file.read_bytes()]
+    retriever.add(documents(0, 3))
+    retriever.delete("0")
+    shown = Measured.of(measure(retriever).vector_kind["measured"])
+    assert (shown.count, shown.met, shown.source) == (2, True, "pairs of stored vectors, mixed")
 
 
 def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
