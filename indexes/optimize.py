@@ -20,7 +20,7 @@ import numpy as np
 from .errors import InputError
 from .faiss_kind import FaissKind
 from .kinds import KINDS, Spec
-from .proof import Measured, Point, Sample, at_least, exact, is_exact, meets
+from .proof import Measured, Point, Sample, at_least, exact, is_exact, meets, needed
 from .published import Settled
 from .structures import Lists
 
@@ -285,13 +285,18 @@ def optimize(
         flat.sweep(1)
         tell(_told(flat))
         count, dim = len(flat.index.ids), queries.shape[1]
-        if demand.recall < 1:
-            for specs in candidates(count, dim, demand, kinds):
-                for spec in specs:
-                    _try(build, spec, trials, demand, tell)
-                if any(_fits(trial, demand) for trial in trials[1:]):
-                    break
-            _refine(build, trials, demand, tell)
+        rounds = candidates(count, dim, demand, kinds) if demand.recall < 1 else []
+        if rounds and len(unseen.queries) < needed(demand.recall):
+            tell(
+                f"{len(unseen.queries):,} queries to prove with cannot show a recall of {demand.recall:g}, which takes "
+                f"{needed(demand.recall):,}: only exact search reaches it"
+            )
+        for specs in rounds:
+            for spec in specs:
+                _try(build, spec, trials, demand, tell)
+            if any(_fits(trial, demand) for trial in trials[1:]):
+                break
+        _refine(build, trials, demand, tell)
         outcome = _proven(trials, unseen, demand, source, tell)
     except BaseException:
         for trial in trials:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .vector_index import Floats, VectorIndex
 
 K = 10  # recall is that of the ten best
+MOST_QUERIES = 50_000  # that are encoded to prove a recall
 _TIED = 1e-6  # scores no further apart than this are equal: they may be computed in another order
 _Z = 1.6449  # of a one-sided bound at 95 %
 _TIMED = 200  # queries whose latency is taken one by one
@@ -43,8 +44,13 @@ class Demand:
 
     @property
     def queries(self) -> int:
-        """So many unseen queries leave room between the demanded recall and what has to be measured to prove it."""
-        return round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
+        """So many unseen queries leave room between the demanded recall and what has to be measured to prove it.
+
+        Beyond a recall of 0.9999 it would take too many, and only exact search is sure to reach it.
+        """
+        wanted = round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
+        proof = math.ceil(1.5 * needed(self.recall))
+        return max(wanted, proof) if proof <= MOST_QUERIES else wanted
 
 
 def needed(recall: float) -> int:

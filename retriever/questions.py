@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..indexes.errors import InputError
-from ..indexes.proof import needed
+from ..indexes.proof import MOST_QUERIES, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-_MOST = 50_000_000  # bytes of kept queries that are read
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = range(4, 41)  # so many make a sentence
 _FAMILIES = ("asked", "made")
@@ -140,7 +139,7 @@ def kept(index: Path, encoder: EncoderId) -> Floats | None:
     for family in _FAMILIES:
         file = _file(index, encoder, family)
         with contextlib.suppress(OSError, ValueError, EOFError):
-            if file.stat().st_size > _MOST:
+            if file.stat().st_size > 8 * MOST_QUERIES * encoder.dim:  # twice as many of four bytes a number
                 continue
             with file.open("rb") as stream:  # not np.load, which would also take archives
                 vectors = np.lib.format.read_array(stream, allow_pickle=False)

@@ -18,7 +18,7 @@ from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
 from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.proof import Demand, Measured, Point, Sample, at_least, exact, is_exact, needed
+from binocle.indexes.proof import MOST_QUERIES, Demand, Measured, Point, Sample, at_least, exact, is_exact, needed
 from binocle.indexes.published import Published, Settled, amend, build, publish
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
 from binocle.retriever import questions
@@ -73,6 +73,17 @@ def test_the_bound_never_says_more_than_the_sample_can_show():
     assert at_least(np.full(100, 0.9)) < 0.9
 
 
+@pytest.mark.parametrize("recall", [0.5, 0.9, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999])
+def test_as_many_queries_are_asked_for_as_can_prove_the_demand_though_a_few_fail(recall):
+    count = Demand(recall).queries
+    assert count >= 1.5 * needed(recall)
+    assert at_least(np.append(np.ones(count - 1), 0.9)) >= recall
+
+
+def test_what_takes_too_many_queries_to_prove_takes_no_more_than_the_rest():
+    assert Demand(1.0).queries == Demand(0.99999).queries == 2_500
+
+
 def test_recall_counts_what_scores_as_much_as_the_last_answer():
     sample = Sample(np.ones((2, 1), np.float32), np.array([[0.5], [0.5]], np.float32), 2)
     scores = np.array([[0.9, 0.5], [0.9, 0.4]], np.float32)
@@ -123,6 +134,19 @@ def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
 def test_only_exact_search_meets_a_recall_of_one(tmp_path):
     outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Demand(1.0), source="test")
     assert outcome.spec == Spec() and (outcome.measured.recall, outcome.measured.least) == (1, 1)
+
+
+def test_too_few_queries_to_prove_with_are_told(tmp_path):
+    for recall, line in (
+        (0.999, "500 queries to prove with cannot show a recall of 0.999, which takes 2,645"),
+        (0.9, ""),
+    ):
+        told = []
+        outcome = choosing.optimize(
+            bench(tmp_path), vectors_of(1_000, 5), Demand(recall), source="t", kinds=["ivf_int8"], tell=told.append
+        )
+        assert [one for one in told if "to prove with" in one] == [f"{line}: only exact search reaches it"] * bool(line)
+        assert outcome.met and (outcome.spec == Spec() or not line)
 
 
 def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
@@ -368,7 +392,8 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     encoder = stored.snapshot().head.encoder
     (file,) = stored.path.glob("queries-made-*.npy")
     assert questions.kept(stored.path, encoder) is not None
-    for damaged in (b"", b"PK\x03\x04", file.read_bytes()[:-7]):
+    whole = file.read_bytes()
+    for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MOST_QUERIES * encoder.dim)):
         file.write_bytes(damaged)
         assert questions.kept(stored.path, encoder) is None
     stored.delete("7")
