@@ -167,7 +167,7 @@ def _print_read(made: Read, *, as_json: bool) -> int:
 @click.option("--bf16/--fp32", default=None, help="Default: bf16 where the hardware computes in it.")
 @click.option("--held-out", type=float, default=0.02, show_default=True, help="Share of documents held out.")
 @click.option("--evaluations", type=int, default=4, show_default=True, help="Checkpoints during the run.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def inverter(
     texts: tuple[str, ...],

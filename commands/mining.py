@@ -54,7 +54,7 @@ _SECONDS = 15.0  # between plain lines
     show_default=True,
     help="Which of the candidates that are left.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of --strategy random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --strategy random.")
 @click.option(
     "--format",
     "form",

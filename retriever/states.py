@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import InputError, MissingExtraError
 from . import model_folder
 from .encoder import checked
+from .token_decoder import POSITIONS
 from .torch_encoder import quiet
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class States:
         self.device = device
         settings = model_folder.ModelSettings.read(model_folder.find(name))
         self.lowercase = settings.lowercase
-        positions = int(getattr(self.model.config, "max_position_embeddings", 512))
+        positions = min(int(getattr(self.model.config, "max_position_embeddings", POSITIONS)), POSITIONS)
         self.max_length = min(positions, settings.max_tokens or positions)  # special tokens included
 
     @property

@@ -10,7 +10,7 @@ from ..indexes.errors import InputError
 from .bert_layer import bert_layer
 
 KINDS = ("linear", "lstm", "transformer")
-_POSITIONS = 512
+POSITIONS = 512  # tokens that a Transformer reads
 _FAST = 10.0  # times the part of an LSTM or a Transformer counts: to tell a token from all others takes a large target
 
 
@@ -75,7 +75,7 @@ def _class() -> type[Any]:
                 )
                 self.out = _nothing(nn.Linear(target * (1 + settings.bidirectional), target))
             if settings.kind == "transformer":
-                self.places = nn.Parameter(torch.randn(_POSITIONS, target) * 0.02)
+                self.places = nn.Parameter(torch.randn(POSITIONS, target) * 0.02)
                 self.into, self.masked = nn.Linear(width, target), nn.Parameter(torch.randn(target) * 0.02)
                 self.before = nn.LayerNorm(target, eps=1e-12)
                 heads = settings.heads or max(1, target // 64)
@@ -91,7 +91,7 @@ def _class() -> type[Any]:
             """
             embeddings = bert.embeddings
             with torch.no_grad():
-                count = min(_POSITIONS, embeddings.position_embeddings.num_embeddings)
+                count = min(POSITIONS, embeddings.position_embeddings.num_embeddings)
                 self.places[:count] = embeddings.position_embeddings.weight[:count]
                 self.places.add_(embeddings.token_type_embeddings.weight[0])
                 self.masked.copy_(embeddings.word_embeddings.weight[mask])

@@ -258,6 +258,7 @@ def test_the_pareto_front_is_what_nothing_beats(found):
         ({"texts_per_length": 1}, "texts is a whole number from 2"),
         ({"corpus_texts": 1}, "corpus texts is a whole number from 20"),
         ({"held_out": 1}, "between 0 and 1"),
+        ({"seed": -1}, "seed is a whole number from 0"),
         ({"settings": ["blur"]}, "there is no defence 'blur'"),
         ({"queries": "nowhere"}, "there is no folder nowhere"),
     ],

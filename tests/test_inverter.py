@@ -19,6 +19,7 @@ pytest.importorskip("datasets")
 
 from binocle.indexes.errors import EncoderMismatchError, InputError  # noqa: E402
 from binocle.retriever.inverter import EmbeddingInverter, StateInverter, load  # noqa: E402
+from binocle.retriever.states import States  # noqa: E402
 from binocle.training.inverter import InverterConfig, train_inverter  # noqa: E402
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
@@ -65,6 +66,11 @@ def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str,
     read = load(tmp_path / "out").read("moon cheese ship night")
     assert [guess.token for guess in read.named] == list(read.tokens)
     assert read.accuracy == 1
+
+
+def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("binocle.retriever.states.POSITIONS", 8)
+    assert States(tiny_model).room == 6
 
 
 def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
@@ -168,6 +174,7 @@ def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
         ({"held_out": 0}, "held out is a share"),
         ({"masked": 1.0}, "masked is a share"),
         ({"max_length": 2}, "at least 4"),
+        ({"seed": -1}, "from 0, not -1"),
     ],
 )
 def test_settings_that_cannot_be_are_told(options: dict, says: str, texts: Path, tiny_model: str, tmp_path: Path):

@@ -223,7 +223,7 @@ def audit(
     began = time.monotonic()
     recovered.require()
     tell = tell or (lambda _: None)
-    _check(lengths, texts_per_length, corpus_texts, seconds, held_out, examples)
+    _check(lengths, texts_per_length, corpus_texts, seconds, held_out, examples, seed)
     snapshot, encoder = retriever.snapshot(), retriever.encoder
     chosen = defences.default(encoder.dim) if settings is None else defences.parse(settings)
     make = attacker or default_attacker()
@@ -255,13 +255,18 @@ def audit(
 
 
 def _check(
-    lengths: Sequence[int], texts: int, corpus_texts: int, seconds: float, held_out: float, examples: int
+    lengths: Sequence[int], texts: int, corpus_texts: int, seconds: float, held_out: float, examples: int, seed: int
 ) -> None:
     if not lengths or any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
         raise InputError(
             f"lengths are different numbers of tokens from 1, not {', '.join(map(str, lengths)) or 'none'}"
         )
-    for name, value, least in (("texts", texts, 2), ("corpus texts", corpus_texts, _FEWEST), ("examples", examples, 0)):
+    for name, value, least in (
+        ("texts", texts, 2),
+        ("corpus texts", corpus_texts, _FEWEST),
+        ("examples", examples, 0),
+        ("seed", seed, 0),
+    ):
         if value < least:
             raise InputError(f"{name} is a whole number from {least}, not {value}")
     if not 0 < seconds < np.inf:

@@ -8,6 +8,7 @@ token: at first the teacher's own for it, weighed by how rare the token is and f
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -94,7 +95,7 @@ def distill(
     every = list(_texts(texts))
     if not every:
         raise InputError(f"{texts} holds no texts")
-    start = out.with_name(f".{out.name}-start")  # the same for a run that is gone on with
+    start = out.with_name(f".{out.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
     if layers:
         _cut(model, layers, start)
     else:
@@ -151,6 +152,10 @@ def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
             if text.strip() and hash(text) not in seen:
                 seen.add(hash(text))
                 yield text
+
+
+def _key(*asked: Any) -> str:
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:8]
 
 
 def _cut(model: str, layers: int, folder: Path) -> None:

@@ -78,6 +78,8 @@ class InverterConfig:
             number = getattr(self, name)
             if number is not None and (not math.isfinite(number) or number <= 0):
                 raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {number}")
+        if self.seed < 0:
+            raise InputError(f"seed is a whole number from 0, not {self.seed}")
         if not 0 < self.held_out < 1:
             raise InputError(f"held out is a share between 0 and 1, not {self.held_out}: what is learned is measured")
         if not 0 <= self.masked < 1:
