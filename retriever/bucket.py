@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..indexes.errors import InputError, LockedError, MissingExtraError, StoreError
-from .place import ANY, NEW, FolderPlace, locked_by, writer_now
+from .place import ANY, NEW, TABLES, FolderPlace, locked_by, unfinished, writer_now
 from .tables import Location
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive is taken for dead
 _LEASE = "lock.json"
-_TABLES = ("documents.lance/", "chunks.lance/", "vectors/")
-_OURS = (*_TABLES, "settings.json", _LEASE)  # what an index that was never finished may have left
 _RETRIES: Any = {"mode": "standard", "max_attempts": 5}
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
 _ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
@@ -144,10 +142,10 @@ class BucketPlace:
         raise locked_by(self, holder)
 
     def is_free(self) -> bool:
-        return all(key.startswith(_OURS) for key, *_ in self._objects.keys(""))
+        return unfinished(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))
 
     def prepare(self) -> None:
-        for key in [key for key, *_ in self._objects.keys("") if key.startswith(_TABLES)]:
+        for key in [key for name in TABLES for key, *_ in self._objects.keys(f"{name}/")]:
             self._objects.remove(key)
 
     def vectors(self, name: str) -> Path:

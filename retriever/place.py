@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -20,10 +21,19 @@ from ..indexes.errors import LockedError
 from .tables import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
 ANY = "*"  # to write over whatever there is
 NEW = ""  # to write only what is not there yet
+TABLES = ("documents.lance", "chunks.lance")
+_SETTINGS = "settings.json"  # the first that is written, so that the tables beside it are ours
+_UNFINISHED = {  # what an index that was never finished may have left, and what that holds
+    "lock": rb"",
+    "lock.json": rb'\{"pid": .*\}',
+    ".gitignore": rb"\*\s*",
+    _SETTINGS: rb'\{"format": \d+, "folder": .*\}',
+    **dict.fromkeys((".lock.json", ".settings.json", ".HEAD.json"), rb".*"),  # cut short, perhaps
+}
 
 
 class Place(Protocol):
@@ -64,7 +74,7 @@ class Place(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Make room for an index: nothing of an unfinished one remains."""
+        """Make room for an index where `is_free`: no table of an unfinished one remains."""
         ...
 
     def vectors(self, name: str) -> Path:
@@ -136,11 +146,11 @@ class FolderPlace:
             raise locked_by(self, self.cache / "lock.json") from None
 
     def is_free(self) -> bool:
-        return not self.cache.exists() or not any(self.cache.iterdir()) or (self.cache / "lock").exists()
+        return not self.cache.exists() or unfinished(self, (entry.name for entry in self.cache.iterdir()))
 
     def prepare(self) -> None:
         (self.cache / ".gitignore").write_text("*\n", "utf-8")
-        for name in ("documents.lance", "chunks.lance", "vectors"):
+        for name in TABLES:
             shutil.rmtree(self.cache / name, ignore_errors=True)
 
     def vectors(self, name: str) -> Path:
@@ -157,6 +167,21 @@ class FolderPlace:
             unfinished = folder.name.startswith(".")
             if folder.name not in keep and (unfinished or folder.stat().st_mtime < before):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def unfinished(place: Place, names: Iterable[str]) -> bool:
+    """Whether these are nothing but what an index that was never finished has left there."""
+    return all(_is_ours(place, name) for name in names)
+
+
+def _is_ours(place: Place, name: str) -> bool:
+    file = _SETTINGS if name in TABLES else name
+    if file not in _UNFINISHED:
+        return False
+    try:
+        return re.fullmatch(_UNFINISHED[file], place.read(file)[0], re.DOTALL) is not None
+    except OSError:
+        return False
 
 
 def writer_now() -> bytes:

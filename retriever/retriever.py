@@ -92,8 +92,8 @@ class Retriever:
         place = Path(path).expanduser()
         if place.exists() and not place.is_dir():
             raise InputError(f"{path} is a file: expected a folder of documents or an index")
-        is_index = (place / "HEAD.json").exists() or (place / "lock").exists() or place.name == INDEX_NAME
-        if not is_index and place.is_dir() and any(place.iterdir()):
+        is_index = (place / "HEAD.json").exists() or place.name == INDEX_NAME
+        if not is_index and not place_of(place).is_free():
             place = place / INDEX_NAME
         return cls(place_of(place.resolve()), model=model, ray=ray)
 

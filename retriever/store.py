@@ -65,15 +65,15 @@ class Store:
         :param folder: what is to be indexed, None for added documents only.
         """
         place = place_of(where)
-        if not place.is_free():
+        if not (place.is_free() or _is_index(place)):
             raise StoreError(f"{place} is not empty and not an index: give another folder with --index")
         with place.locked():
             if not _is_index(place):
                 place.prepare()
+                Settings(FORMAT, folder).write(place)  # first: it says whose the tables beside it are
                 documents = place.table("documents").write(document_schema().empty_table())
                 chunks = place.table("chunks").write(chunk_schema(encoder.dim).empty_table())
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-                Settings(FORMAT, folder).write(place)
                 Head(documents.version, chunks.version, encoder).write(place, over=NEW)
         return cls.open(place)
 

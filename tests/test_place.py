@@ -12,6 +12,7 @@ from binocle.indexes.errors import DamagedError, InputError, LockedError, StoreE
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
 from binocle.retriever import bucket as buckets
+from binocle.retriever import store as stores
 from binocle.retriever.bucket import BucketPlace, Changed
 from binocle.retriever.place import ANY, NEW, FolderPlace, place_of
 from binocle.retriever.portion import ROOM, Portion, Worker, fragments_of
@@ -176,10 +177,24 @@ def test_the_lease_is_given_up(place, objects, tiny):
     assert "lock.json" not in objects.held
 
 
-def test_a_bucket_with_something_else_in_it_is_left_alone(place, objects, tiny):
-    objects.put("holiday.jpg", b"", NEW)
+@pytest.mark.parametrize("key", ["holiday.jpg", "vectors/logo.svg", "documents.lance/data", "settings.json"])
+def test_a_bucket_with_something_else_in_it_is_left_alone(key, place, objects, tiny):
+    objects.put(key, b"mine", NEW)
     with pytest.raises(StoreError, match="not empty"):
         store_at(place, tiny)
+    assert objects.held[key][0] == b"mine"
+
+
+def test_a_creation_in_a_bucket_cut_short_is_finished(place, objects, tiny, monkeypatch):
+    def stop(*_args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(stores, "document_schema", stop)
+        store_at(place, tiny)
+    objects.put("documents.lance/data", b"half", NEW)
+    assert store_at(place, tiny).head().commits == 0
+    assert "documents.lance/data" not in objects.held
 
 
 def test_old_vector_indexes_go_from_the_bucket(place, objects, folder, tiny):

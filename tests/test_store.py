@@ -138,19 +138,43 @@ def test_a_folder_with_other_things_is_not_made_an_index(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["lock", "vectors/logo.svg", ".gitignore", "a.md"],
+        ["lock", "vectors/logo.svg"],
+        ["lock", "documents.lance/data", "chunks.lance/data"],
+        ["lock", "lock.json", "settings.json", "documents.lance/data"],
+        ["settings.json"],
+        [".gitignore"],
+    ],
+)
+def test_names_alone_do_not_make_a_folder_an_unfinished_index(names, tmp_path):
+    """What is there may be the user's own: whose it is shows in what it holds."""
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = bytes_below(tmp_path)
+    with pytest.raises(StoreError, match="not empty"):
+        Store.create(tmp_path, ENCODER)
+    assert bytes_below(tmp_path) == before
+    assert Retriever.open(tmp_path).path == tmp_path / ".binocle"
+
+
 def test_a_creation_cut_short_is_finished(tmp_path, monkeypatch):
     path = tmp_path / "index"
 
     def stop(*_args, **_options):
         raise KeyboardInterrupt
 
-    for name in ("document_schema", "chunk_schema", "Head"):
+    for name in ("Settings", "document_schema", "chunk_schema", "Head"):
         with monkeypatch.context() as patch:
             patch.setattr(storing, name, stop)
             with pytest.raises(KeyboardInterrupt):
                 Store.create(path, ENCODER)
         with pytest.raises(NoIndexError):
             Store.open(path)
+        assert Retriever.open(path).path == path
     assert ids(Store.create(path, ENCODER)) == ([], [])
 
 
