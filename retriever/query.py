@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ..indexes.errors import InputError
+from ..indexes.proof import DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-_DEPTH = 200  # candidates of each side that the fusion's mean and deviation are taken over
 _MAX_WORDS = 256  # different words of a query that full-text search looks up: more tells it nothing
 
 
@@ -152,7 +152,7 @@ class Query:
 
     def _ranked(self, k: int, mode: str, documents: Ids | None) -> tuple[_Candidates, NDArray[np.intp]]:
         """At least k candidates where there are as many, and their order, best first."""
-        depth = min(self._snapshot.chunks.count_rows(), max(_DEPTH, k))
+        depth = min(self._snapshot.chunks.count_rows(), max(DEPTH, k))
         found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, documents)
         return found, np.lexsort((found.ids, -found.score))
 
@@ -196,7 +196,7 @@ class Query:
         unseen = np.isnan(semantic)
         if unseen.any():
             semantic[unseen] = self._snapshot.index.reconstruct(ids[unseen]) @ self._vector()[0]
-        leading = np.isin(ids, np.concatenate([by_words.ids[:_DEPTH], by_meaning.ids[:_DEPTH]]))
+        leading = np.isin(ids, np.concatenate([by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]]))
         score = (_standard(np.nan_to_num(lexical), leading) + _standard(semantic, leading)) / np.float32(2)
         return _Candidates(ids, lexical, semantic, score)
 

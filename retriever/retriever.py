@@ -265,7 +265,8 @@ class Retriever:
 
         :param recall: of the ten best, on average over queries: its lower 95 % bound must reach this.
         :param memory: bytes that searches may go through at random.
-        :param latency: seconds that 99 of 100 queries may take, asked one at a time.
+        :param latency: seconds that 99 of 100 queries may keep the vector index busy, asked one at a time for as many
+            neighbours as a search takes into account, 200.
         :param queries: real ones, to measure with; made from sentences of the passages unless given.
         :param kinds: which of `indexes.kinds.KINDS` to try; the promising ones unless given.
         """

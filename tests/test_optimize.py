@@ -18,11 +18,23 @@ from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
 from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.proof import MOST_QUERIES, Demand, Measured, Point, Sample, at_least, exact, is_exact, needed
+from binocle.indexes.proof import (
+    DEPTH,
+    MOST_QUERIES,
+    Demand,
+    Measured,
+    Point,
+    Sample,
+    at_least,
+    exact,
+    is_exact,
+    needed,
+)
 from binocle.indexes.published import Published, Settled, amend, build, publish
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
 from binocle.retriever import questions
 from binocle.retriever import writer as writing
+from binocle.retriever.snapshot import LiveIndex
 from binocle.retriever.status import measure
 from binocle.retriever.tables import matrix
 
@@ -88,6 +100,23 @@ def test_recall_counts_what_scores_as_much_as_the_last_answer():
     sample = Sample(np.ones((2, 1), np.float32), np.array([[0.5], [0.5]], np.float32), 2)
     scores = np.array([[0.9, 0.5], [0.9, 0.4]], np.float32)
     assert sample.compared(scores).tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(("count", "depth"), [(5_000, DEPTH), (50, 50)])
+def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(count, depth):
+    asked = []
+
+    def search(queries, k):
+        asked.append((len(queries), k))
+        return np.ones((len(queries), k), np.float32), np.ones((len(queries), k), np.int64)
+
+    index, sample = SimpleNamespace(ids=range(count), search=search), Sample(VECTORS[:3], np.ones((3, 1), np.float32))
+    sample.timed(index)
+    assert asked == 9 * [(1, depth)]
+    asked.clear()
+    sample.recalls(index)
+    sample.rate(index)
+    assert set(asked) == {(3, 10)}
 
 
 # Choosing
@@ -302,6 +331,20 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     assert (again.count, again.source, again.demand) == (270, shown.source, outcome.demand)
     assert again.least >= 0.9
     assert stored.snapshot().head.index == stored.snapshot().published.spec
+
+
+def test_a_search_looks_as_deep_as_latency_is_taken(stored, monkeypatch):
+    asked, search = [], LiveIndex.search
+
+    def recorded(index, vectors, k, **options):
+        asked.append(k)
+        return search(index, vectors, k, **options)
+
+    monkeypatch.setattr(LiveIndex, "search", recorded)
+    stored.add(documents(1_000, 50))
+    for mode in ("hybrid", "semantic"):
+        stored.search("cat", 3, mode=mode)
+    assert asked == [DEPTH, DEPTH]
 
 
 def in_two_shards(snapshot, spec):
