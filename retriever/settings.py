@@ -89,6 +89,7 @@ class Head:
     shards: tuple[str, ...] = ()  # further vector indexes, each of the ids above those of the one before
     index: Spec = field(default_factory=Spec)  # the kind of vector index that was chosen, to build it anew
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
+    erase: bool = False  # whether what was deleted may still be on the disk: the next writer erases it
 
     @classmethod
     def read(cls, place: Place, encoder: EncoderId | None = None) -> tuple[Head, str]:
@@ -113,7 +114,8 @@ class Head:
             raise _impossible(file)
         counts = [getattr(found, name) for name in ("documents", "chunks", "next_document", "next_chunk")]
         named = all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found.parts)
-        if not all(map(_is_count, [*counts, found.rows, found.commits])) or not named or found.encoder is None:
+        counted = all(map(_is_count, [*counts, found.rows, found.commits]))
+        if not counted or not named or found.encoder is None or not isinstance(found.erase, bool):
             raise _impossible(file)
         return found, tag
 

@@ -3,7 +3,8 @@
 An index folder holds
 
     documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
-    HEAD.json                        which version of each is committed, which vector index, and the encoder
+    HEAD.json                        which version of each is committed, which vector index, and the encoder;
+                                     whether what was deleted is still to be erased
     settings.json                    what the index was made for: the folder
     vectors/                         published vector indexes, caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew

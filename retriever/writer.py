@@ -69,6 +69,8 @@ class Writer:
         if store.place.outlives:
             self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
+        if self.head.erase:
+            self._erase()
 
     def _recover(self) -> None:
         """Take tables that a killed writer left ahead of HEAD back to it."""
@@ -103,13 +105,16 @@ class Writer:
             self._follow("chunks", self._table("chunks").write(chunks, mode="append"))
         self._staged = max(self._staged, _next(chunks))
 
-    def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
-        """As one step: remove the documents with these ids and their chunks, add these rows and what was staged."""
+    def commit(self, *, drop: Sequence[int], documents: pa.Table, erase: bool = False) -> None:
+        """As one step: remove the documents with these ids and their chunks, add these rows and what was staged.
+
+        :param erase: have what is removed erased by whoever writes next, should this process be killed before it is.
+        """
 
         def added(table: Location) -> lance.LanceDataset | None:
             return table.write(documents, mode="append") if len(documents) else None
 
-        self._commit(drop, added, _next(documents))
+        self._commit(drop, added, _next(documents), erase=erase)
 
     def adopt(
         self, *, drop: Sequence[int], documents: list[Any], chunks: list[Any], next_document: int, next_chunk: int
@@ -126,7 +131,12 @@ class Writer:
         self._commit(drop, added, next_document)
 
     def _commit(
-        self, drop: Sequence[int], added: Callable[[Location], lance.LanceDataset | None], next_document: int
+        self,
+        drop: Sequence[int],
+        added: Callable[[Location], lance.LanceDataset | None],
+        next_document: int,
+        *,
+        erase: bool = False,
     ) -> None:
         with writing(self._store.place):
             chunks, rows = open_table(self._table("chunks"), self._latest["chunks"]), self.snapshot().documents
@@ -146,6 +156,7 @@ class Writer:
                 chunks=chunks.version,
                 next_document=max(self.head.next_document, next_document),
                 next_chunk=max(self.head.next_chunk, self._staged),
+                erase=erase or self.head.erase,
             )
             self._move(replace(head, rows=head.rows + (head.chunks != self.head.chunks)))
 
@@ -171,11 +182,13 @@ class Writer:
         ]
         blank = {"title": "", "metadata": "{}", "text": ""}
         table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
-        self.commit(drop=[row["id"] for row in rows], documents=table)
+        self.commit(drop=[row["id"] for row in rows], documents=table, erase=True)
+        self._erase()
+
+    def _erase(self) -> None:
+        """Leave nothing of what was deleted on the disk, as HEAD demands until it is done."""
         questions.forget(self._store.place.cache)
         self.finish(rebuild=True)
-        with writing(self._store.place):
-            self._tidy(erase=True)
 
     def replace_vectors(
         self,
@@ -196,13 +209,15 @@ class Writer:
             table = self._table("chunks").write(chunks, schema=schema, mode="overwrite")
             table.create_scalar_index("context", "INVERTED", **FULL_TEXT)
             version, rows = self._table("chunks").at().version, self.head.rows + 1
-            head = replace(self.head, chunks=version, rows=rows, encoder=encoder, previous=previous)
+            head = replace(
+                self.head, chunks=version, rows=rows, encoder=encoder, previous=previous, erase=erase or self.head.erase
+            )
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.path, everything=True)
             names, spec, _ = self._renewed(after) if after.chunks.count_rows() else ((), head.index, "")
             self._move(_with(head, names, spec))
-            self._tidy(erase=erase)
+            self._tidy()
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
         """Remove these documents, and every chunk whose document is not in the table."""
@@ -346,12 +361,12 @@ class Writer:
             raise
         return names, spec if settled.search is None else replace(spec, search=settled.search)
 
-    def _tidy(self, *, erase: bool = False) -> None:
+    def _tidy(self) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
 
-        :param erase: leave nothing of deleted rows, even if a reader must then open the index again.
+        Where HEAD says to erase, nothing of deleted rows is left, even if a reader must then open the index again.
         """
-        snapshot = self.snapshot()
+        snapshot, erase = self.snapshot(), self.head.erase
         keep = timedelta(0) if erase else _KEEP_VERSIONS
         for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
             if erase or len(table.get_fragments()) > 32:
@@ -362,6 +377,8 @@ class Writer:
             table.cleanup_old_versions(keep, delete_unverified=True)
         self._store.place.tidy(self.head.parts, math.inf if erase else time.time() - keep.total_seconds())
         shutil.rmtree(self._store.path / ASIDE, ignore_errors=True)
+        if erase:
+            self._move(replace(self.head, erase=False))
 
     def _move(self, head: Head) -> None:
         """The commit itself."""

@@ -666,6 +666,53 @@ def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, t
     assert retriever.verify() == []
 
 
+@pytest.mark.parametrize(
+    ("at", "write"), [("finish", "sync"), ("finish", "delete"), ("_tidy", "add"), ("_tidy", "build_index")]
+)
+def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write, retriever, monkeypatch):
+    (retriever.folder / "secret.md").write_text("The password is zyxwvut.\n")
+    retriever.add([{"id": "secret", "text": "Another password is zyxwvut."}])
+    retriever.sync()
+
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.Writer, at, stop)
+        with pytest.raises(KeyboardInterrupt):
+            retriever.delete("secret.md", "secret")
+    assert any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
+    arguments = {"add": [[{"id": "more", "text": "The dog ran."}]], "delete": ["secret.md"], "build_index": ["flat"]}
+    getattr(retriever, write)(*arguments.get(write, []))
+    assert not any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
+    assert not retriever.snapshot().head.erase
+    assert retriever.verify() == []
+
+
+def test_vectors_that_a_switch_was_to_erase_are_erased_by_the_next_writer(retriever, make_model, tmp_path, monkeypatch):
+    vectors = retriever.snapshot().chunks.to_table()["vector"].to_pylist()
+    before = [np.array(one, np.float32)[:8].tobytes() for one in vectors]
+
+    def stop(*_args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.Writer, "_tidy", stop)
+        with pytest.raises(KeyboardInterrupt):
+            retriever.switch(make_model(tmp_path / "other", seed=1), keep=False)
+    assert any(one in data for data in bytes_below(retriever.path).values() for one in before)
+    retriever.delete("nothing")
+    assert not any(one in data for data in bytes_below(retriever.path).values() for one in before)
+
+
+def test_a_head_without_the_word_on_erasing_is_read(retriever):
+    file = retriever.path / "HEAD.json"
+    head = json.loads(file.read_text())
+    del head["erase"]
+    file.write_text(json.dumps(head))
+    assert Store.open(retriever.path).head().erase is False
+
+
 def test_a_forgotten_file_leaves_its_name_and_nothing_else(folder, tiny_model, write):
     write(folder, {"notes/secret.md": "# Zyxwvut\n\nThe password is zyxwvut.\n"})
     retriever = Retriever.open(folder, model=tiny_model)
