@@ -67,6 +67,11 @@ SHAPES = {
         Shape.GRADED,
         ("query", "positive", "negative"),
     ),
+    "a teacher's margin": (
+        {"query": "a", "positive": "b", "negative": "c", "score": "2.5"},
+        Shape.GRADED,
+        ("query", "positive", "negative"),
+    ),
     "no negatives yet": ({"query": "a", "pos": ["b"], "neg": [], "score": None}, Shape.PAIRS, ("query", "positive")),
     "grouped": ({"text": "a", "label": "animal"}, Shape.GROUPED, ("text",)),
     "texts": ({"_id": "1", "title": "t", "text": "a"}, Shape.TEXTS, ("text",)),
@@ -88,6 +93,15 @@ def test_values_arrive_as_they_were_given(tmp_path):
         {"query": "a", "positive": "b", "negative_1": "d", "negative_2": "e", "label": [2.0, 1.0, 0.5]},
         {"query": "a", "positive": "c", "negative_1": "d", "negative_2": "e", "label": [3.0, 1.0, 0.5]},
     ]
+
+
+def test_a_margin_is_the_score_of_a_positive_whose_only_negative_has_none(tmp_path):
+    given = [
+        {"query": "a", "positive": "b", "negative_1": "c", "score": 2.5},
+        {"query": "d", "positive": "e", "negative_1": "f", "score": -1},
+    ]
+    made = data.prepare(given, tmp_path, held_out=0)
+    assert made.table()["label"].to_pylist() == [[2.5, 0.0], [-1.0, 0.0]]
 
 
 def files(folder):
@@ -248,6 +262,31 @@ WRONG = {  # name -> (file name, bytes, what the message says)
         "a.jsonl",
         b'{"query": "a", "pos": ["b"], "neg": ["c"], "scores": [3, 2, 1]}\n',
         r"a.jsonl:1: expected 2 numbers in 'scores', .* \[3, 2, 1\] came",
+    ),
+    "one score for two negatives": (
+        "a.jsonl",
+        b'{"query": "a", "positive": "b", "negative_1": "c", "negative_2": "d", "score": 3}\n',
+        "a.jsonl:1: has one 'score' for 2 negatives: expected 'scores', the positive's and then each negative's",
+    ),
+    "one score for two negatives further down": (
+        "a.jsonl",
+        b'{"query": "a", "pos": "b", "neg": ["c"], "score": 3}\n{"query": "a", "pos": "b", "neg": ["c", "d"]}\n',
+        "a.jsonl:2: has one 'score' for 2 negatives",
+    ),
+    "a margin that is no number": (
+        "a.csv",
+        b"query,positive,negative,score\na,b,c,1\na,b,c,\n",
+        "a.csv:3: expected a number in 'score'",
+    ),
+    "a margin now and then": (
+        "a.csv",
+        b"query,positive,negative,score\na,b,c,\na,b,c,1\n",
+        "a.csv:3: has 'score', which .*a.csv:2 had not",
+    ),
+    "a label beside a negative": (
+        "a.csv",
+        b"query,positive,negative,label\na,b,c,1\n",
+        "a.csv:2: has 'label' beside a negative: expected 'scores', the positive's and then each negative's",
     ),
     "what may be pairs or texts": ("a.csv", b"query,text\na,b\n", "a.csv:2: has 'query' and 'text', which may be"),
     "lines of an old Mac": ("a.csv", b"query,positive\ra,b\r", "a.csv:1 has a carriage return within a line"),

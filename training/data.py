@@ -68,9 +68,10 @@ _TEXTS = ("query", "positive", "first", "second", "text")
 _SCORES = ("scores", "positive_scores")
 _DECIDING = {  # what a row of this shape cannot have, since it would be of another
     Shape.PAIRS: ("group", "negative", "score", "label", *_SCORES),
-    Shape.TRIPLETS: ("group", *_SCORES),
+    Shape.TRIPLETS: ("group", "score", "label", *_SCORES),
     Shape.TEXTS: ("group", "class"),
 }
+_WANTED_SCORES = "expected 'scores', the positive's and then each negative's"
 _LARGEST = float(np.finfo(np.float32).max)
 _NUMBERED = re.compile(r"negative_([0-9]{1,9})", re.IGNORECASE)
 
@@ -258,7 +259,9 @@ class _Reader:
             if any(map(has, _SCORES)):
                 return Shape.GRADED
             if has("negative") or self._negatives:
-                return Shape.TRIPLETS
+                if has("label"):
+                    raise InputError(f"{where}: has {self._columns['label']!r} beside a negative: {_WANTED_SCORES}")
+                return Shape.GRADED if has("score") else Shape.TRIPLETS
             if has("score"):
                 return Shape.SCORED
             if has("label"):
@@ -410,20 +413,33 @@ class _Reader:
         if "scores" in self._columns:
             column = self._columns["scores"]
             values = row.get(column)
+        elif "positive_scores" not in self._columns:
+            return [self._margin(where, row), 0.0]
         else:
             column = self._columns["positive_scores"]
             positive, negative = row.get(column), row.get(self._columns.get("negative_scores", ""))
             if not isinstance(positive, (list, tuple)) or not isinstance(negative, (list, tuple)):
                 raise InputError(f"{where}: expected lists of scores for positives and negatives")
             values = [*positive[place : place + 1], *negative]
-        negatives = row.get(self._columns.get("negative", ""))
-        wanted = 1 + (len(negatives) if isinstance(negatives, (list, tuple)) else self._width)
+        wanted = 1 + self._count(row)
         if not isinstance(values, (list, tuple)) or len(values) != wanted:
             raise InputError(
                 f"{where}: expected {wanted} numbers in {column!r}, the positive's and then the others', but "
                 f"{_shown(values)} came"
             )
         return [self._number(where, column, value) for value in values[: self._width + 1]]
+
+    def _margin(self, where: str, row: Row) -> float:
+        """By how much the teacher scores the positive above the only negative."""
+        column, count = self._columns["score"], self._count(row)
+        if count != 1:
+            raise InputError(f"{where}: has one {column!r} for {count} negatives: {_WANTED_SCORES}")
+        return self._number(where, column, row.get(column))
+
+    def _count(self, row: Row) -> int:
+        """How many negatives the row has, of which it may give more than are used."""
+        negatives = row.get(self._columns.get("negative", ""))
+        return len(negatives) if isinstance(negatives, (list, tuple)) else self._width
 
 
 def _number_of(name: Any) -> int:
