@@ -18,6 +18,7 @@ import pyarrow as pa
 from ..indexes.errors import EncoderMismatchError, InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
+from .readers.sniffing import ending_of
 from .tables import PREVIOUS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
@@ -169,13 +170,13 @@ def _count_unchanged(report: Report, row: Row) -> None:
 def _find_moves(
     root: Path, fresh: list[folders.Entry], gone: dict[str, Row], known: dict[str, Row], made: Plan
 ) -> None:
-    """A new file with the bytes of a gone one is that one, moved."""
-    by_size: dict[int, list[Row]] = {}
+    """A new file with the bytes of a gone one is that one, moved, if its name has it read the same way."""
+    alike: dict[tuple[int, str], list[Row]] = {}
     for row in gone.values():
         if row["state"] == "indexed":
-            by_size.setdefault(row["size"], []).append(row)
+            alike.setdefault((row["size"], ending_of(row["path"])), []).append(row)
     for entry in fresh:
-        candidates = [] if entry.reason else by_size.get(entry.size, [])
+        candidates = [] if entry.reason else alike.get((entry.size, ending_of(entry.path)), [])
         sha256 = _sha256(root / entry.path) if candidates else None
         before = next((row for row in candidates if row["sha256"] == sha256), None)
         if before is None:

@@ -281,6 +281,16 @@ def test_files_of_equal_content_are_two_documents_embedded_once(world):
     assert world.encoder.texts == []
 
 
+def test_a_file_renamed_to_another_ending_is_read_as_that(world):
+    world.write("page.txt", "<p>The cat sat on the mat.</p>\n")
+    world.write("notes.TXT", TEXT)
+    world.sync()
+    (world.folder / "page.txt").rename(world.folder / "page.html")
+    (world.folder / "notes.TXT").rename(world.folder / "later.txt")
+    assert world.sync() == {"indexed": 1, "moved": 1, "removed": 1}
+    assert world.retriever.text("page.html") == "The cat sat on the mat."
+
+
 def test_copies_made_at_once_take_one_as_moved_and_read_the_rest(world):
     world.write("a.txt", TEXT)
     world.sync()

@@ -26,7 +26,7 @@ _MIMETYPES = (
 
 def choose(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
     """The format and reader of a file; raises UnsupportedError where there is none."""
-    ending = _ending(name)
+    ending = ending_of(name)
     named = formats.get(ending)
     if named and not named[1].startswith("."):  # a caller's own reader
         return named
@@ -50,7 +50,8 @@ def choose(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
     return named or formats[".txt"]
 
 
-def _ending(name: str) -> str:
+def ending_of(name: str) -> str:
+    """All that a path says of how its file is read."""
     name = posixpath.basename(name).lower()
     return NAMES.get(name) or posixpath.splitext(name)[1]
 
