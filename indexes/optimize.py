@@ -9,6 +9,7 @@ at 95 %. In this order each test can be at the full level (fixed sequence testin
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import math
 import time
@@ -376,9 +377,7 @@ def _proven(trials: list[Trial], unseen: Sample, demand: Demand, source: str, te
 def nearest(trials: Sequence[Trial], demand: Demand) -> list[str]:
     """What would be possible: the best recall within the limits, and the least limits for the recall."""
     lines = []
-    points = [point for trial in trials for point in trial.points.values()]
-    within = [point for point in points if meets(replace(demand, recall=1e-9), 1, point.memory, _p99(point))]
-    if within:
+    if within := [point for trial in trials for point in _within(trial, demand)]:
         best = max(within, key=lambda point: point.least)
         limits = "within these limits" if demand.memory or demand.latency else "at most"
         lines.append(f"{limits}: recall {best.recall:.4f}, at least {best.least:.4f}, by {best.name}")
@@ -392,9 +391,17 @@ def nearest(trials: Sequence[Trial], demand: Demand) -> list[str]:
     return lines
 
 
-def _p99(point: Point) -> float:
-    """What was not timed one by one is taken to be no slower than its rate says."""
-    return point.p99 if math.isfinite(point.p99) else 1 / point.rate
+def _within(trial: Trial, demand: Demand) -> list[Point]:
+    """The best setting within the limits, if there is one; a few are timed, for what finds more takes longer."""
+    points = sorted(trial.points.values(), key=lambda point: (point.least, -point.rate))
+
+    def is_beyond(point: Point) -> bool:
+        if demand.latency and math.isnan(point.p99):
+            point = trial.at(point.search, timed=True)
+        return not meets(demand, demand.recall, point.memory, point.p99)
+
+    end = bisect.bisect_left(points, True, key=is_beyond)
+    return points[:end][-1:]
 
 
 @dataclass(frozen=True, slots=True)

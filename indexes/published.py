@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .errors import DamagedError, InputError
+from .faiss_kind import FILE
 from .kinds import Spec
 
 if TYPE_CHECKING:
@@ -120,8 +121,10 @@ class Built:
     @property
     def memory(self) -> int:
         """Bytes that a search goes through at random: all but vectors that are mapped to compare a few of them."""
-        mapped = {} if self.manifest.kind == "flat" else {_VECTORS}
-        return sum((self.folder / name).stat().st_size for name in self.manifest.files.keys() - mapped)
+        sizes = {name: (self.folder / name).stat().st_size for name in self.manifest.files}
+        if sizes.get(FILE):  # else every vector is compared
+            del sizes[_VECTORS]
+        return sum(sizes.values())
 
     def load(self, kinds: Mapping[str, VectorIndexKind]) -> VectorIndex:
         return self.manifest.load(self.folder, kinds, check=False)

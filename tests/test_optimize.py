@@ -178,6 +178,37 @@ def test_too_few_queries_to_prove_with_are_told(tmp_path):
         assert outcome.met and (outcome.spec == Spec() or not line)
 
 
+def test_what_is_said_to_be_within_a_latency_was_timed():
+    """Each of twelve settings takes a millisecond more than the one before, alone; in a batch all are quick."""
+    points = [Point("ivf", {}, {"nprobe": n}, n / 20, n / 20, 1e6, 100) for n in range(1, 13)]
+    asked = []
+
+    def at(search, *, timed):
+        assert timed
+        asked.append(search["nprobe"])
+        return replace(points[search["nprobe"] - 1], p99=search["nprobe"] / 1e3)
+
+    trial = SimpleNamespace(points={point.search["nprobe"]: point for point in points}, at=at, chosen=None)
+    for latency, line in (
+        (0.0075, "within these limits: recall 0.3500, at least 0.3500, by ivf (nprobe 7)"),
+        (1e-4, ""),
+    ):
+        assert choosing.nearest([trial], Demand(0.99, latency=latency)) == [line] * bool(line)
+    assert len(asked) <= 8
+    assert choosing.nearest([trial], Demand(0.99, latency=1.0, memory=99)) == []
+    asked.clear()
+    assert choosing.nearest([trial], Demand(0.99)) == ["at most: recall 0.6000, at least 0.6000, by ivf (nprobe 12)"]
+    assert not asked
+
+
+def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
+    for count in (20, COUNT):
+        built = bench(tmp_path, VECTORS[:count], IDS[:count])(Spec("ivf_int8", {"nlist": 50}))
+        sizes = {file.name: file.stat().st_size for file in built.folder.iterdir()}
+        looked_at = ["ids.npy", "index.faiss" if count == COUNT else "vectors.f32"]
+        assert built.memory == sum(sizes[name] for name in looked_at)
+
+
 def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
     """The queries to choose by are easy and those to prove with are not."""
     monkeypatch.setattr(choosing, "_RUNGS", 0)
