@@ -31,6 +31,7 @@ _LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive
 _LEASE = "lock.json"
 _RETRIES: Any = {"mode": "standard", "max_attempts": 5}
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
+_SUPERSEDED = "superseded"  # an empty object, put when an index goes out of service
 _ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
 
 
@@ -172,6 +173,10 @@ class BucketPlace:
 
     def size(self) -> int:
         return sum(size for _, _, size in self._objects.keys(""))
+
+    def supersede(self, name: str) -> None:
+        FolderPlace(self.cache).supersede(name)
+        self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
 
     def tidy(self, keep: Container[str], before: float) -> None:
         FolderPlace(self.cache).tidy(keep, before)

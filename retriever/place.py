@@ -89,8 +89,12 @@ class Place(Protocol):
         """Bytes of all that is here."""
         ...
 
+    def supersede(self, name: str) -> None:
+        """Note that a vector index is out of service from now on: readers may still come for it for a while."""
+        ...
+
     def tidy(self, keep: Container[str], before: float) -> None:
-        """Remove vector indexes but those to keep and those made after this time."""
+        """Remove vector indexes but those to keep and those made or superseded after this time."""
         ...
 
 
@@ -161,6 +165,10 @@ class FolderPlace:
 
     def size(self) -> int:
         return sum(file.stat().st_size for file in self.cache.rglob("*") if file.is_file())
+
+    def supersede(self, name: str) -> None:
+        with contextlib.suppress(OSError):  # it is gone, or another user's
+            os.utime(self.cache / "vectors" / name)
 
     def tidy(self, keep: Container[str], before: float) -> None:
         for folder in (self.cache / "vectors").glob("*"):

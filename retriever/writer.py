@@ -386,6 +386,8 @@ class Writer:
             version = getattr(head, name)
             if version != getattr(self.head, name):
                 check(self._table(name), version)
+        for name in set(self.head.parts).difference(head.parts):
+            self._store.place.supersede(name)
         head = replace(head, commits=self.head.commits + 1)
         self._tag = head.write(self._store.place, over=self._tag)
         self.head = head

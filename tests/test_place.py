@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -208,6 +209,19 @@ def test_old_vector_indexes_go_from_the_bucket(place, objects, folder, tiny):
         assert writer.head.vectors != first
     names = {key.split("/")[1] for key in objects.held if key.startswith("vectors/")}
     assert names == set(store.head().parts)
+
+
+def test_an_index_in_a_bucket_is_kept_for_a_while_after_it_was_superseded(place, objects, folder, tiny):
+    objects.clock = time.time() - 3_600
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+        first = writer.head.vectors
+        objects.clock = time.time()
+        writer.finish(rebuild=True)
+        assert f"vectors/{first}/manifest.json" in objects.held
+        place.tidy(writer.head.parts, objects.clock + 1)
+        assert not [key for key in objects.held if key.startswith(f"vectors/{first}/")]
 
 
 # Shards

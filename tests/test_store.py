@@ -629,6 +629,22 @@ def test_a_version_that_a_reader_may_be_at_is_kept(store):
     assert before.index.search(vector(1)[None], 1)[1].tolist() == [[1]]
 
 
+def test_an_index_made_long_ago_is_kept_for_a_reader_that_knew_it_a_moment_ago(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.finish()
+    before = store.snapshot()
+    folder = store.place.vectors(before.head.vectors)
+    os.utime(folder, (0, 0))
+    with store.write() as writer:
+        writer.finish(rebuild=True)
+    assert before.damage is None and before.published is not None
+    os.utime(folder, (0, 0))
+    with store.write() as writer:
+        writer.finish()
+    assert not folder.exists()
+
+
 def bytes_below(folder):
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
