@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+from itertools import permutations
 
 import lance
 import numpy as np
@@ -102,6 +103,43 @@ def test_a_margin_is_the_score_of_a_positive_whose_only_negative_has_none(tmp_pa
     ]
     made = data.prepare(given, tmp_path, held_out=0)
     assert made.table()["label"].to_pylist() == [[2.5, 0.0], [-1.0, 0.0]]
+
+
+LABELS = [  # numbers in `label`, and what the rows are, whatever their order
+    ((0, 1, 1), Shape.LABELLED),
+    ((False, True, False), Shape.LABELLED),
+    ((0.0, 1.0, 0), Shape.LABELLED),
+    (("0", "1", "1"), Shape.LABELLED),
+    ((5, 2, 0, 1), Shape.SCORED),
+    ((3.8, 0.0, 2.0), Shape.SCORED),
+    (("0", "1", "0.5"), Shape.SCORED),
+    (("0.0", "1.0", "2.0"), Shape.SCORED),
+    ((0, 0.25, -1), Shape.SCORED),
+]
+
+
+@pytest.mark.parametrize(("labels", "shape"), LABELS)
+def test_numbers_in_label_mean_the_same_in_any_order(labels, shape, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "_BATCH", 2)
+    for order in permutations(labels):
+        made = data.prepare([{"text1": "a", "text2": "b", "label": one} for one in order], tmp_path, held_out=0)
+        column = made.table()["label"]
+        assert made.shape is shape
+        assert column.type == (pa.int64() if shape is Shape.LABELLED else pa.float32())
+        assert column.to_pylist() == pytest.approx([float(one) for one in order])
+
+
+@pytest.mark.parametrize("labels", [(0, 1, 2), (2, 2, 1), (-1, 1, 0), ("0", "1", "2")])
+def test_numbers_in_label_that_may_be_classes_or_scores_are_told_in_any_order(labels, tmp_path):
+    for order in permutations(labels):
+        lines(tmp_path / "a.jsonl", *({"text1": "a", "text2": "b", "label": one} for one in order))
+        odd = next(number for number, one in enumerate(order, 1) if int(one) not in (0, 1))
+        with pytest.raises(InputError) as told:
+            data.prepare(tmp_path / "a.jsonl", tmp_path / "made", held_out=0)
+        assert str(told.value) == (
+            f"{tmp_path}/a.jsonl:{odd}: expected 0 or 1 in 'label', but {order[odd - 1]!r} came, which may be a class or "
+            "a score: call the texts premise and hypothesis for classes, or the column score for scores"
+        )
 
 
 def files(folder):
@@ -443,6 +481,22 @@ def test_held_out_rows_of_ones_own_are_those(tmp_path):
     made = data.prepare([PAIR, {"query": "x", "positive": "z"}], tmp_path / "made", development=dev)
     assert made.held_out().tolist() == [2]
     assert made.training().tolist() == [0]  # the second shares its query
+
+
+def test_rows_that_can_be_read_once_are_held_out_by_others_too(tmp_path):
+    dev = lines(tmp_path / "dev.jsonl", *many(5, 5))
+    given = ({"query": f"q{n}", "positive": f"p{n}", "doc_id": "d"} for n in range(100))
+    made = data.prepare(given, tmp_path / "made", development=dev)
+    assert made.training().tolist() == list(range(100))
+    assert made.held_out().tolist() == list(range(100, 105))
+
+
+def test_labels_of_rows_and_of_those_held_out_are_of_one_kind(tmp_path):
+    given = [{"text1": f"a{n}", "text2": f"b{n}", "label": n % 2} for n in range(4)]
+    dev = lines(tmp_path / "dev.jsonl", {"text1": "c", "text2": "d", "label": 0.5})
+    made = data.prepare(given, tmp_path / "made", development=dev)
+    assert made.shape is Shape.SCORED
+    assert made.table()["label"].to_pylist() == [0, 1, 0, 1, 0.5]
 
 
 def test_what_was_prepared_is_loaded_as_it_was(tmp_path):

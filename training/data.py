@@ -8,12 +8,13 @@ bytes, while the held-out ones are chosen.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from ..indexes.errors import InputError
 from .sources import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -123,17 +124,16 @@ def prepare(
     :raises InputError: naming the file and line of the first row that does not fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    reader = _Reader()
-    count = _write(folder / "rows.arrow", reader, rows(source, split))
-    if not count:
-        raise InputError(f"{named(source)} holds no rows to train on")
-    if count > 1:
-        reader.tells_apart(named(source))
-    if development is not None:
-        given = count
-        count = _write(folder / "rows.arrow", reader, _both(source, development, split))
-        part = np.full(count, TRAIN, np.uint8)
-        part[given:] = HELD_OUT
+    reader, file = _Reader(), folder / "rows.arrow"
+    with _written(file, reader) as write:
+        given = write(rows(source, split))
+        if not given:
+            raise InputError(f"{named(source)} holds no rows to train on")
+        if given > 1:
+            reader.tells_apart(named(source))
+        apart = 0 if development is None else write(rows(development, "dev"))
+    if reader.decides():
+        _cast(file, reader.schema())
     assert reader.shape is not None
     made = Prepared(reader.shape, folder, reader.texts, tuple(reader.classes), reader.low, reader.high)
     if isinstance(source, (str, Path)):
@@ -141,15 +141,12 @@ def prepare(
     if development is None:
         keys = _keys(made.table(), "group" if reader.grouped else made.texts[min(1, len(made.texts) - 1)])
         part = _split(keys, held_out, most_held_out, seed)
+    else:
+        part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), [given, apart])
     made.part = _without_leaks(made.table(), made.texts, part)
     if not (made.part == TRAIN).any():
         raise InputError(f"{named(source)} has too few different documents to hold any out: give --held-out 0")
     return made
-
-
-def _both(source: Any, development: str | Path, split: str) -> Iterator[tuple[str, Row]]:
-    yield from rows(source, split)
-    yield from rows(development, "dev")
 
 
 def named(source: Any) -> str:
@@ -157,29 +154,34 @@ def named(source: Any) -> str:
     return str(source) if isinstance(source, (str, Path)) else "the data"
 
 
-def _write(file: Path, reader: _Reader, given: Iterator[tuple[str, Row]]) -> int:
-    """Check rows and write them. Gives how many."""
-    writer, batch, count = None, [], 0
+@contextlib.contextmanager
+def _written(file: Path, reader: _Reader) -> Iterator[Callable[[Iterator[tuple[str, Row]]], int]]:
+    """Give a function that checks rows, writes them to the file and says how many they became."""
+    writer: Any = None
+
+    def write(given: Iterator[tuple[str, Row]]) -> int:
+        nonlocal writer
+        count = 0
+        fitted = (one for where, row in given for one in reader.fit(where, row))
+        while batch := list(islice(fitted, _BATCH)):
+            writer = writer or pa.ipc.new_stream(stream, reader.schema())
+            writer.write_batch(pa.RecordBatch.from_pylist(batch, reader.schema()))
+            count += len(batch)
+        return count
+
     with file.open("wb") as stream:
-        for where, row in given:
-            for fitted in reader.fit(where, row):
-                batch.append(fitted)
-                count += 1
-            if len(batch) >= _BATCH:
-                writer = _append(writer, stream, reader, batch)
-                batch = []
-        if batch:
-            writer = _append(writer, stream, reader, batch)
+        yield write
         if writer is not None:
             writer.close()
-    return count
 
 
-def _append(writer: Any, stream: Any, reader: _Reader, batch: list[Row]) -> Any:
-    schema = reader.schema()
-    writer = writer or pa.ipc.new_stream(stream, schema)
-    writer.write_batch(pa.RecordBatch.from_pylist(batch, schema))
-    return writer
+def _cast(file: Path, schema: pa.Schema) -> None:
+    """Give the columns of a file other types."""
+    aside = file.with_suffix(".part")
+    with pa.memory_map(str(file)) as given, aside.open("wb") as stream, pa.ipc.new_stream(stream, schema) as writer:
+        for batch in pa.ipc.open_stream(given):
+            writer.write_batch(batch.cast(schema))
+    aside.replace(file)
 
 
 class _Reader:
@@ -196,6 +198,9 @@ class _Reader:
         self._width = 0  # negatives a row has
         self._first = ""
         self._filled: frozenset[str] = frozenset()  # columns that the first row has a value in
+        self._undecided = False  # whether there are numbers in `label`, which may be labels or scores
+        self._graded = False  # … of which one at least is written with a fraction
+        self._odd: tuple[str, Any] | None = None  # the first of them that is neither 0 nor 1, and where it is
 
     def schema(self) -> pa.Schema:
         fields = [(name, pa.string()) for name in self.texts]
@@ -226,6 +231,22 @@ class _Reader:
             names = ("class",) if self.shape is Shape.GROUPED else ("score", "label")
             column = next(self._columns[name] for name in names if name in self._columns)
             raise InputError(f"{source} has {every} in {column!r} in every row: nothing can be told apart by it")
+
+    def decides(self) -> bool:
+        """Whether numbers in `label`, taken for scores until all were seen, are labels: 0 or 1 every one.
+
+        :raises InputError: when they are neither that nor plainly scores, which have fractions or go beyond 2.
+        """
+        if not self._undecided or self._graded or self.high > 2:
+            return False
+        if self._odd:
+            where, value = self._odd
+            raise InputError(
+                f"{where}: expected 0 or 1 in {self._columns['label']!r}, but {_shown(value)} came, which may be a "
+                "class or a score: call the texts premise and hypothesis for classes, or the column score for scores"
+            )
+        self.shape = Shape.LABELLED
+        return True
 
     def _learn(self, where: str, row: Row) -> None:
         """The shape from the first row."""
@@ -266,7 +287,8 @@ class _Reader:
                 return Shape.SCORED
             if has("label"):
                 inferred = str(self._columns["one"]).lower() == "premise"  # whose classes may be called 0, 1 and 2
-                return Shape.CLASSED if inferred else self._labelled(row[self._columns["label"]])
+                self._undecided = not inferred and _is_number(row[self._columns["label"]])
+                return Shape.SCORED if self._undecided else Shape.CLASSED
             return Shape.PAIRS
         if has("text"):
             asked = self._columns.get("query", "title")
@@ -280,23 +302,6 @@ class _Reader:
             f"{where}: the columns {', '.join(map(repr, row)) or 'are none and'} are no training data: expected query "
             "and positive, with or without negative; sentence1 and sentence2 with score or label; or text"
         )
-
-    @staticmethod
-    def _labelled(label: Any) -> Shape:
-        """Whole numbers 0 and 1 are labels, words and higher ones are classes, the rest are scores."""
-        if isinstance(label, bool):
-            return Shape.LABELLED
-        if isinstance(label, float) and not label.is_integer():
-            return Shape.SCORED
-        try:
-            number = float(label)
-        except (TypeError, ValueError):
-            return Shape.CLASSED
-        except OverflowError:
-            return Shape.SCORED
-        if isinstance(label, str) and "." in label:
-            return Shape.SCORED
-        return Shape.LABELLED if number in (0, 1) else Shape.CLASSED if number == 2 else Shape.SCORED
 
     def _check_shape(self, where: str, row: Row) -> None:
         """Raise InputError where a row has what would have made the first one of another shape."""
@@ -334,9 +339,7 @@ class _Reader:
             made = {self.texts[0]: first, self.texts[1]: second}
             made.update(zip(self.texts[2:], self._negative_texts(where, row), strict=True))
             if self.shape is Shape.SCORED:
-                made["label"] = self._score(where, row)
-            elif self.shape is Shape.LABELLED:
-                made["label"] = self._binary(where, row)
+                made["label"] = self._label(where, row) if self._undecided else self._score(where, row)
             elif self.shape is Shape.CLASSED:
                 made["label"] = self._class(where, row)
             elif self.shape is Shape.GRADED:
@@ -380,20 +383,22 @@ class _Reader:
         return number
 
     def _score(self, where: str, row: Row) -> float:
-        column = self._columns.get("score") or self._columns["label"]
+        column = self._columns["score"]
         return self._seen(self._number(where, column, row.get(column)))
 
     def _seen(self, number: float) -> float:
         self.low, self.high = min(self.low, number), max(self.high, number)
         return number
 
-    def _binary(self, where: str, row: Row) -> int:
+    def _label(self, where: str, row: Row) -> float:
+        """A number of which `decides` says what it is."""
         column = self._columns["label"]
         value = row.get(column)
         number = float(value) if isinstance(value, bool) else self._number(where, column, value)
-        if number not in (0, 1):
-            raise self._wrong(where, "0 or 1", column, value)
-        return int(self._seen(number))
+        self._graded |= not number.is_integer() or (isinstance(value, str) and "." in value)
+        if number not in (0, 1) and self._odd is None:
+            self._odd = where, value
+        return self._seen(number)
 
     def _class(self, where: str, row: Row) -> int:
         column = self._columns["class" if self.shape is Shape.GROUPED else "label"]
@@ -446,6 +451,16 @@ def _number_of(name: Any) -> int:
     """The place of a numbered column of negatives, from 1: 13 for negative_12; 0 for any other name."""
     match = _NUMBERED.fullmatch(str(name))
     return int(match[1]) + 1 if match else 0
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    except OverflowError:
+        pass
+    return True
 
 
 def _empty(value: Any) -> bool:
