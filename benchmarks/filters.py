@@ -71,7 +71,6 @@ def chosen(vectors: Floats, asked: Floats, demand: Demand, folder: Path) -> tupl
         asked,
         demand,
         source="benchmark",
-        seed=SEED,
         tell=lambda line: print(line, flush=True),
     )
     if outcome.built is None or outcome.spec is None or outcome.measured is None:
@@ -187,7 +186,7 @@ def turnover(vectors: Floats, more: Floats, asked: Floats, queries: Floats, reca
             for part in np.array_split(live, 10):
                 change(writer, every, part, np.empty(0, np.int64))
             writer.finish()
-            outcome = writer.optimize(Demand(recall), Questions(asked, "benchmark", asked=True), seed=SEED)
+            outcome = writer.optimize(Demand(recall), Questions(asked, "benchmark", asked=True))
             if not outcome.met:
                 raise SystemExit(f"not met: {outcome.nearest}")
             for step in np.array_split(operations, STEPS):

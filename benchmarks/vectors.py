@@ -89,7 +89,7 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Pa
         seconds[made.folder] = time.perf_counter() - began
         return made
 
-    outcome = optimize(built, queries, demand, source="benchmark", seed=SEED, tell=lambda line: print(line, flush=True))
+    outcome = optimize(built, queries, demand, source="benchmark", tell=lambda line: print(line, flush=True))
     if not isinstance(outcome.built, Built) or outcome.spec is None or outcome.measured is None:
         print(f"not met: {outcome.nearest}")
         return

@@ -44,6 +44,7 @@ _FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, i
 _TIE = 1.1  # exact search is kept where nothing is faster by more than this
 _HOPELESS = 4  # times as slow as another kind that meets the demand: nothing deeper is tried
 _HALF = 2
+_SEED = 0
 _NAMED = [kind for kind in KINDS if kind != "factory"]
 
 
@@ -254,9 +255,12 @@ def measured_of(
     )
 
 
-def halves(queries: Floats, index: VectorIndex, seed: int) -> tuple[Sample, Sample]:
-    """Those to choose by and those to prove with, each with its exact answers; the same one where there is but one."""
-    order = np.random.default_rng(seed).permutation(len(queries))
+def halves(queries: Floats, index: VectorIndex) -> tuple[Sample, Sample]:
+    """Those to choose by and those to prove with, each with its exact answers; the same one where there is but one.
+
+    Kept queries are divided as they were, so that those to prove with never had a part in choosing.
+    """
+    order = np.random.default_rng(_SEED).permutation(len(queries))
     half = len(queries) // 2
     seen, unseen = order[:half] if half else order, order[half:]
     return Sample.of(queries[np.sort(seen)], index), Sample.of(queries[np.sort(unseen)], index)
@@ -269,7 +273,6 @@ def optimize(
     *,
     source: str,
     kinds: Sequence[str] = (),
-    seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> Outcome:
     """Build, measure and prove. What is not chosen is discarded.
@@ -281,7 +284,7 @@ def optimize(
     tell("building flat, and searching it for the exact answers")
     try:
         built = build(Spec())
-        seen, unseen = halves(queries, built.load(KINDS), seed)
+        seen, unseen = halves(queries, built.load(KINDS))
         trials.append(flat := Trial.of(built, seen))
         flat.sweep(1)
         tell(_told(flat))
@@ -418,7 +421,7 @@ class Renewal:
         return Settled(self.spec.search, self.measured.as_dict())
 
 
-def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *, seed: int = 0) -> Renewal:
+def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) -> Renewal:
     """Build what was chosen for a demand again, and measure again; where the recall has fallen, mend it.
 
     Without a vector there is nothing to measure, and what was measured stays for when there are some again.
@@ -430,8 +433,8 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *,
     if not len(index.ids):
         return Renewal(built, spec, replace(before, count=0, memory=built.memory))
     if queries is None:
-        queries, source = mixed(exact(index), 2 * demand.queries, seed), "pairs of stored vectors, mixed"
-    seen, unseen = halves(queries, index, seed)
+        queries, source = mixed(exact(index), 2 * demand.queries), "pairs of stored vectors, mixed"
+    seen, unseen = halves(queries, index)
     trial = Trial.of(built, seen)
     search = {} if spec.kind == "flat" else spec.search
 
@@ -452,7 +455,7 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *,
     if deeper is not None:
         values = ", ".join(f"{name} {value}" for name, value in deeper.items())
         return renewal(deeper, f"{fallen}: mended by searching more ({values})")
-    other = optimize(build, queries, demand, source=source, seed=seed)
+    other = optimize(build, queries, demand, source=source)
     if other.built and other.measured and other.spec:
         built.discard()
         note = f"{fallen}: mended by another kind, {other.spec.kind}, now {other.measured.recall:.4f}"
@@ -461,9 +464,9 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None, *,
     return renewal(best.search, f"{fallen}, and nothing within the limits mends that: 'binocle optimize' with others")
 
 
-def mixed(index: VectorIndex, count: int, seed: int) -> Floats:
+def mixed(index: VectorIndex, count: int) -> Floats:
     """Queries made of the vectors there are: near one, on the way to another, of unit length where they are."""
-    random, ids = np.random.default_rng(seed), index.ids
+    random, ids = np.random.default_rng(_SEED), index.ids
     near, far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in "12")
     queries = 0.8 * near + 0.6 * far
     queries *= np.linalg.norm(near, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]

@@ -269,6 +269,7 @@ class Retriever:
             neighbours as a search takes into account, 200.
         :param queries: real ones, to measure with; made from sentences of the passages unless given.
         :param kinds: which of `indexes.kinds.KINDS` to try; the promising ones unless given.
+        :param seed: of the sample of queries.
         """
         demand = Demand(recall, memory, latency).check()
         with self._open_store().write() as writer:
@@ -277,7 +278,7 @@ class Retriever:
                 asked = questions.of_passages(writer.snapshot(), encoder, demand, seed)
             else:
                 asked = questions.of_texts(queries, encoder, demand, seed)
-            return writer.optimize(demand, asked, kinds=kinds, seed=seed, tell=progress)
+            return writer.optimize(demand, asked, kinds=kinds, tell=progress)
 
     def amend_index(self, settled: Settled) -> None:
         """Publish the vector index there is with other search parameters or measurements, without building it."""

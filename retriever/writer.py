@@ -247,14 +247,13 @@ class Writer:
         asked: Questions,
         *,
         kinds: Sequence[str] = (),
-        seed: int = 0,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Outcome:
         """Publish the vector index that meets a demand fastest; if none does, leave all as it is."""
         with writing(self._store.place):
             snapshot = self.snapshot()
             outcome = optimize(
-                self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, seed=seed, tell=tell
+                self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, tell=tell
             )
             if outcome.built and outcome.measured and outcome.spec:
                 names = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))

@@ -378,6 +378,21 @@ def test_a_search_looks_as_deep_as_latency_is_taken(stored, monkeypatch):
     assert asked == [DEPTH, DEPTH]
 
 
+def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choosing_it(stored, monkeypatch):
+    parts, halves = [], choosing.halves
+
+    def recorded(*given):
+        parts.append(halves(*given))
+        return parts[-1]
+
+    monkeypatch.setattr(choosing, "halves", recorded)
+    assert stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(400)], seed=7).met
+    stored.add(documents(2_000, 60))
+    (seen, unseen), (seen_again, unseen_again) = parts
+    np.testing.assert_array_equal(seen.queries, seen_again.queries)
+    np.testing.assert_array_equal(unseen.queries, unseen_again.queries)
+
+
 def in_two_shards(snapshot, spec):
     """As a cluster builds them."""
     parent, dim = snapshot.store.path / "vectors", snapshot.head.encoder.dim
