@@ -156,6 +156,7 @@ class BucketPlace:
         return folder
 
     def _fetch(self, name: str, folder: Path) -> None:
+        """Have it here whole, or not at all: it may be removed meanwhile."""
         aside = folder.with_name(f".{os.urandom(6).hex()}")
         aside.mkdir(parents=True)
         try:
@@ -163,6 +164,8 @@ class BucketPlace:
                 self._objects.download(key, aside / key.rpartition("/")[2])
             with contextlib.suppress(OSError):  # another process was first
                 aside.rename(folder)
+        except FileNotFoundError:
+            pass
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 

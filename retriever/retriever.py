@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..indexes.errors import DamagedError, EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError
+from ..indexes.errors import EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..indexes.kinds import Spec
 from ..indexes.proof import Demand
 from . import context as contexts
@@ -472,12 +472,12 @@ class Retriever:
     # The parts
 
     def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
-        """Answer from the committed state; from the next one, if it was erased meanwhile or its encoder is gone."""
+        """Answer from the committed state; from the next one, if it is gone meanwhile or its encoder is."""
         while True:
             snapshot = self.snapshot()
             try:
                 return answer(snapshot)
-            except (DamagedError, EncoderMismatchError, ModelNotFoundError):
+            except (StoreError, ModelNotFoundError):
                 if self.snapshot() is snapshot:
                     raise
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 import time
 
 import numpy as np
 import pytest
 
+from binocle import Retriever
 from binocle.indexes.errors import DamagedError, InputError, LockedError, StoreError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
@@ -66,7 +68,7 @@ class Memory:
         self.put(key, file.read_bytes(), ANY)
 
     def download(self, key, file):
-        file.write_bytes(self.held[key][0])
+        file.write_bytes(self.get(key)[0])
 
 
 class InMemory(BucketPlace):
@@ -135,6 +137,40 @@ def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, fold
     elsewhere = Store.open(InMemory(objects, tmp_path, "two")).snapshot()
     assert elsewhere.damage is None and len(elsewhere.index.published.ids) == elsewhere.chunks.count_rows()
     assert not list((tmp_path / "two" / "vectors").glob(".*"))
+
+
+def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(place, objects, tmp_path, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    elsewhere = Store.open(InMemory(objects, tmp_path, "two")).snapshot()
+    listed = list(objects.keys(""))
+    for key in [key for key in objects.held if key.startswith("vectors/")]:
+        objects.remove(key)
+    objects.keys = lambda prefix: (found for found in listed if found[0].startswith(prefix))
+    assert "is not a published vector index" in str(elsewhere.damage)
+    assert len(elsewhere.index.tail.ids) == elsewhere.chunks.count_rows()
+    assert not list((tmp_path / "two" / "vectors").iterdir())
+
+
+def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_path, tiny_model, monkeypatch):
+    """Where a location is an address, a file that is missing is not said to be damage."""
+    monkeypatch.setattr(place, "table", lambda name: Location(f"file://{tmp_path}/tables/{name}.lance"))
+    retriever = Retriever(place, model=tiny_model)
+    retriever.add([{"id": name, "text": f"The {name} sat."} for name in ("cat", "dog")])
+    seen = []
+
+    def answer(snapshot):
+        seen.append(snapshot.head.commits)
+        if len(seen) == 1:
+            Retriever(place).delete("dog")
+        return snapshot.read("chunks", ["text"])["text"].to_pylist()
+
+    assert retriever._read(answer) == ["The cat sat."]
+    assert len(set(seen)) == len(seen) == 2
+    shutil.rmtree(tmp_path / "tables/chunks.lance")
+    with pytest.raises(StoreError, match="cannot be read"):
+        Retriever(place).search("cat")
 
 
 def test_of_two_writers_one_commits(place, objects, tmp_path, folder, tiny):
