@@ -13,10 +13,12 @@ pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
 from binocle import Retriever
-from binocle.indexes.errors import InputError
+from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever.reranker import Reranker
 from binocle.training import candidates, loop
+from binocle.training import data as training_data
 from binocle.training import reranker as reranker_training
+from binocle.training.candidates import Positive
 from binocle.training.reranker import RerankerConfig, train_reranker
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -75,7 +77,10 @@ def test_candidates_are_passages_that_the_search_found_and_never_a_relevant_one(
     retriever = candidates.index_of(
         tmp_path, [{"id": r["document_id"], "text": r["positive"]} for r in PAIRS], tiny_model
     )
-    judged = {"cat dog": {"cat-dog": PAIRS[1]["positive"]}, "no such": {"nowhere": "a text that is not indexed"}}
+    judged = [
+        ("cat dog", [Positive(PAIRS[1]["positive"], "cat-dog")]),
+        ("no such", [Positive("a text that is not indexed", "nowhere")]),
+    ]
     rows = list(candidates.lists(retriever, judged, negatives=4, depth=20, seed=0))
     found = {hit.text for hit in retriever.search("cat dog", 20)}
     assert rows[0]["positive"] == "the cat sat on the dog for a time"
@@ -83,6 +88,85 @@ def test_candidates_are_passages_that_the_search_found_and_never_a_relevant_one(
     assert set(negatives) <= found - {rows[0]["positive"]}
     assert len(set(negatives)) == 4
     assert rows[1]["positive"] == "a text that is not indexed"
+
+
+def mined(out, source, model, monkeypatch, **options):
+    """What a run read, and the lists that it made of it before its first step."""
+    with monkeypatch.context() as patch:
+        patch.setattr(reranker_training._Session, "train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train_reranker(source, out, base=model, config=FAST, **options)
+    return training_data.load(out / "run/data"), training_data.load(out / "run/lists")
+
+
+def test_positives_of_one_document_stay_apart_and_none_is_a_negative(tmp_path, tiny_model, monkeypatch):
+    given = [row | {"document_id": row["query"].split()[0]} for row in PAIRS]
+    read, made = mined(tmp_path / "out", given, tiny_model, monkeypatch, encoder=tiny_model)
+    positives = {row["query"]: row["positive"] for row in given}
+    rows = made.table().to_pylist()
+    assert len(rows) > len(PAIRS) / 2
+    for row in rows:
+        assert row["positive"] == positives[row["query"]]
+        assert not any(f"the {row['query'].split()[0]} sat" in row[f"negative_{n}"] for n in (1, 2, 3))
+    for part in (training_data.TRAIN, training_data.HELD_OUT):
+        queries = [{row["query"] for row in one.table().filter(one.part == part).to_pylist()} for one in (read, made)]
+        assert queries[1]
+        assert queries[1] <= queries[0]
+
+
+PARAGRAPHS = [" ".join(f"the {thing} sat on the {other}." for other in THINGS) for thing in THINGS]
+
+
+def test_of_a_long_document_the_passage_that_was_given_is_the_positive(tmp_path, tiny_model):
+    others = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
+    whole = {"id": "long", "text": "\n\n".join(PARAGRAPHS)}
+    retriever = candidates.index_of(tmp_path, [whole, *others], tiny_model)
+    given = "the moon sat on the sun."
+    judged = [
+        (query, [Positive(text, "long")])
+        for query, text in (
+            ("cat dog", given),
+            ("bread", given),
+            ("bread cheese", whole["text"].replace("\n", "\r\n")),
+            ("bread", "the moon sat on a text that differs"),
+        )
+    ]
+    rows = list(candidates.lists(retriever, judged, negatives=3, depth=60, seed=0))
+    assert given in rows[0]["positive"]
+    assert given in rows[1]["positive"]
+    assert rows[2]["positive"] == next(hit.text for hit in retriever.search("bread cheese", 60) if hit.path == "long")
+    assert rows[3]["positive"] == "the moon sat on a text that differs"
+    assert not any(row[f"negative_{n}"] in whole["text"] for row in rows for n in (1, 2, 3))
+
+
+def test_of_a_document_that_the_search_misses_its_first_passage_is_the_positive(tmp_path, tiny_model):
+    others = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
+    retriever = candidates.index_of(tmp_path, [{"id": "it's", "text": "\n\n".join(PARAGRAPHS)}, *others], tiny_model)
+    judged = [("moon", [Positive("\n\n".join(PARAGRAPHS), "it's")])]
+    row = next(candidates.lists(retriever, judged, negatives=1, depth=3, seed=0, mode="semantic"))
+    found = {hit.path for hit in retriever.search("moon", 3, mode="semantic")}
+    assert "it's" not in found
+    assert PARAGRAPHS[0].startswith(row["positive"])
+
+
+def test_a_collections_documents_are_looked_for_by_their_names(tmp_path, tiny_model, monkeypatch, write):
+    lines = {
+        "corpus.jsonl": [{"_id": f"d{n}", "title": THINGS[n], "text": text} for n, text in enumerate(PARAGRAPHS)],
+        "queries.jsonl": [{"_id": f"q{n}", "text": f"{thing} sat"} for n, thing in enumerate(THINGS)],
+    }
+    write(tmp_path / "c", {name: "".join(json.dumps(row) + "\n" for row in some) for name, some in lines.items()})
+    qrels = "".join(f"q{n}\td{n}\t1\n" for n in range(len(THINGS)))
+    write(tmp_path / "c", {"qrels/train.tsv": "query-id\tcorpus-id\tscore\n" + qrels})
+    _, made = mined(tmp_path / "out", tmp_path / "c", tiny_model, monkeypatch, encoder=tiny_model)
+    retriever = Retriever.open(tmp_path / "out/run/index", model=tiny_model)
+    names = {row["text"]: f"d{n}" for n, row in enumerate(lines["queries.jsonl"])}
+    contexts = {
+        (hit.path, f"{hit.title}\n{hit.text}") for query in names for hit in retriever.search(query, FAST.depth)
+    }
+    rows = made.table().to_pylist()
+    assert rows
+    for row in rows:
+        assert (names[row["query"]], row["positive"]) in contexts
 
 
 GRADED = [row | {"negative": "bread and cheese", "scores": [4.0, 1.0]} for row in PAIRS]
@@ -107,6 +191,55 @@ def test_every_objective_trains(objective, tmp_path, tiny_model):
 def test_a_teachers_lists_are_learned_pair_by_pair_too(objective, tmp_path, tiny_model):
     config = RerankerConfig(objective=objective, steps=2, batch_size=4, evaluations=1, max_length=48)
     assert train_reranker(GRADED, tmp_path / "out", base=tiny_model, config=config).objective == objective
+
+
+def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_path):
+    import pyarrow as pa
+
+    rows = [row | {"negative_1": "bread " * 300, "negative_2": "cheese " * 300} for row in PAIRS]
+    for scores in ({}, {"scores": [4.0, 1.5, -1.0]}):
+        made = training_data.prepare([row | scores for row in rows], tmp_path / str(len(scores)), held_out=0)
+        table, before = made.table(), pa.total_allocated_bytes()
+        pairs = reranker_training._pairs(table, made.texts)
+        assert pa.total_allocated_bytes() - before < 64 * len(pairs)
+        labels = scores.get("scores", [1.0, 0.0, 0.0])
+        expected = [
+            (row["query"], row[name], label)
+            for name, label in zip(("positive", "negative_1", "negative_2"), labels, strict=True)
+            for row in rows
+        ]
+        assert [tuple(pair.values()) for pair in pairs.to_pylist()] == expected
+
+
+def test_of_lists_that_are_learned_pair_by_pair_every_pair_of_the_training_rows_is(tmp_path, tiny_model, monkeypatch):
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(reranker_training._Session, "train", lambda session: seen.append(session))  # noqa: PLW0108 - bound
+        config = RerankerConfig(objective="binary", batch_size=4, held_out=0.2)
+        rows = [row | {"negative": f"no {row['query']}"} for row in PAIRS]
+        train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
+    dataset, batches, texts = seen[0]._dataset()
+    assert texts == batches.batch_size == 8
+    got = [tuple(pair.values()) for batch in batches for pair in (dataset[number] for number in batch)]
+    held_out = {row["query"] for row in seen[0].table.take(seen[0].data.held_out()).to_pylist()}
+    expected = {(row["query"], row["positive"], 1.0) for row in rows} | {
+        (row["query"], row["negative"], 0.0) for row in rows
+    }
+    assert held_out
+    assert len(got) == len(set(got)) == len(batches) * 8
+    assert set(got) <= {pair for pair in expected if pair[0] not in held_out}
+
+
+@pytest.mark.parametrize("rows", [PAIRS, *(SHAPES[name] for name in ("binary", "mse", "listwise", "lambda"))])
+def test_at_most_so_many_queries_are_learned_from(rows, tmp_path, tiny_model):
+    from dataclasses import replace
+
+    encoder = tiny_model if rows is PAIRS else None
+    config = replace(FAST, queries=20, steps=1)
+    made = train_reranker([*rows, *rows[:50]], tmp_path / "out", base=tiny_model, encoder=encoder, config=config)
+    facts = json.loads((made.folder / "binocle.json").read_text("utf-8"))["data"]
+    assert 15 <= facts["training"] <= 40
+    assert facts["held_out"] >= 5
 
 
 def test_training_raises_the_positive(tmp_path, tiny_model):
@@ -141,9 +274,15 @@ def test_what_cannot_be_is_told(tmp_path, tiny_model):
         (RerankerConfig(objective="binary", negatives=60), "depth is more than the number of negatives"),
         (RerankerConfig(epochs=-1), "epochs is a number above 0"),
         (RerankerConfig(seed=-1), "seed is a number from 0"),
+        (RerankerConfig(queries=0), "queries is a number above 0"),
     ):
         with pytest.raises(InputError, match=message):
             train_reranker(SHAPES["listwise"], tmp_path / message[:5], base=tiny_model, config=config)
+    for options in ({"encoder": tiny_model}, {"index": tmp_path}):
+        with pytest.raises(
+            InputError, match=r"find negatives for pairs, but the data are triplets \(query.*leave them out"
+        ):
+            train_reranker(SHAPES["listwise"], tmp_path / "index", base=tiny_model, config=FAST, **options)
     with pytest.raises(InputError, match="no query finds 3 other passages"):
         train_reranker([PAIRS[0], PAIRS[1]], tmp_path / "few", base=tiny_model, encoder=tiny_model, config=FAST)
     assert not list(Path(tmp_path).rglob("*.safetensors"))
@@ -160,3 +299,24 @@ def test_after_a_mistake_the_corrected_command_is_taken(tmp_path, tiny_model):
         )
     made = train_reranker(scored, tmp_path / "out", base=tiny_model, config=RerankerConfig(steps=1, held_out=0))
     assert made.objective == "mse"
+
+
+def test_what_cannot_be_is_told_before_an_index_is_made(tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(candidates, "index_of", lambda *_: pytest.fail("an index was made"))
+    for wrong, message in (
+        ({"config": RerankerConfig(objective="mse")}, "the objective mse takes"),
+        ({"base": str(tmp_path / "nowhere")}, "nowhere"),
+        ({"encoder": str(tmp_path / "nowhere")}, "nowhere"),
+    ):
+        with pytest.raises((InputError, ModelNotFoundError), match=message):
+            train_reranker(
+                PAIRS, tmp_path / "out", **{"base": tiny_model, "encoder": tiny_model, "config": FAST} | wrong
+            )
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_unfinished_run_is_not_gone_on_with_by_another_encoder(tmp_path, tiny_model, make_model, monkeypatch):
+    mined(tmp_path / "out", PAIRS, tiny_model, monkeypatch, encoder=tiny_model)
+    other = str(make_model(tmp_path / "other", seed=1))
+    with pytest.raises(InputError, match="holds an unfinished run with other settings"):
+        train_reranker(PAIRS, tmp_path / "out", base=tiny_model, encoder=other, config=FAST)

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
-from ..indexes.errors import InputError
 from ..retriever.retriever import Retriever
+from .data import hash_of, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from ..retriever.query import Hit
+    from .data import Prepared
+
+_SOURCE = "document_id"  # in the metadata of a positive that is indexed by itself: the document that it is from
+_BLOCK = 1_000  # rows in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """A text that answers a query, and where in the index it is."""
+
+    text: str
+    path: str | None  # of the document that it is, or is a part of; None where that is not known
+    source: str | None = None  # the document that it is from, where positives are indexed by themselves
 
 
 def index_of(folder: Path, documents: Iterable[Mapping[str, Any]], model: str | None) -> Retriever:
@@ -23,9 +43,64 @@ def index_of(folder: Path, documents: Iterable[Mapping[str, Any]], model: str | 
     return retriever
 
 
+def positives(given: Prepared) -> Iterator[dict[str, Any]]:
+    """Each positive as a document to index: those of one document stay apart, and it is told in each."""
+    for batch in given.table().to_batches(max_chunksize=_BLOCK):
+        for row in batch.to_pylist():
+            source = {_SOURCE: row["group"]} if "group" in row else {}
+            yield {"id": _name(row["positive"]), "text": row["positive"], "metadata": source}
+
+
+def _name(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def query_numbers(given: Prepared, rows: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """For each of these rows the number of its query; queries are numbered as they first come."""
+    table = given.table().select([given.texts[0]])
+    keys = np.empty(len(rows), np.uint64)
+    for start in range(0, len(rows), _BLOCK):
+        texts = take(table, rows[start : start + _BLOCK]).column(0).to_pylist()
+        keys[start : start + _BLOCK] = [hash_of(text) for text in texts]
+    _, first, places = np.unique(keys, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[places]
+
+
+class Judged:
+    """Queries, each with its positives, from rows that stay on disk.
+
+    :param rows: which, by number.
+    :param apart: whether the index is that of `positives`, and not one of documents that are called by `document_id`.
+    """
+
+    def __init__(self, given: Prepared, rows: NDArray[np.uint32], *, apart: bool) -> None:
+        numbers = query_numbers(given, rows)
+        order = np.argsort(numbers, kind="stable")
+        self._table = given.table()
+        self._rows, self._numbers = rows[order], numbers[order]
+        self._apart = apart
+
+    def __len__(self) -> int:
+        return len(np.unique(self._numbers))
+
+    def __iter__(self) -> Iterator[tuple[str, list[Positive]]]:
+        for _, some in groupby(self._read(), itemgetter(0)):
+            rows = [row for _, row in some]
+            yield rows[0]["query"], list(dict.fromkeys(map(self._positive, rows)))
+
+    def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for start in range(0, len(self._rows), _BLOCK):
+            rows = take(self._table, self._rows[start : start + _BLOCK]).to_pylist()
+            yield from zip(self._numbers[start : start + _BLOCK].tolist(), rows, strict=True)
+
+    def _positive(self, row: Mapping[str, Any]) -> Positive:
+        text, document = row["positive"], row.get("group")
+        return Positive(text, _name(text), document) if self._apart else Positive(text, document)
+
+
 def lists(
     retriever: Retriever,
-    judged: Mapping[str, Mapping[str, str]],
+    judged: Iterable[tuple[str, list[Positive]]],
     *,
     negatives: int,
     depth: int,
@@ -33,37 +108,47 @@ def lists(
     mode: str = "hybrid",
     tell: Callable[[int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """A row for each query and relevant document: the document's best passage, and others drawn from the best found.
+    """A row for each query and positive: its best passage in the index, and others drawn from the best found.
 
-    Texts are the passages with their headings, which is what a reranker is given in a search. A query that finds
-    fewer than `negatives` others gives none.
+    Texts are the passages with their headings, which is what a reranker is given in a search. What is from the
+    document of a positive is never a negative: it may answer as well. A query that finds fewer than `negatives` others
+    gives no row.
 
-    :param judged: query -> path or id of each relevant document -> its text, in case the index does not hold it.
     :param depth: passages that the first stage finds.
     """
-    for number, (query, relevant) in enumerate(judged.items()):
+    for number, (query, answers) in enumerate(judged):
         if tell and not number % 100:
             tell(number)
         hits = retriever.search(query, depth, mode=mode)
-        contexts = _contexts(retriever, hits)
-        others = [
-            text
-            for hit, text in zip(hits, contexts, strict=True)
-            if hit.path not in relevant and not any(hit.text in one or one in text for one in relevant.values())
-        ]
-        others = list(dict.fromkeys(others))
+        found = list(zip(hits, _contexts(retriever, hits), strict=True))
+        others = list(dict.fromkeys(text for hit, text in found if not _may_answer(hit, text, answers)))
         if len(others) < negatives:
             continue
-        for path, given in relevant.items():
+        for one in answers:
             generator = np.random.default_rng((seed, number))
-            own = next((text for hit, text in zip(hits, contexts, strict=True) if hit.path == path), None)
+            own = next((text for hit, text in found if hit.path == one.path and _overlap(hit.text, one.text)), None)
             drawn = generator.choice(len(others), negatives, replace=False)
             yield {
                 "query": query,
-                "positive": own or _first(retriever, path) or given,
+                "positive": own or _unfound(retriever, one) or one.text,
                 **{f"negative_{place + 1}": others[pick] for place, pick in enumerate(drawn)},
-                "document_id": path,
             }
+
+
+def _may_answer(hit: Hit, text: str, answers: list[Positive]) -> bool:
+    return any(
+        hit.path == one.path
+        or (one.source is not None and hit.metadata.get(_SOURCE) == one.source)
+        or hit.text in one.text
+        or one.text in text
+        for one in answers
+    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one text holds the other, white space apart: readers change it."""
+    one, other = " ".join(one.split()), " ".join(other.split())
+    return one in other or other in one
 
 
 def _contexts(retriever: Retriever, hits: list[Hit]) -> list[str]:
@@ -71,36 +156,12 @@ def _contexts(retriever: Retriever, hits: list[Hit]) -> list[str]:
     return [rows[hit.chunk]["context"] for hit in hits]
 
 
-def _first(retriever: Retriever, path: str) -> str | None:
-    """The first passage of a document that was not found."""
+def _unfound(retriever: Retriever, one: Positive) -> str | None:
+    """The first passage of a positive that the search did not find."""
     snapshot = retriever.snapshot()
-    owners = snapshot.document_rows
-    places = np.flatnonzero(np.array(owners["path"].to_pylist()) == path)
-    if not len(places):
+    documents = snapshot.document_rows
+    numbers = documents.filter(pc.equal(documents["path"], one.path))["id"].to_pylist() if one.path else []
+    if not numbers:
         return None
-    number = owners["id"][int(places[0])].as_py()
-    chunks = snapshot.chunk_ids
-    own = chunks["id"].to_numpy()[chunks["document"].to_numpy() == number]
-    if not len(own):
-        return None
-    first = int(own.min())
-    text: str = snapshot.chunks_by_id([first], ["context"])[first]["context"]
-    return text
-
-
-def judged(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, dict[str, str]], list[dict[str, str]]]:
-    """Queries with their relevant documents, and those documents to index, from rows (query, positive, document_id).
-
-    :raises InputError: when there is no row.
-    """
-    relevant: dict[str, dict[str, str]] = {}
-    documents: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for _, row in rows:
-        text = str(row["positive"])
-        name = str(row.get("document_id") or names.setdefault(text, f"d{len(names)}"))
-        relevant.setdefault(str(row["query"]), {})[name] = text
-        documents.setdefault(name, text)
-    if not relevant:
-        raise InputError("the data hold no pairs of a query and a positive")
-    return relevant, [{"id": name, "text": text} for name, text in documents.items()]
+    chunks = snapshot.read("chunks", ["id", "text", "context"], f"document = {numbers[0]}").sort_by("id").to_pylist()
+    return next((chunk["context"] for chunk in chunks if _overlap(chunk["text"], one.text)), None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
 from ..retriever import model_folder
@@ -28,7 +29,7 @@ from .run import RunFolder
 from .stage_weight import choose_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..retriever.retriever import Retriever
     from .loop import Progress
@@ -44,7 +45,6 @@ _OBJECTIVES: dict[str, tuple[tuple[Shape, ...], str, str]] = {  # name -> shapes
 _WHOLE = ("listwise", "lambda", "pairwise")  # all pairs of a batch at once: theirs would go by a few
 _DEFAULTS = {Shape.LABELLED: "binary", Shape.SCORED: "mse"}
 _SURE = 20.0  # label of a positive in a list: ListNet's target is the softmax of the labels, with 1 as good as even
-_UNKNOWN = "\0"  # begins the name of a positive that is no known document of the index
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class RerankerConfig:
     weight_decay: float = 0.01
     dropout: float = 0.0
     max_length: int = 256  # tokens of query and passage together
-    negatives: int = 7  # passages drawn for each relevant one
+    negatives: int = 7  # passages drawn for each positive of pairs
     depth: int = 50  # of the first stage that they are drawn from
-    queries: int | None = None  # at most so many are learned from
+    queries: int | None = None  # at most so many are learned from, whatever the rows are
     bf16: bool | None = None
     held_out: float = 0.05
     evaluations: int = 4
@@ -96,19 +96,45 @@ def train_reranker(
     """
     loop.require("training")
     config = config or RerankerConfig()
+    _check(config)
+    tell = tell or (lambda _: None)
+    base = base or model_folder.DEFAULT_MODEL
+    for model in filter(None, (base, encoder)):  # before a large file is read
+        model_folder.find(model)
+    more = {"split": split, "index": str(index) if index else None, "encoder": encoder}
+    run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
+    run.open()
+    with run.unless_wrong():
+        given = rows.once(run, data, split=split, held_out=config.held_out, seed=config.seed)
+        objective = _choose(config.objective, given.shape)
+        if given.shape is not Shape.PAIRS and (index or encoder):
+            raise InputError(
+                f"an index and its encoder find negatives for pairs, but the data are {given.shape.value}: leave them "
+                "out"
+            )
+        if config.queries is not None:
+            _leave_out(given, config.queries, config.seed)
+        ready = _prepare(run, config, given, data, index, encoder, tell)
+        session = _Session(run, base, config, objective, ready, progress, tell)
+    return session.train()
+
+
+def _check(config: RerankerConfig) -> None:
+    """Raise InputError for the first setting that cannot be."""
     shared = {one.name for one in fields(EncoderConfig)}
     check(EncoderConfig(**{name: value for name, value in asdict(config).items() if name in shared}))
     if config.negatives < 1 or config.depth <= config.negatives:
         raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
-    tell = tell or (lambda _: None)
-    base = base or model_folder.DEFAULT_MODEL
-    more = {"split": split, "index": str(index) if index else None}
-    run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
-    run.open()
-    with run.unless_wrong():
-        prepared = _prepare(run, config, data, split, index, encoder, tell)
-        session = _Session(run, base, config, prepared, progress, tell)
-    return session.train()
+    if config.queries is not None and config.queries < 1:
+        raise InputError(f"queries is a number above 0, not {config.queries}")
+
+
+def _leave_out(given: Prepared, most: int, seed: int) -> None:
+    """Learn from the rows of so many queries alone."""
+    training = given.training()
+    numbers = candidates.query_numbers(given, training)
+    chosen = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:most]
+    given.part[training[~np.isin(numbers, chosen)]] = rows.LEFT_OUT
 
 
 @dataclass(slots=True)
@@ -121,99 +147,77 @@ class _Ready:
 def _prepare(
     run: RunFolder,
     config: RerankerConfig,
+    given: Prepared,
     source: Any,
-    split: str,
     index: str | Path | None,
     encoder: str | None,
     tell: Callable[[str], None],
 ) -> _Ready:
     """The rows, with candidates where the data are pairs."""
-    given = rows.once(run, source, split=split, held_out=config.held_out, seed=config.seed)
     if given.shape is not Shape.PAIRS:
         return _Ready(given, None)
-    retriever, names = _first_stage(run, given, source, index, encoder, tell)
+    retriever, apart = _first_stage(run, given, source, index, encoder, tell)
+    judged, held_out = (candidates.Judged(given, part, apart=apart) for part in (given.training(), given.held_out()))
     folder = run.folder / "lists"
     kept = (folder / "data.json").is_file()
-    made = rows.load(folder) if kept else _mined(config, given, retriever, names, folder, tell)
-    return _Ready(made, retriever, _relevant(given, names, held_out=True))
+    made = rows.load(folder) if kept else _mined(config, retriever, judged, held_out, folder, tell)
+    return _Ready(made, retriever, _relevant(held_out))
 
 
 def _first_stage(
     run: RunFolder, given: Prepared, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
-) -> tuple[Retriever, dict[str, str]]:
-    """The index to search, and the name in it of each positive that has no document id."""
+) -> tuple[Retriever, bool]:
+    """The index to search, and whether it is one of the positives, each by itself."""
     from ..retriever.retriever import Retriever
 
     if index is not None:
         retriever = Retriever.open(index, model=encoder)
         retriever.snapshot()  # there is one
-        texts = {} if "group" in given.table().column_names else dict.fromkeys(given.table()["positive"].to_pylist())
-        return retriever, {text: f"{_UNKNOWN}{number}" for number, text in enumerate(texts)}
+        return retriever, False
     tell("indexing the documents")
     folder = run.folder / "index"
     if isinstance(source, (str, Path)) and beir.is_collection(Path(source)):
-        return candidates.index_of(folder, beir.documents(Path(source)), encoder), {}
-    table = given.table()
-    names: dict[str, str] = {}
-    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(table)
-    for text, group in zip(table["positive"].to_pylist(), groups, strict=True):
-        names.setdefault(text, group or f"d{len(names)}")
-    documents = ({"id": name, "text": text} for text, name in names.items())
-    return candidates.index_of(folder, documents, encoder), names
+        return candidates.index_of(folder, beir.documents(Path(source)), encoder), False
+    return candidates.index_of(folder, candidates.positives(given), encoder), True
 
 
-def _relevant(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dict[str, set[str]]:
-    found = {query: set(documents) for query, documents in _judged(given, names, held_out=held_out).items()}
-    return {query: one for query, one in found.items() if not any(name.startswith(_UNKNOWN) for name in one)}
-
-
-def _judged(given: Prepared, names: Mapping[str, str], *, held_out: bool) -> dict[str, dict[str, str]]:
-    """Query -> relevant document -> its text, of one part of the data."""
-    chosen = given.held_out() if held_out else given.training()
-    table = given.table().take(pa.array(chosen))
-    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(table)
-    found: dict[str, dict[str, str]] = {}
-    for query, text, group in zip(table["query"].to_pylist(), table["positive"].to_pylist(), groups, strict=True):
-        found.setdefault(query, {})[group or names[text]] = text
-    return found
+def _relevant(judged: candidates.Judged) -> dict[str, set[str]]:
+    """Query -> paths of its positives, where all are known."""
+    found = {query: {one.path for one in positives} for query, positives in judged}
+    return {query: {path for path in paths if path} for query, paths in found.items() if None not in paths}
 
 
 def _mined(
     config: RerankerConfig,
-    given: Prepared,
     retriever: Retriever,
-    names: Mapping[str, str],
+    training: candidates.Judged,
+    held_out: candidates.Judged,
     folder: Path,
     tell: Callable[[str], None],
 ) -> Prepared:
     """Rows (query, positive, negatives) of both parts, the parts kept."""
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = []
-    for held_out in (False, True):
-        judged = _judged(given, names, held_out=held_out)
-        most = config.queries if not held_out else None
-        if most is not None and len(judged) > most:
-            chosen = np.random.default_rng(config.seed).permutation(len(judged))[:most]
-            queries = list(judged)
-            judged = {queries[place]: judged[queries[place]] for place in sorted(chosen)}
-        found = list(
-            candidates.lists(
+    counts = {rows.TRAIN: 0, rows.HELD_OUT: 0}
+
+    def made() -> Iterator[dict[str, Any]]:
+        for part, judged in ((rows.TRAIN, training), (rows.HELD_OUT, held_out)):
+            for row in candidates.lists(
                 retriever,
                 judged,
                 negatives=config.negatives,
                 depth=config.depth,
                 seed=config.seed,
                 tell=partial(_tell_candidates, tell, len(judged)),
-            )
-        )
-        parts.append(found)
-    if not parts[0]:
-        raise InputError(
-            f"no query finds {config.negatives} other passages to learn from: index more documents, or ask for fewer "
-            "negatives"
-        )
-    prepared = rows.prepare([*parts[0], *parts[1]], folder, held_out=0.0)
-    prepared.part = np.repeat(np.array([rows.TRAIN, rows.HELD_OUT], np.uint8), [len(part) for part in parts])
+            ):
+                counts[part] += 1
+                yield row
+            if not counts[rows.TRAIN]:
+                raise InputError(
+                    f"no query finds {config.negatives} other passages to learn from: index more documents, or ask for "
+                    "fewer negatives"
+                )
+
+    prepared = rows.prepare(made(), folder, held_out=0.0)
+    prepared.part = np.repeat(np.array(list(counts), np.uint8), list(counts.values()))
     rows.save(prepared)
     return prepared
 
@@ -226,13 +230,14 @@ class _Session:
         run: RunFolder,
         base: str,
         config: RerankerConfig,
+        objective: str,
         ready: _Ready,
         progress: Progress | None,
         tell: Callable[[str], None],
     ) -> None:
         self.run, self.base, self.config, self.ready, self.data = run, base, config, ready, ready.data
         self.progress, self.tell = progress, tell
-        self.objective = _choose(self.config.objective, self.data.shape)
+        self.objective = objective
         self.flat = self.objective in ("binary", "mse") and self.data.shape in _LISTS
         self.table = self.data.table()
         self.model = make_model(base, config)
@@ -295,20 +300,19 @@ class _Session:
         """The rows as the loss takes them, their batches, and how many pairs a batch has."""
         from datasets import Dataset
 
-        names = self.data.texts
-        table = self.table.take(pa.array(self.data.training()))
+        names, numbers = self.data.texts, self.data.training()
+        table, columns, width = self.table, names, 1
         if self.flat:
-            table = _flattened(table, names)
-            columns: tuple[str, ...] = ("query", "passage")
+            table, columns, width = _pairs(self.table, names), ("query", "passage"), len(names) - 1
+            numbers = (numbers[:, None] + np.arange(width, dtype=np.uint32) * len(self.table)).ravel()
+            dataset = Dataset(table, fingerprint="pairs")  # which would else be made of all that the table holds
         else:
-            columns = names
-        if len(table) < 2:
-            raise InputError(f"there are {len(table)} rows to train on: expected at least two")
-        size = min(self.config.batch_size * (len(names) - 1 if self.flat else 1), len(table))
-        numbers = np.arange(len(table), dtype=np.uint32)
+            kept = [*names, *(["label"] if "label" in table.column_names else [])]
+            dataset = Dataset.from_file(str(self.data.folder / "rows.arrow")).select_columns(kept)
+        if len(numbers) < 2:
+            raise InputError(f"there are {len(numbers)} rows to train on: expected at least two")
+        size = min(self.config.batch_size * width, len(numbers))
         batches = Batches(table, numbers, columns, batch_size=size, different=False, seed=self.config.seed)
-        kept = [*columns, *(["label"] if "label" in table.column_names else [])]
-        dataset = Dataset(table.select(kept))
         if self.data.shape in _LISTS and not self.flat:
             positive = _SURE if self.objective == "listwise" else 1.0
             dataset.set_transform(lambda batch: _as_lists(batch, names, positive))
@@ -322,7 +326,7 @@ class _Session:
         rows_held = self.data.held_out()
         if not len(rows_held):
             return None
-        table = self.table.take(pa.array(rows_held))
+        table = rows.take(self.table, rows_held)
         columns = [table[name].to_pylist() for name in self.data.texts]
         pairs = [(query, text) for query, *texts in zip(*columns, strict=True) for text in texts]
         training = self.model.training
@@ -429,14 +433,17 @@ def _as_lists(batch: dict[str, list[Any]], names: tuple[str, ...], positive: flo
     return {"query": batch["query"], "passages": passages, "label": [list(map(float, one)) for one in labels]}
 
 
-def _flattened(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
-    """A row for each pair of query and passage: 1 for the positive, 0 for others, or the teacher's score."""
-    given = table["label"].to_pylist() if "label" in table.column_names else None
-    queries, passages, labels = [], [], []
-    columns = [table[name].to_pylist() for name in names[1:]]
-    for number, query in enumerate(table["query"].to_pylist()):
-        for place, column in enumerate(columns):
-            queries.append(query)
-            passages.append(column[number])
-            labels.append(given[number][place] if given else float(place == 0))
-    return pa.table({"query": queries, "passage": passages, "label": pa.array(labels, pa.float32())})
+def _pairs(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """Query and passage: all rows with their first passage, all with their second and so on, without a copy of a text.
+
+    The label is 1 for the positive and 0 for others, or the teacher's score.
+    """
+    parts = []
+    for place, name in enumerate(names[1:]):
+        if "label" in table.column_names:
+            label = pc.list_element(table["label"], place)
+        else:
+            label = pa.array(np.full(len(table), place == 0, np.float32))
+        part = table.select(["query", name]).rename_columns(["query", "passage"])
+        parts.append(part.append_column("label", label))
+    return pa.concat_tables(parts)
