@@ -13,6 +13,7 @@ import bisect
 import contextlib
 import math
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,15 @@ class Outcome:
         return self.built is not None
 
 
+def check_kinds(kinds: Collection[str]) -> None:
+    """Whether each can be tried."""
+    if isinstance(kinds, str) or not isinstance(kinds, Collection):
+        raise InputError(f"kinds are a list of names, such as 'ivf_int8', not {kinds!r}")
+    for kind in kinds:
+        if kind not in _NAMED:
+            raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMED)}")
+
+
 def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) -> list[list[Spec]]:
     """What is worth building beside exact search, in rounds: the next only if none of this one meets the demand.
 
@@ -74,9 +84,6 @@ def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) 
     times as many queries a second as graphs of the same recall, and were built in a tenth of the time.
     """
     lists = {"nlist": _least_lists(count)}
-    for kind in kinds:
-        if kind not in KINDS or kind == "factory":
-            raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMED)}")
     if kinds:
         named = [Spec(kind, lists if kind.startswith("ivf") else {}) for kind in kinds if kind != "flat"]
         return [_possible(named, count, dim, demand)]

@@ -36,11 +36,14 @@ class Demand:
     latency: float | None = None  # seconds, of all but one in a hundred queries, for DEPTH neighbours, one at a time
 
     def check(self) -> Self:
-        if not 0 < self.recall <= 1:
-            raise InputError(f"a recall lies above 0 and is at most 1, such as 0.99, not {self.recall}")
-        for name, value in (("memory", self.memory), ("latency", self.latency)):
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name} must be more than 0, not {value}")
+        if not _is_number(self.recall) or not 0 < self.recall <= 1:
+            raise InputError(f"a recall lies above 0 and is at most 1, such as 0.99, not {self.recall!r}")
+        for name, value, what in (
+            ("memory", self.memory, "bytes above 0, such as 250e6"),
+            ("latency", self.latency, "seconds above 0, such as 0.005"),
+        ):
+            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+                raise InputError(f"{name} is a number of {what}, not {value!r}")
         return self
 
     @property
@@ -52,6 +55,11 @@ class Demand:
         wanted = round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
         proof = math.ceil(1.5 * needed(self.recall))
         return max(wanted, proof) if proof <= MOST_QUERIES else wanted
+
+
+def _is_number(value: object) -> bool:
+    """One that JSON has too, unlike numpy's."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def needed(recall: float) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..indexes.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,6 +73,9 @@ def _counts_lines_of(text: str, chunk: dict[str, Any]) -> bool:
 
 
 def _check_lines(found: Row, chunks: list[Row], first: int, last: int) -> None:
+    for number in (first, last):
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise InputError(f"a line is a whole number from 1, not {number!r}")
     text = found["text"]
     count = max(text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
     asked = f"line {first}" if first == last else f"lines {first} to {last}"

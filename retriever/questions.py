@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,13 +69,22 @@ def _text(file: Path, number: int, line: str) -> str:
     return text
 
 
+def check(texts: Collection[str] | None, seed: int) -> None:
+    """Whether queries, if there are any, and the seed of their sample can be used."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InputError(f"a seed is a whole number from 0, not {seed!r}")
+    if isinstance(texts, str) or not isinstance(texts, (Collection, type(None))):
+        raise InputError(f"queries are a list of texts, not {texts!r}")
+    for text in () if texts is None else texts:
+        if not isinstance(text, str):
+            raise InputError(f"a query is a text, not {text!r}")
+
+
 def of_texts(texts: Sequence[str], encoder: Encoder, demand: Demand, seed: int) -> Questions:
     """Real queries, or a sample where there are more than it takes.
 
     :raises InputError: when there are too few to prove the demand with half of them.
     """
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError("queries are texts")
     texts = list(dict.fromkeys(texts))
     least = 2 * needed(demand.recall) if demand.recall < 1 else 1
     if len(texts) < least:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ import numpy as np
 
 from ..indexes.errors import EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..indexes.kinds import Spec
+from ..indexes.optimize import check_kinds
 from ..indexes.proof import Demand
 from . import context as contexts
 from . import encoder as encoders
@@ -31,7 +32,7 @@ from .sync import FORGOTTEN, Indexer, Progress, Report, sync
 from .where import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -242,6 +243,10 @@ class Retriever:
             that it is published with, and say what was measured; what it raises leaves the old index in service.
         :raises InputError: when there is no such kind, or no such parameter.
         """
+        if not isinstance(kind, str):
+            raise InputError(f"a kind of index is named by a text, not {kind!r}: expected one such as 'ivf_int8'")
+        if search is not None and not isinstance(search, Mapping):
+            raise InputError(f"search is a mapping of parameters, such as {{'nprobe': 32}}, not {search!r}")
         with self._open_store().write() as writer:
             writer.build_index(Spec(kind, build, dict(search or {})), settle)
             made = writer.snapshot().published
@@ -272,13 +277,15 @@ class Retriever:
         :param seed: of the sample of queries.
         """
         demand = Demand(recall, memory, latency).check()
+        check_kinds(kinds)
+        questions.check(queries, seed)
         with self._open_store().write() as writer:
             encoder = self._encoder_of(writer.head.encoder)
             if queries is None:
                 asked = questions.of_passages(writer.snapshot(), encoder, demand, seed)
             else:
                 asked = questions.of_texts(queries, encoder, demand, seed)
-            return writer.optimize(demand, asked, kinds=kinds, tell=progress)
+            return writer.optimize(demand, asked, kinds=tuple(kinds), tell=progress)
 
     def amend_index(self, settled: Settled) -> None:
         """Publish the vector index there is with other search parameters or measurements, without building it."""

@@ -546,6 +546,18 @@ def test_a_damaged_index_is_built_anew_as_it_was_and_a_line_says_so(added):
         assert answers(fresh) == before
 
 
+@pytest.mark.parametrize("kind", [["x"], None, 5])
+def test_a_kind_is_a_name(added, kind):
+    with pytest.raises(InputError, match="a kind of index is named by a text"):
+        added.build_index(kind)
+
+
+@pytest.mark.parametrize("search", [5, [], "nprobe"])
+def test_search_parameters_are_a_mapping(added, search):
+    with pytest.raises(InputError, match="search is a mapping"):
+        added.build_index("ivf_int8", search=search)
+
+
 def test_an_index_that_is_refused_leaves_the_old_one_in_service(added):
     old = added.snapshot().head.vectors
 

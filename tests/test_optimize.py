@@ -318,6 +318,38 @@ def test_a_demand_that_makes_no_sense_is_refused(values):
 # Through the retriever
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"recall": "0.95"}, "a recall lies above 0 and is at most 1, such as 0.99, not '0.95'"),
+        ({"recall": None}, "not None"),
+        ({"recall": True}, "not True"),
+        ({"memory": "250MB"}, "memory is a number of bytes above 0, such as 250e6, not '250MB'"),
+        ({"memory": True}, "not True"),
+        ({"latency": "5ms"}, "latency is a number of seconds above 0, such as 0.005, not '5ms'"),
+        ({"kinds": None}, "kinds are a list of names, such as 'ivf_int8', not None"),
+        ({"kinds": "ivf_int8"}, "a list of names"),
+        (
+            {"kinds": ["nonsense"], "recall": 1.0},
+            "there is no kind of index 'nonsense' to try: expected some of flat, ",
+        ),
+        ({"kinds": ["factory"]}, "no kind of index 'factory' to try"),
+        ({"kinds": [["ivf"]]}, r"no kind of index \['ivf'\] to try"),
+        ({"seed": -1}, "a seed is a whole number from 0, not -1"),
+        ({"seed": 1.5}, "not 1.5"),
+        ({"seed": None}, "not None"),
+        ({"queries": 5}, "queries are a list of texts, not 5"),
+        ({"queries": "cat"}, "queries are a list of texts, not 'cat'"),
+        ({"queries": ["cat", 5]}, "a query is a text, not 5"),
+        ({"queries": [["cat"]]}, "a query is a text"),
+    ],
+)
+def test_what_cannot_be_optimized_for_is_refused_before_the_index_is_opened(tmp_path, given, says):
+    with pytest.raises(InputError, match=says) as error:
+        Retriever.open(tmp_path / "none").optimize(**given)
+    assert "\n" not in str(error.value)
+
+
 @pytest.fixture
 def few(monkeypatch):
     """As if a hundred passages were many, and few queries enough."""

@@ -380,6 +380,12 @@ def test_lines_of_a_document(retriever, folder):
         retriever.lines("absent", 1, 2)
 
 
+@pytest.mark.parametrize(("first", "last"), [("1", "2"), (1.0, 2), (1, None), (True, 2)])
+def test_lines_are_whole_numbers(retriever, first, last):
+    with pytest.raises(InputError, match="a line is a whole number from 1"):
+        retriever.lines("notes/cats.txt", first, last)
+
+
 def test_similar_passages_leave_out_the_one_asked_about(retriever):
     hits = retriever.similar("notes/guide/tasks.md", 3, 5)
     assert len(hits) == 5
