@@ -109,8 +109,8 @@ def train_reranker(
         objective = _choose(config.objective, given.shape)
         if given.shape is not Shape.PAIRS and (index or encoder):
             raise InputError(
-                f"an index and its encoder find negatives for pairs, but the data are {given.shape.value}: leave them "
-                "out"
+                f"an index and its encoder find negatives for {Shape.PAIRS.value}, but the data are "
+                f"{given.shape.value}: leave them out"
             )
         if config.queries is not None:
             _leave_out(given, config.queries, config.seed)
