@@ -5,7 +5,8 @@ AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL. The storage must know condi
 as S3 itself does since 2024, and MinIO, R2 and GCS's interface do.
 
 Vector indexes are mapped into memory, so each machine that needs one fetches it whole into its cache
-(BINOCLE_CACHE, or `binocle` in the user's cache folder) and holds it to its checksums there.
+(BINOCLE_CACHE, or `binocle` in the user's cache folder) and holds it to its checksums there. Whenever
+one is fetched or put, those that are out of service go from the cache.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import hashlib
 import os
 import shutil
 import threading
+import time
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..indexes.errors import InputError, LockedError, MissingExtraError, StoreError
-from .place import ANY, NEW, TABLES, FolderPlace, locked_by, unfinished, writer_now
+from .place import ANY, KEEP_SECONDS, NEW, TABLES, FolderPlace, locked_by, unfinished, writer_now
+from .settings import Head
 from .tables import Location
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive is taken for dead
 _LEASE = "lock.json"
+_FETCHED = "fetched"  # an empty file beside those of an index that was fetched whole
+_OWN_SECONDS = 86_400.0  # an index takes no longer to be fetched, or to be built, put and committed
 _RETRIES: Any = {"mode": "standard", "max_attempts": 5}
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
 _SUPERSEDED = "superseded"  # an empty object, put when an index goes out of service
@@ -153,6 +158,7 @@ class BucketPlace:
         folder = self.cache / "vectors" / name
         if not folder.exists():
             self._fetch(name, folder)
+            self._tidy_cache(name)
         return folder
 
     def _fetch(self, name: str, folder: Path) -> None:
@@ -162,6 +168,7 @@ class BucketPlace:
         try:
             for key, *_ in self._objects.keys(f"vectors/{name}/"):
                 self._objects.download(key, aside / key.rpartition("/")[2])
+            (aside / _FETCHED).touch()
             with contextlib.suppress(OSError):  # another process was first
                 aside.rename(folder)
         except FileNotFoundError:
@@ -173,6 +180,16 @@ class BucketPlace:
         files = sorted((self.cache / "vectors" / name).iterdir(), key=lambda file: file.name == _MANIFEST)
         for file in files:
             self._objects.upload(file, f"vectors/{name}/{file.name}")
+        self._tidy_cache(name)
+
+    def _tidy_cache(self, name: str) -> None:
+        """Remove from this machine, which may never write, what is out of service; this one is about to be in it."""
+        with contextlib.suppress(StoreError, OSError):  # it can wait, or another process was first
+            keep = {name, *Head.read(self)[0].parts}
+            for folder in (self.cache / "vectors").iterdir():
+                most = KEEP_SECONDS if (folder / _FETCHED).exists() else _OWN_SECONDS
+                if folder.name not in keep and folder.stat().st_mtime < time.time() - most:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def size(self) -> int:
         return sum(size for _, _, size in self._objects.keys(""))
@@ -181,17 +198,20 @@ class BucketPlace:
         FolderPlace(self.cache).supersede(name)
         self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
 
+    def drop(self, name: str) -> None:
+        FolderPlace(self.cache).drop(name)
+        for key in [key for key, *_ in self._objects.keys(f"vectors/{name}/")]:
+            self._objects.remove(key)
+
     def tidy(self, keep: Container[str], before: float) -> None:
         FolderPlace(self.cache).tidy(keep, before)
-        found = list(self._objects.keys("vectors/"))
         newest: dict[str, float] = {}
-        for key, put, _ in found:
+        for key, put, _ in self._objects.keys("vectors/"):
             name = key.split("/")[1]
             newest[name] = max(put, newest.get(name, 0.0))
-        for key, *_ in found:
-            name = key.split("/")[1]
-            if name not in keep and newest[name] < before:
-                self._objects.remove(key)
+        for name, put in newest.items():
+            if name not in keep and put < before:
+                self.drop(name)
 
 
 class _Lease:

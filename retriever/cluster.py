@@ -154,8 +154,13 @@ class Cluster:
         def amended(names: tuple[str, ...], settled: Settled) -> tuple[str, ...]:
             work = self._remote(_amend, num_cpus=1)
             others = self._all([work.remote(str(store.place), name, asdict(settled)) for name in names])
-            self._end(store, names)
+            dropped(names)
             return tuple(others)
+
+        def dropped(names: tuple[str, ...]) -> None:
+            self._end(store, names)
+            for name in names:
+                store.place.drop(name)
 
         return BuiltShards(
             names=tuple(name for name, _ in made),
@@ -165,7 +170,7 @@ class Cluster:
             memory=sum(memory for _, memory in made),
             opened=opened,
             amended=amended,
-            dropped=lambda names: self._end(store, names),
+            dropped=dropped,
         )
 
     def serve(self, store: Store, head: Head) -> tuple[VectorIndex, Published]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ANY = "*"  # to write over whatever there is
 NEW = ""  # to write only what is not there yet
+KEEP_SECONDS = 600.0  # a reader may still come for what was in service for this long
 TABLES = ("documents.lance", "chunks.lance")
 _SETTINGS = "settings.json"  # the first that is written, so that the tables beside it are ours
 _UNFINISHED = {  # what an index that was never finished may have left, and what that holds
@@ -91,6 +92,10 @@ class Place(Protocol):
 
     def supersede(self, name: str) -> None:
         """Note that a vector index is out of service from now on: readers may still come for it for a while."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Remove a vector index that was never in service."""
         ...
 
     def tidy(self, keep: Container[str], before: float) -> None:
@@ -169,6 +174,9 @@ class FolderPlace:
     def supersede(self, name: str) -> None:
         with contextlib.suppress(OSError):  # it is gone, or another user's
             os.utime(self.cache / "vectors" / name)
+
+    def drop(self, name: str) -> None:
+        shutil.rmtree(self.cache / "vectors" / name, ignore_errors=True)
 
     def tidy(self, keep: Container[str], before: float) -> None:
         for folder in (self.cache / "vectors").glob("*"):

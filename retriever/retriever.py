@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -32,7 +33,7 @@ from .sync import FORGOTTEN, Indexer, Progress, Report, sync
 from .where import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,13 +117,11 @@ class Retriever:
         """
         root = self._root_to_sync(folder)
         store = self._store_for(self.encoder, root)
-        with store.write() as writer:
+        with self._writing(store) as writer:
             encoder = self._encoder_of(writer.head.encoder)
             cluster = self._connected()
             crew = cluster.index if cluster else None
-            report = sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
-        self._retire(store)
-        return report
+            return sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
         """Add documents that are not files, or replace those of the same id.
@@ -135,7 +134,7 @@ class Retriever:
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
         given = enumerate(documents)
         report = Report()
-        with self._store_for(self.encoder, None).write() as writer:
+        with self._writing(self._store_for(self.encoder, None)) as writer:
             encoder = self._encoder_of(writer.head.encoder)
             snapshot = writer.snapshot()
             known = {
@@ -174,7 +173,7 @@ class Retriever:
         for path in paths:
             if not isinstance(path, str):
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
-        with self._open_store().write() as writer:
+        with self._writing(self._open_store()) as writer:
             rows = writer.snapshot().document_rows.to_pylist()
             chosen = [row for row in rows if any(_names(path, row["path"]) for path in paths)]
             indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
@@ -203,7 +202,7 @@ class Retriever:
         name = _name_of(model)
         store = self._open_store()
         encoder = encoders.load(name)
-        with store.write() as writer:
+        with self._writing(store) as writer:
             report = switching.switch(writer, encoder, progress, keep=keep)
         self._use(encoder)
         return report
@@ -220,7 +219,7 @@ class Retriever:
         :raises StoreError: when there was no switch, or it was rolled back already.
         """
         name = None if model is None else _name_of(model)
-        with self._open_store().write() as writer:
+        with self._writing(self._open_store()) as writer:
             encoder = switching.previous_encoder(writer.head, name)
             report = switching.rollback(writer, encoder, progress)
         self._use(encoder)
@@ -247,7 +246,7 @@ class Retriever:
             raise InputError(f"a kind of index is named by a text, not {kind!r}: expected one such as 'ivf_int8'")
         if search is not None and not isinstance(search, Mapping):
             raise InputError(f"search is a mapping of parameters, such as {{'nprobe': 32}}, not {search!r}")
-        with self._open_store().write() as writer:
+        with self._writing(self._open_store()) as writer:
             writer.build_index(Spec(kind, build, dict(search or {})), settle)
             made = writer.snapshot().published
         assert made is not None
@@ -279,7 +278,7 @@ class Retriever:
         demand = Demand(recall, memory, latency).check()
         check_kinds(kinds)
         questions.check(queries, seed)
-        with self._open_store().write() as writer:
+        with self._writing(self._open_store()) as writer:
             encoder = self._encoder_of(writer.head.encoder)
             if queries is None:
                 asked = questions.of_passages(writer.snapshot(), encoder, demand, seed)
@@ -289,7 +288,7 @@ class Retriever:
 
     def amend_index(self, settled: Settled) -> None:
         """Publish the vector index there is with other search parameters or measurements, without building it."""
-        with self._open_store().write() as writer:
+        with self._writing(self._open_store()) as writer:
             writer.amend_index(settled)
 
     # Searching
@@ -451,7 +450,7 @@ class Retriever:
         are found not to be those of their texts, are embedded anew.
         """
         faulty = {fault.path for fault in self.verify() if fault.kind in ("chunk", "store", "document")}
-        with self._open_store().write() as writer:
+        with self._writing(self._open_store()) as writer:
             self._mend_vectors(writer, deep, found, progress)
             rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
             rows = [row for row in rows if row["source"] == "file"]
@@ -507,9 +506,13 @@ class Retriever:
             self._cluster = self._cluster or Cluster(self._ray)
             return self._cluster
 
-    def _retire(self, store: Store) -> None:
-        if self._cluster:
-            self._cluster.retire(store, store.head())
+    @contextlib.contextmanager
+    def _writing(self, store: Store) -> Iterator[Writer]:
+        """Be the one who writes; a cluster then serves what is in service, and nothing before it."""
+        with store.write() as writer:
+            yield writer
+            if self._cluster:
+                self._cluster.retire(store, writer.head)
 
     def _store_for(self, encoder: encoders.Encoder, root: Path | None) -> Store:
         """The store, made if there is none; its folder set if it had none."""

@@ -19,6 +19,7 @@ from ..indexes.proof import Measured
 from ..indexes.published import Published, Settled, amend, build
 from ..indexes.sharded import BuiltShards
 from . import questions
+from .place import KEEP_SECONDS
 from .snapshot import Snapshot
 from .tables import (
     FULL_TEXT,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 # exactly or masked meanwhile, so this trades a little search time for a lot of writing.
 _STALE_ROWS = 1_000
 _STALE_SHARE = 0.1
-_KEEP_VERSIONS = timedelta(minutes=10)  # a reader may still be at an older version for this long
+_KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
 ASIDE = "switching"  # where a switch keeps the vectors it has made: no use to any other writer
 
 

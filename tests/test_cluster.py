@@ -6,12 +6,15 @@ import logging
 import random
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from binocle import Retriever
 from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError
+from binocle.indexes.kinds import Spec
+from binocle.indexes.published import Settled
 from binocle.retriever import bucket
 from binocle.retriever import cluster as clusters
 from binocle.retriever.cluster import Cluster
@@ -32,6 +35,62 @@ def test_an_address_is_expected():
 def test_importing_the_module_imports_no_ray():
     code = "import sys, binocle.retriever.cluster; sys.exit('ray' in sys.modules or 'boto3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Here(Cluster):
+    """A cluster whose tasks are done at once, in this process."""
+
+    def __init__(self):
+        self.workers = 3
+        self.served = []
+
+    def _remote(self, function, **_resources):
+        return SimpleNamespace(remote=function)
+
+    def _all(self, refs):
+        return list(refs)
+
+    def _kill(self, chosen):
+        """No actors."""
+
+    def retire(self, store, head):
+        self.served.append(head.parts)
+
+
+def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch):
+    monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
+    monkeypatch.setattr(clusters, "_at_ease", lambda: None)
+    snapshot, folder = retriever.snapshot(), retriever.path / "vectors"
+
+    def names():
+        return {one.name for one in folder.iterdir()}
+
+    before = names()
+    shards = Here().shards(snapshot, Spec("flat"))
+    assert len(shards.names) == 3 and names() == before | {*shards.names}
+    put = shards.put(Settled(measured={"recall": 1.0}))
+    assert not {*put} & {*shards.names} and names() == before | {*put}
+    other = Here().shards(snapshot, Spec("flat"))
+    other.discard()
+    assert names() == before | {*put}
+
+
+def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_model, tmp_path):
+    retriever._cluster = cluster = Here()
+    other = make_model(tmp_path / "other", seed=1)
+    for write in (
+        lambda: retriever.add([{"id": "a", "text": "The cat sat."}]),
+        lambda: retriever.delete("a"),
+        lambda: retriever.build_index("flat"),
+        lambda: retriever.optimize(0.5),
+        lambda: retriever.amend_index(Settled()),
+        lambda: retriever.switch(other),
+        retriever.rollback,
+        retriever.sync,
+    ):
+        cluster.served.clear()
+        write()
+        assert cluster.served == [retriever.snapshot().head.parts]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import threading
 import time
@@ -139,6 +140,29 @@ def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, fold
     assert not list((tmp_path / "two" / "vectors").glob(".*"))
 
 
+def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, tmp_path, folder, tiny):
+    store, reader = store_at(place, tiny), InMemory(objects, tmp_path, "two")
+    cached, names = tmp_path / "two" / "vectors", []
+    for _ in range(4):
+        with store.write() as writer:
+            sync(writer, folder, tiny)
+            writer.finish(rebuild=True)
+        names.append(writer.head.vectors)
+        if len(names) == 3:  # the first two were fetched long ago
+            (cached / ".begun").mkdir()
+            (cached / "built-here").mkdir()
+            for name in (*names[:2], "built-here"):
+                os.utime(cached / name, (time.time() - 3_600,) * 2)
+        assert Store.open(reader).snapshot().damage is None
+    assert {one.name for one in cached.iterdir()} == {*names[2:], ".begun", "built-here"}
+    for name in (".begun", "built-here"):
+        os.utime(cached / name, (0, 0))
+    os.utime(cached / names[3], (0, 0))
+    shutil.rmtree(cached / names[2])
+    reader.vectors(names[2])
+    assert {one.name for one in cached.iterdir()} == {*names[2:]}
+
+
 def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(place, objects, tmp_path, folder, tiny):
     store = store_at(place, tiny)
     with store.write() as writer:
@@ -258,6 +282,17 @@ def test_an_index_in_a_bucket_is_kept_for_a_while_after_it_was_superseded(place,
         assert f"vectors/{first}/manifest.json" in objects.held
         place.tidy(writer.head.parts, objects.clock + 1)
         assert not [key for key in objects.held if key.startswith(f"vectors/{first}/")]
+
+
+def test_an_index_that_was_never_in_service_is_dropped(place, objects, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    name = store.head().vectors
+    place.drop(name)
+    place.drop("nothing")
+    assert not [key for key in objects.held if key.startswith("vectors/")]
+    assert not (place.cache / "vectors" / name).exists()
 
 
 # Shards
