@@ -130,6 +130,8 @@ def encoder(
     config = Config(**options)
     if negatives is not None and (development or teacher):
         raise click.UsageError("--mine goes with neither --dev nor --teacher")
+    if negatives is None and rounds != 1:
+        raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
     with Live() as live:
         if negatives is not None:
             made = train_rounds(

@@ -145,6 +145,11 @@ def test_two_processes_train_one_encoder(home, tiny_model):
             "none/such is not on this machine",
         ),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--pooling", "sum"), "there is no pooling 'sum'"),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "sts.tsv", "--mine", "1"),
+            "sts.tsv is a file: expected a folder",
+        ),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--rounds", "3"), "--rounds goes with --mine"),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
         (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
         (("train", "reranker", "pairs.jsonl", "--out", "out", "--index", "nowhere"), "no index at"),

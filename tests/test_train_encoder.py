@@ -466,6 +466,50 @@ def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing
         train_rounds(tmp_path / "pairs.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
 
 
+WRONG_ROUNDS = {
+    "a learning rate of nothing": ({"config": Config(learning_rate=0)}, "learning rate is a number above 0"),
+    "no objective of that name": ({"config": Config(objective="magic")}, "there is no objective 'magic'"),
+    "an objective for other data": ({"config": Config(objective="cosine")}, "but the data are triplets"),
+    "a base that is nowhere": ({"base": "none/such"}, "none/such is not on this machine"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROUNDS)
+def test_settings_that_cannot_be_are_told_before_anything_is_mined(name, tmp_path, tiny_model, monkeypatch):
+    options, message = WRONG_ROUNDS[name]
+    monkeypatch.setattr("binocle.training.rounds.mine", lambda *_, **__: pytest.fail("it was mined"))
+    with pytest.raises((InputError, ModelNotFoundError), match=message):
+        train_rounds("pairs.jsonl", tmp_path / "out", negatives=1, **{"base": tiny_model, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_mistake_that_shows_in_the_first_round_leaves_nothing_behind(rounds, tmp_path, tiny_model):
+    wrong = Config(steps=2, matryoshka=(99,))
+    with pytest.raises(InputError, match="Matryoshka lengths"):
+        train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=rounds, base=tiny_model, config=wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rounds_do_not_begin_in_the_folder_of_another_unfinished_run(tmp_path, tiny_model):
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    with pytest.raises(InputError, match="out is not empty: give another folder"):
+        train_rounds(PAIRS, tmp_path / "out", negatives=1, base=tiny_model, config=FAST)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_held_out_by_other_rows_is_another_run(tmp_path, tiny_model, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"query": "a", "positive": name}), "utf-8")
+    monkeypatch.setattr(encoding._Session, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    out = tmp_path / "out"
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(PAIRS, out, base=tiny_model, config=FAST, development=tmp_path / "one.jsonl")
+    with pytest.raises(InputError, match="out holds an unfinished run with other settings"):
+        train_encoder(PAIRS, out, base=tiny_model, config=FAST, development=tmp_path / "two.jsonl")
+
+
 # Measures on held-out rows
 
 

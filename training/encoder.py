@@ -127,7 +127,7 @@ def train_encoder(
     base = base or DEFAULT_MODEL
     for model in filter(None, (base, teacher)):  # before a large file is read
         find(model)
-    more = {"split": split, "teacher": teacher}
+    more = {"split": split, "teacher": teacher, "development": development and rows.named(development)}
     run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
     run.open()
     parts = {"held_out": config.held_out, "development": development, "seed": config.seed}

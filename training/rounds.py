@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, ModelNotFoundError
-from ..retriever.model_folder import DEFAULT_MODEL
-from .encoder import Config, Trained, train_encoder
+from ..retriever.model_folder import DEFAULT_MODEL, find
+from . import loop, objectives
+from .data import Shape
+from .encoder import Config, Trained, check, train_encoder
 from .mining import mine
 from .run import folder_of
 
@@ -45,30 +47,36 @@ def train_rounds(
 
     :param negatives: mined for each query.
     :param corpus: what they come from, as `mining.mine` takes it; the collection, or the positives, unless given.
-    :raises InputError: when the numbers make no sense.
+    :raises InputError: before anything is mined, for settings that do not fit.
     """
+    loop.require("training")
     if negatives < 1 or rounds < 1:
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, tell = config or Config(), Path(out), tell or (lambda _: None)
-    if out.exists() and any(out.iterdir()) and not folder_of(out).exists():
-        raise InputError(f"{out} is not empty: give another folder for the model")
+    check(config)
+    objectives.choose(config.objective, Shape.TRIPLETS)  # which is what will be mined
     current = base or DEFAULT_MODEL
+    find(current)
     work = out.with_name(f".{out.name}-rounds")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: expected a folder for the model")
+    if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
+        raise InputError(f"{out} is not empty: give another folder for the model")
     asked = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
     _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     for number in range(1, rounds + 1):
         mined, folder = work / f"mined-{number}.jsonl", out if number == rounds else work / f"round-{number}"
-        if not mined.is_file():
-            tell(f"mining negatives, round {number} of {rounds}")
-            try:
+        try:
+            if not mined.is_file():
+                tell(f"mining negatives, round {number} of {rounds}")
                 mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
-            except (InputError, ModelNotFoundError):
-                if number == 1:  # nothing is worth keeping
-                    shutil.rmtree(work)
-                raise
-        if not (folder / "binocle.json").is_file():
-            made = train_encoder(mined, folder, base=current, config=share, progress=progress)
+            if not (folder / "binocle.json").is_file():
+                made = train_encoder(mined, folder, base=current, config=share, progress=progress)
+        except (InputError, ModelNotFoundError):
+            if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
+                shutil.rmtree(work)
+            raise
         current = str(folder)
     shutil.rmtree(work)
     return made
