@@ -299,8 +299,8 @@ def optimize(
         rounds = candidates(count, dim, demand, kinds) if demand.recall < 1 else []
         if rounds and len(unseen.queries) < needed(demand.recall):
             tell(
-                f"{len(unseen.queries):,} queries to prove with cannot show a recall of {demand.recall:g}, which takes "
-                f"{needed(demand.recall):,}: only exact search reaches it"
+                f"a recall of {demand.recall:g} takes {needed(demand.recall):,} queries to prove, not "
+                f"{len(unseen.queries):,}: only exact search is sure to reach it"
             )
         for specs in rounds:
             for spec in specs:

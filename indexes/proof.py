@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -42,7 +43,7 @@ class Demand:
             ("memory", self.memory, "bytes above 0, such as 250e6"),
             ("latency", self.latency, "seconds above 0, such as 0.005"),
         ):
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+            if value is not None and not (_is_number(value) and value > 0):
                 raise InputError(f"{name} is a number of {what}, not {value!r}")
         return self
 
@@ -58,8 +59,8 @@ class Demand:
 
 
 def _is_number(value: object) -> bool:
-    """One that JSON has too, unlike numpy's."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """One that JSON has too, unlike numpy's, and a float can be."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def needed(recall: float) -> int:
@@ -202,7 +203,7 @@ class Measured:
             counts = [found.memory, found.count, found.threads, found.queries]
             limits = [limit for limit in (demand.memory, demand.latency) if limit is not None]
             right = (
-                all(type(number) in (int, float) and 0 <= number < math.inf for number in [*numbers, *limits])
+                all(_is_number(number) and number >= 0 for number in [*numbers, *limits])
                 and all(type(count) is int and 0 <= count < 2**62 for count in counts)
                 and all(isinstance(text, str) and len(text) < 1_000 for text in (found.source, found.at))
                 and isinstance(found.curve, list)
