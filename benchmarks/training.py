@@ -246,7 +246,7 @@ def _made(folder: Path, retriever: Retriever, work: Path) -> Path:
         return file
     made = pairs.sample(pairs.make(corpus.from_corpus(folder), kinds=("claim", "title", "cloze")), 1_200, 0)
     positives = {pair.query: pair.positive for pair in made}  # without the sentence that is asked for
-    judged = {pair.query: {pair.document: pair.positive} for pair in made}
+    judged = [(pair.query, [candidates.Positive(pair.positive, pair.document)]) for pair in made]
     lists = candidates.lists(retriever, judged, negatives=7, depth=50, seed=0)
     rows = (row | {"positive": positives[row["query"]]} for row in lists)
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
