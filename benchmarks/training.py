@@ -174,12 +174,12 @@ def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     before = evaluate(folder, mode="semantic")
     mined = work / "mined.jsonl"
     began = time.monotonic()
-    mine(folder, mined, negatives=1)
+    mine(folder, mined, negatives=1, relative_margin=0.05)
     found: dict[str, Any] = {"before": before.measures["nDCG@10"], "mining seconds": round(time.monotonic() - began, 1)}
     runs = []
     for seed in seeds:
         out = work / f"scifact-{seed}"
-        config = Config(epochs=4, learning_rate=3e-5, batch_size=32, evaluations=4, seed=seed)
+        config = Config(epochs=3, learning_rate=3e-5, batch_size=32, evaluations=3, seed=seed)
         made = train_encoder(mined, out, config=config, progress=_say)
         runs.append(_gain(f"scifact {seed}", folder, str(out), before, mode="semantic") | {"seconds": made.seconds})
     return found | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
