@@ -80,8 +80,9 @@ def check_kinds(kinds: Collection[str]) -> None:
 def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) -> list[list[Spec]]:
     """What is worth building beside exact search, in rounds: the next only if none of this one meets the demand.
 
-    Measured at 100 thousand and a million vectors of dimension 384: lists of FastScan codes answered four to seven
-    times as many queries a second as graphs of the same recall, and were built in a tenth of the time.
+    Measured at 100 thousand and a million vectors of dimension 384 (benchmarks/vectors.py): lists of FastScan codes
+    answered as many queries a second as graphs of the same recall or more, in a fourteenth of their memory, and were
+    built in a tenth of their time or less.
     """
     lists = {"nlist": _least_lists(count)}
     if kinds:
