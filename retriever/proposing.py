@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _PASSES = 12  # in which all of a text's places are filled
+_CLASSES = 2_048  # tokens that a proposed text is made of, the bag's likeliest: of the others one in thousands is right
 _LENGTHS = 3  # tried for each vector
 _PER_PLACE = 8  # tokens that could stand at a place
 _AT_ONCE = 64  # vectors
@@ -127,16 +128,19 @@ class Proposing:
         ids = padded([[self._start, *[self._mask] * n, self._end] for n in lengths], self._pad).to(self._device)
         there = padded([[1] * (n + 2) for n in lengths], 0).to(self._device) == 1
         before = self.decoder.before(given, bags)
-        times = torch.zeros(bags.shape, device=self._device)
         logs = bags.float().clone()
         logs[:, self._never] = -math.inf
         expected = (logs.softmax(-1) * torch.tensor(lengths, device=self._device)[:, None]).clamp(min=1e-6).log()
+        expected[:, self._never] = -math.inf
+        classes = logs.topk(min(_CLASSES, logs.shape[1])).indices
+        expected, times = expected.gather(1, classes), torch.zeros(classes.shape, device=self._device)
         while bool((open_ := (ids == self._mask) & there).any()):
             targets = self.decoder.targets(before, ids, there)
             for row, length in enumerate(lengths):
-                places = open_[row].nonzero()[:, 0]
-                likely = self._likely(targets[row, places], bags[row]) + _EXPECTED * expected[row]
-                _fill(ids[row], places, likely, times[row], math.ceil(length / _PASSES))
+                places, of = open_[row].nonzero()[:, 0], classes[row]
+                logits = self.decoder.logits(targets[row, places], bags[row, of], of).float()
+                likely = logits.log_softmax(-1) + _EXPECTED * expected[row]
+                _fill(ids[row], places, likely, of, times[row], math.ceil(length / _PASSES))
         return [tuple(ids[row, 1 : n + 1].tolist()) for row, n in enumerate(lengths)]
 
     def _likely(self, targets: Any, bag: Any) -> Any:
@@ -215,12 +219,13 @@ class Proposing:
         return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._kind)
 
 
-def _fill(ids: Any, places: Any, likely: Any, times: Any, count: int) -> None:
+def _fill(ids: Any, places: Any, likely: Any, classes: Any, times: Any, count: int) -> None:
     """Put the likeliest tokens at the surest places.
 
     :param ids: of a text, changed in place.
-    :param likely: (places, vocabulary), in nats; changed in place.
-    :param times: how often each token is in the text (vocabulary,), changed in place.
+    :param likely: (places, classes), in nats; changed in place.
+    :param classes: the tokens that there are to choose from.
+    :param times: how often each of them is in the text (classes,), changed in place.
     """
     if not len(places):
         return
@@ -229,7 +234,7 @@ def _fill(ids: Any, places: Any, likely: Any, times: Any, count: int) -> None:
     for _ in range(min(count, len(places))):
         surest = highest.argmax()
         token = tokens[surest].clone()
-        ids[places[surest]] = token
+        ids[places[surest]] = classes[token]
         times[token] += 1
         likely[surest] = -math.inf
         likely[:, token] -= _AGAIN * (1 + 1 / times[token]).log()
