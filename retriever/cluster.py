@@ -292,8 +292,8 @@ def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, l
     """Build a vector index of the chunks whose ids are from `first` to `last`; gives its name, and its memory."""
     _at_ease()
     store, state = Store.open(place_of(place)), _head(head)
-    table, dim = Snapshot(store, state).chunks, state.encoder.dim
-    batches = table.to_batches(columns=["id", "vector"], filter=f"id >= {first} AND id <= {last}", scan_in_order=True)
+    dim = state.encoder.dim
+    batches = Snapshot(store, state).batches(["id", "vector"], where=f"id >= {first} AND id <= {last}")
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
     parent = store.place.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)

@@ -97,16 +97,14 @@ def search(snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], 
 
 def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> Found:
     """The chunks whose vectors are others in the store than when its index was published, with what they should be."""
-    places, start = [], 0
+    wrong = [np.empty(0, np.int64)]
     for batch in snapshot.batches(["id", "vector"]):
-        differ = _differs(snapshot, batch["id"].to_numpy(), matrix(batch["vector"], snapshot.head.encoder.dim))
-        places.append(start + np.flatnonzero(differ))
-        start += len(batch)
-    which = np.concatenate(places) if places else np.empty(0, np.int64)
-    if not len(which):
-        return Found((), start, 0, 0)
+        ids = batch["id"].to_numpy()
+        wrong.append(ids[_differs(snapshot, ids, matrix(batch["vector"], snapshot.head.encoder.dim))])
+    if not any(map(len, wrong)):
+        return Found((), snapshot.chunks.count_rows(), 0, 0)
     trial = _Trial(snapshot, encoder(), None)
-    trial.embed(which)
+    trial.embed(np.flatnonzero(np.isin(snapshot.read("chunks", ["id"])["id"].to_numpy(), np.concatenate(wrong))))
     return trial.found()
 
 

@@ -144,10 +144,25 @@ class Snapshot:
         except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it
             return nothing, None, error
 
-    def batches(self, columns: list[str], *, rows: int = 8_192) -> Iterator[pa.RecordBatch]:
-        """Columns of every chunk in order of id, in bounded memory: rows are appended with ascending ids."""
+    def batches(self, columns: list[str], *, rows: int = 8_192, where: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Columns of every chunk, or of those for which a condition holds, in order of id, in bounded memory."""
+        order = self._order(where)
         with reading(self.store.place.table("chunks")):
-            yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
+            if order is None:
+                yield from self.chunks.to_batches(columns=columns, batch_size=rows, filter=where, scan_in_order=True)
+                return
+            for start in range(0, len(order), rows):
+                yield from self.chunks.take(order[start : start + rows], columns=columns).select(columns).to_batches()
+
+    def _order(self, where: str | None) -> pa.Array | None:
+        """The places in the table of the chunks that `batches` gives, in order of id; None where they lie so.
+
+        They are appended so, but Lance puts the part of a large table that it writes anew behind the others.
+        """
+        ids = self.read("chunks", ["id"], where)["id"].to_numpy()
+        if (ids[1:] > ids[:-1]).all():
+            return None
+        return self.read("chunks", ["id", "_rowoffset"], where).sort_by("id")["_rowoffset"].combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)

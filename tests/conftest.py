@@ -261,6 +261,17 @@ def retriever(folder: Path, _synced: Path):
     return Retriever.open(folder)
 
 
+@pytest.fixture
+def small_fragments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lance's fragments are full at five rows, not at a million: one that it writes anew goes behind those after it."""
+    from lance.dataset import DatasetOptimizer
+
+    compact = DatasetOptimizer.compact_files
+    monkeypatch.setattr(
+        DatasetOptimizer, "compact_files", lambda self, **how: compact(self, target_rows_per_fragment=5, **how)
+    )
+
+
 def build_masked(folder: Path, family: str = "bert", *, seed: int = 0) -> Path:
     """A transformers folder with a random BERT or RoBERTa and its head for masked words: 2 layers, dimension 32."""
     import torch

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from binocle import Retriever
 from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError
-from binocle.indexes.kinds import Spec
+from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.published import Settled
 from binocle.retriever import bucket
 from binocle.retriever import cluster as clusters
@@ -91,6 +92,19 @@ def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_
         cluster.served.clear()
         write()
         assert cluster.served == [retriever.snapshot().head.parts]
+
+
+def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, small_fragments, monkeypatch):
+    monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
+    monkeypatch.setattr(clusters, "_at_ease", lambda: None)
+    retriever.add({"id": f"{number}", "text": f"The cat sat on {number} mats."} for number in range(10))
+    retriever.delete("notes/cats.txt")
+    snapshot = retriever.snapshot()
+    ids = snapshot.chunk_ids["id"].to_pylist()
+    assert snapshot.read("chunks", ["id"])["id"].to_pylist() != ids  # else this test proves nothing
+    shards = Here().shards(snapshot, Spec("flat"))
+    held = [KINDS["flat"].load(retriever.path / "vectors" / name, dim=32).ids for name in shards.names]
+    assert len(held) == 3 and np.concatenate(held).tolist() == ids
 
 
 @pytest.fixture

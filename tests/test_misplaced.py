@@ -281,6 +281,20 @@ def test_a_flipped_bit_is_found_and_no_repair_trusts_it(bit, many, not_few):
     assert Retriever.open(many.path).verify() == []
 
 
+def test_a_flipped_bit_is_mended_where_rows_do_not_lie_in_order_of_id(many, not_few, small_fragments):
+    for name in ("3", "4"):
+        many.delete(name)
+    vectors = stored(many)
+    assert [*vectors] != sorted(vectors)  # else this test proves nothing
+    flip(many, 17, 3, 30)
+    Retriever.open(many.path).repair()
+    again = stored(many)
+    assert [*again] == sorted(vectors)
+    for number, vector in vectors.items():
+        assert again[number] == pytest.approx(vector, abs=NEAR if number == 17 else 0)
+    assert Retriever.open(many.path).verify() == []
+
+
 @pytest.mark.parametrize("deep", [False, True])
 def test_repair_loses_nothing_that_is_stored(deep, many, not_few, make_model, tmp_path):
     """Texts, ids, documents and the vectors of the encoder before stay; of the vectors only the wrong ones change."""

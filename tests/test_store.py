@@ -784,3 +784,24 @@ def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
         number for number in range(30) if number not in (9, 19)
     ]
     assert max(map(len, batches)) <= 10
+
+
+def test_rows_that_compaction_puts_behind_others_come_in_order_of_id(store, small_fragments):
+    with store.write() as writer:
+        for start in (0, 10, 20):
+            put(writer, *range(start, start + 10))
+        for number in (5, 15):  # the second builds the vector index from what the first has moved
+            writer.forget([document_row(number)], "asked")
+    snapshot, left = store.snapshot(), [number for number in range(30) if number not in (5, 15)]
+    assert snapshot.read("chunks", ["id"])["id"].to_pylist() != left  # else this test proves nothing
+    batches = list(snapshot.batches(["text", "id", "vector"], rows=4))
+    assert {tuple(batch.schema.names) for batch in batches} == {("text", "id", "vector")}
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == left
+    assert max(map(len, batches)) == 4
+    found = np.array([value for batch in batches for value in batch["vector"].to_pylist()], np.float32)
+    np.testing.assert_array_equal(found, vectors_of(snapshot, left))
+    some = snapshot.batches(["id"], where="id >= 4 AND id <= 21")
+    assert [number for batch in some for number in batch["id"].to_pylist()] == [4, *range(6, 15), *range(16, 22)]
+    assert snapshot.damage is None
+    assert snapshot.index.published.ids.tolist() == left
+    assert_whole(store)
