@@ -101,8 +101,7 @@ class FlatIndex:
         for ids, vectors in self._blocks(allowed):
             held = self._metric.prepared(vectors)
             best, places = faiss.knn(queries, held, min(k, len(ids)), metric=self._metric.faiss)
-            best *= self._metric.sign
-            found = ids[places]
+            best, found = self._answers(best, places, ids)
             if so_far is not None:
                 best, found = best_of(np.hstack([so_far[0], best]), np.hstack([so_far[1], found]), k)
             so_far = best, found
@@ -127,8 +126,12 @@ class FlatIndex:
         search = faiss.knn_inner_product if self._metric.sign > 0 else faiss.knn_L2sqr
         last = (selector,) if self._metric.sign > 0 else (None, selector)
         search(*given, *sizes, faiss.swig_ptr(scores), faiss.swig_ptr(places), *last)
-        scores *= self._metric.sign
-        return scores, self.ids[places]
+        return self._answers(scores, places, self.ids)
+
+    def _answers(self, values: Floats, places: Places, ids: Ids) -> tuple[Floats, Ids]:
+        """What FAISS found among these ids; a vector that is not finite, which it passes over, leaves a place -1."""
+        nothing = places < 0
+        return np.where(nothing, np.float32(-np.inf), values * self._metric.sign), np.where(nothing, -1, ids[places])
 
 
 def best_of(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:

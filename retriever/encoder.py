@@ -131,6 +131,17 @@ class BertEncoder:
         return text
 
 
+def encoded(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+    """The vectors of texts, to be stored or searched with.
+
+    :raises InputError: when one is not finite: nothing can be compared with it.
+    """
+    vectors = encoder.encode(texts, kind=kind)
+    if not np.isfinite(vectors).all():
+        raise InputError(f"{encoder.name} gives vectors that are not finite: its weights are damaged")
+    return vectors
+
+
 def expect_many(encoder: Encoder) -> None:
     """Say that a long run begins: which texts come together will then make no difference to their vectors."""
     if isinstance(encoder, BertEncoder):

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from ..indexes.proof import MOST_QUERIES, needed
+from .encoder import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +94,7 @@ def of_texts(texts: Sequence[str], encoder: Encoder, demand: Demand, seed: int) 
             f"prove with: give {least:,} at the least, ask for less, or have queries made from the passages"
         )
     chosen = _some(len(texts), 2 * demand.queries, np.random.default_rng(seed))
-    vectors = encoder.encode([texts[place] for place in chosen], kind="query")
+    vectors = encoded(encoder, [texts[place] for place in chosen], kind="query")
     return Questions(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", asked=True)
 
 
@@ -107,7 +108,7 @@ def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Demand, seed: int)
     rows = snapshot.chunks_by_id(chosen.tolist(), ["text"])
     by_passage = [sentences(rows[number]["text"]) for number in chosen.tolist() if number in rows]
     texts = _dealt(by_passage, wanted, random)
-    vectors = encoder.encode(texts, kind="query")
+    vectors = encoded(encoder, texts, kind="query")
     return Questions(vectors, f"{len(texts):,} sentences of the passages, encoded as queries", asked=False)
 
 

@@ -327,7 +327,7 @@ class Retriever:
 
         def hits(snapshot: Snapshot) -> list[queries.Hit]:
             def vector() -> NDArray[np.float32]:
-                return self._encoder_of(snapshot.head.encoder).encode([query], kind="query")
+                return encoders.encoded(self._encoder_of(snapshot.head.encoder), [query], kind="query")
 
             return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
 
@@ -369,7 +369,7 @@ class Retriever:
 
         def packed(snapshot: Snapshot) -> contexts.Context:
             encoder = self._encoder_of(snapshot.head.encoder)
-            vector = encoder.encode([query], kind="query")
+            vector = encoders.encoded(encoder, [query], kind="query")
             hits = queries.Query(snapshot, query, lambda: vector).hits(int(k), mode="hybrid", where=chosen)
             rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
             texts = {number: row["text"] for number, row in rows.items()}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..indexes.errors import BinocleError, EncoderMismatchError, InputError, StoreError
+from ..indexes.errors import BinocleError, EncoderMismatchError, StoreError
 from . import encoder as encoders
 from .aside import Aside
 from .cut import cut_of
@@ -166,9 +166,7 @@ def _embed(
         lacking = _lacking(batch, texts) if held else texts
         new = [text for text in dict.fromkeys(lacking) if text not in aside]
         if new:
-            vectors = encoder.encode(new, kind="document")
-            if not np.isfinite(vectors).all():
-                raise InputError(f"{encoder.name} gives vectors that are not finite: its weights are damaged")
+            vectors = encoders.encoded(encoder, new)
             with writing(snapshot.store.path):
                 aside.add(new, vectors)
         report.embedded += len(new)

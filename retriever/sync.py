@@ -18,6 +18,7 @@ import pyarrow as pa
 from ..indexes.errors import EncoderMismatchError, InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
+from .encoder import encoded
 from .readers.sniffing import ending_of
 from .tables import PREVIOUS, chunk_schema, document_schema, matrix
 
@@ -324,7 +325,7 @@ class Indexer:
         known, kept = self._stored(keys)
         new = [context for context in dict.fromkeys(contexts) if context not in known]
         if new:
-            known.update(zip(new, self._encoder.encode(new, kind="document"), strict=True))
+            known.update(zip(new, encoded(self._encoder, new), strict=True))
         self._report.embedded += len(new)
         self._report.reused += len(contexts) - len(new)
         return np.stack([known[context] for context in contexts]), [kept.get(context) for context in contexts]

@@ -98,6 +98,24 @@ def test_only_what_is_allowed_is_found(share):
     )
 
 
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize("queries", [1, 20])
+def test_a_vector_that_is_not_finite_lets_nothing_through_a_filter(queries, metric):
+    vectors = vectors_of(8)
+    vectors[3] = np.nan
+    index, wanted = FlatIndex(np.arange(10, 18), vectors, metric), np.tile(vectors[:1], (queries, 1))
+    for allowed, expected in (
+        (None, {*range(10, 18)} - {13}),
+        (np.arange(8) < 5, {10, 11, 12, 14}),
+        (np.array([2, 3]), {12}),
+        (np.array([3]), set()),
+    ):
+        scores, ids = index.search(wanted, 8, allowed=allowed)
+        for row in ids.tolist():
+            assert sorted(row) == sorted([*expected, *[-1] * (8 - len(expected))])
+        assert np.isneginf(scores[ids < 0]).all() and np.isfinite(scores[ids >= 0]).all()
+
+
 @pytest.mark.parametrize("shape", [(1, DIM + 1), (1, 0), (DIM,), (1, 1, DIM)])
 def test_queries_of_another_dimension_are_refused_with_both_numbers(shape):
     with pytest.raises(InputError, match=rf"{DIM}: was it built with another encoder"):

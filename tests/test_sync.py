@@ -637,6 +637,28 @@ def test_an_error_of_the_encoder_reaches_the_caller_and_frees_the_lock(world):
     assert world.sync() == {"indexed": 1}
 
 
+def test_vectors_that_are_not_finite_are_neither_stored_nor_searched_with(world):
+    world.write("a.txt", TEXT)
+    assert world.sync() == {"indexed": 1}
+    world.write("b.txt", "The moon is full at night.")
+
+    class Damaged(Counting):
+        def encode(self, texts, *, kind="document"):
+            return np.full((len(texts), self.dim), np.nan, np.float32)
+
+    good, world.encoder = world.encoder, Damaged(world.encoder)
+    for use in (
+        lambda retriever: retriever.sync(world.folder),
+        lambda retriever: retriever.search("tax"),
+        lambda retriever: retriever.context("tax"),
+        lambda retriever: retriever.optimize(0.5),
+    ):
+        with pytest.raises(InputError, match="not finite"):
+            use(world.retriever)
+    world.encoder = good
+    assert world.sync() == {"indexed": 1, "unchanged": 1}
+
+
 def test_progress_counts_files_bytes_and_chunks(world):
     sizes = {f"{name}.txt": 20 * (number + 1) for number, name in enumerate("abc")}
     for name, size in sizes.items():
