@@ -259,7 +259,11 @@ def _commit(writer: Writer, done: list[tuple[Portion, Done]], known: dict[str, d
 
 def _work(place: str, head: dict[str, Any], root: str, gpu: bool, portion: Portion) -> Done | None:
     _at_ease()
-    return _worker(place, head, gpu).do(portion, Path(root))
+    try:
+        return _worker(place, head, gpu).do(portion, Path(root))
+    except BaseException:
+        _let_go()  # it holds rows of this portion, which would be written with those of the next
+        raise
 
 
 _held: dict[tuple[str, str, bool], Worker] = {}  # the worker of the last run, if there was one in this process
@@ -268,10 +272,14 @@ _held: dict[tuple[str, str, bool], Worker] = {}  # the worker of the last run, i
 def _worker(place: str, head: dict[str, Any], gpu: bool) -> Worker:
     run = place, json.dumps(head, sort_keys=True), gpu
     if run not in _held:
-        while _held:
-            _held.popitem()[1].close()
+        _let_go()
         _held[run] = Worker(Store.open(place_of(place)), _head(head), gpu=gpu)
     return _held[run]
+
+
+def _let_go() -> None:
+    while _held:
+        _held.popitem()[1].close()
 
 
 def _head(given: dict[str, Any]) -> Head:

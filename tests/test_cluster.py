@@ -6,6 +6,7 @@ import logging
 import random
 import subprocess
 import sys
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,12 +14,16 @@ import pytest
 
 from binocle import Retriever
 from binocle.indexes import optimize as choosing
-from binocle.indexes.errors import InputError, MissingExtraError
+from binocle.indexes.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.published import Settled
 from binocle.retriever import bucket
 from binocle.retriever import cluster as clusters
 from binocle.retriever.cluster import Cluster
+from binocle.retriever.folder import scan
+from binocle.retriever.portion import Portion
+from binocle.retriever.sync import Report
+from binocle.retriever.tables import Location
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
@@ -105,6 +110,31 @@ def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, smal
     shards = Here().shards(snapshot, Spec("flat"))
     held = [KINDS["flat"].load(retriever.path / "vectors" / name, dim=32).ids for name in shards.names]
     assert len(held) == 3 and np.concatenate(held).tolist() == ids
+
+
+def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder, write, monkeypatch):
+    monkeypatch.setattr(clusters, "_held", {})
+    monkeypatch.setattr(clusters, "_at_ease", lambda: None)
+    before = retriever.snapshot().chunks.count_rows()
+    write(folder, {f"new/{number}.txt": f"The cat sat on {number} mats." for number in range(3)})
+    written = Location.fragments
+
+    def full(self, rows):
+        monkeypatch.setattr(Location, "fragments", written)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Location, "fragments", full)
+    with retriever._open_store().write() as writer:
+        run = str(writer.snapshot().store.place), asdict(writer.head), str(folder), False
+        entries = tuple(entry for entry in scan(folder) if entry.path.startswith("new/"))
+        portion = Portion(entries, writer.head.next_document, writer.head.next_chunk)
+        with pytest.raises(StoreError, match="No space left"):
+            clusters._work(*run, portion)
+        clusters._commit(writer, [(portion, clusters._work(*run, portion))], {}, Report())
+        writer.finish()
+    clusters._let_go()
+    assert retriever.snapshot().chunks.count_rows() == before + 3
+    assert retriever.verify() == []
 
 
 @pytest.fixture
