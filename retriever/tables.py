@@ -51,7 +51,7 @@ def chunk_schema(dim: int, *, keeps: bool = False) -> pa.Schema:
     kept = {PREVIOUS: pa.binary()} if keeps else {}  # null where a chunk came after the switch
     return pa.schema(
         {
-            "id": pa.int64(),  # ascending, never used twice
+            "id": pa.int64(),  # given in ascending order, never used twice; rows may lie in another
             "document": pa.int64(),
             "key": pa.int64(),  # hash of the context: what is embedded once
             "char_start": pa.int64(),
