@@ -27,7 +27,7 @@ class Aside:
     def __init__(self, folder: Path, fingerprint: str, dim: int) -> None:
         self._file = folder / f"{fingerprint}-{dim}"
         self._record = np.dtype([("name", "V16"), ("crc", "<u4"), ("vector", "<f4", (dim,))])
-        if folder.exists() and not self._file.exists():  # of another encoder
+        if folder.exists() and (self._file.is_symlink() or not self._file.exists()):  # of another encoder, or no file
             shutil.rmtree(folder)
         folder.mkdir(exist_ok=True)
         self._places = self._read()

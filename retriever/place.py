@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..indexes.errors import LockedError
+from ..indexes.errors import LockedError, StoreError
 from .tables import Location
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ ANY = "*"  # to write over whatever there is
 NEW = ""  # to write only what is not there yet
 KEEP_SECONDS = 600.0  # a reader may still come for what was in service for this long
 TABLES = ("documents.lance", "chunks.lance")
+_VECTORS = re.compile(r"\.[0-9a-f]{12}|\w+-\d+-[0-9a-f]{16}")  # a vector index that is being made, or is published
 _SETTINGS = "settings.json"  # the first that is written, so that the tables beside it are ours
 _UNFINISHED = {  # what an index that was never finished may have left, and what that holds
     "lock": rb"",
@@ -134,8 +135,9 @@ class FolderPlace:
         return (self.cache / file).read_bytes(), ANY
 
     def write(self, file: str, data: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock is what guards it
-        aside = self.cache / f".{file}"  # one writer at a time, so that what a killed one left is written over
-        with aside.open("wb") as stream:
+        aside = self.cache / f".{file}"
+        aside.unlink(missing_ok=True)  # one writer at a time, so that this is what a killed one left
+        with aside.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -147,6 +149,12 @@ class FolderPlace:
         from filelock import FileLock, Timeout
 
         self.cache.mkdir(parents=True, exist_ok=True)
+        for entry in self.cache.iterdir():
+            if entry.is_symlink():
+                raise StoreError(
+                    f"{entry} is a symbolic link, and an index writes and removes only what is in its own folder: "
+                    "put what it points to in its place, or remove it"
+                )
         try:
             with FileLock(self.cache / "lock", timeout=0):
                 self.write("lock.json", writer_now(), over=ANY)
@@ -180,9 +188,11 @@ class FolderPlace:
 
     def tidy(self, keep: Container[str], before: float) -> None:
         for folder in (self.cache / "vectors").glob("*"):
-            unfinished = folder.name.startswith(".")
-            if folder.name not in keep and (unfinished or folder.stat().st_mtime < before):
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder.name in keep or not _VECTORS.fullmatch(folder.name):
+                continue
+            with contextlib.suppress(OSError):  # another process was first
+                if folder.name.startswith(".") or folder.stat().st_mtime < before:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def unfinished(place: Place, names: Iterable[str]) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -21,6 +22,7 @@ from binocle import Retriever
 from binocle.indexes.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
 from binocle.retriever import store as storing
 from binocle.retriever import writer as writing
+from binocle.retriever.place import ANY
 from binocle.retriever.settings import FORMAT, EncoderId, Settings
 from binocle.retriever.store import Store
 from binocle.retriever.tables import chunk_schema, document_schema
@@ -159,6 +161,49 @@ def test_names_alone_do_not_make_a_folder_an_unfinished_index(names, tmp_path):
         Store.create(tmp_path, ENCODER)
     assert bytes_below(tmp_path) == before
     assert Retriever.open(tmp_path).path == tmp_path / ".binocle"
+
+
+@pytest.mark.parametrize(
+    "name", ["vectors", "switching", "documents.lance", "chunks.lance", "lock", ".lock.json", ".HEAD.json"]
+)
+def test_nothing_is_written_or_removed_through_a_link_in_an_index(name, store, tmp_path):
+    victim = tmp_path / "home"
+    if name.startswith((".", "lock")):
+        victim.write_text("mine")
+    else:
+        (victim / ".ssh").mkdir(parents=True)
+        (victim / ".ssh/key").write_text("mine")
+        os.utime(victim / ".ssh", (0, 0))
+    link = store.path / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.symlink_to(victim)
+    with pytest.raises(StoreError, match=f"/{name} is a symbolic link") as caught, store.write():
+        pass
+    assert "\n" not in str(caught.value)
+    held = victim if victim.is_file() else victim / ".ssh/key"
+    assert held.read_text() == "mine"
+    assert list(victim.rglob("*")) in ([], [victim / ".ssh", victim / ".ssh/key"])
+    link.unlink()
+
+
+def test_an_index_may_lie_behind_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "index").symlink_to(tmp_path / "disk")
+    with Store.create(tmp_path / "index", ENCODER).write() as writer:
+        put(writer, 0)
+    assert ids(Store.open(tmp_path / "disk")) == ([0], [0])
+
+
+def test_a_file_is_never_written_through_a_link(store, tmp_path):
+    """Though one be put there while the lock is held."""
+    (tmp_path / "mine").write_text("mine")
+    (store.path / ".HEAD.json").symlink_to(tmp_path / "mine")
+    store.place.write("HEAD.json", b"{}", over=ANY)
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (store.path / "HEAD.json").read_bytes() == b"{}"
+    assert not (store.path / "HEAD.json").is_symlink()
 
 
 def test_a_creation_cut_short_is_finished(tmp_path, monkeypatch):
@@ -643,6 +688,20 @@ def test_an_index_made_long_ago_is_kept_for_a_reader_that_knew_it_a_moment_ago(s
     with store.write() as writer:
         writer.finish()
     assert not folder.exists()
+
+
+def test_only_what_is_a_vector_indexs_is_tidied_away(store):
+    with store.write() as writer:
+        put(writer, 0)
+        writer.finish()
+        writer.finish(rebuild=True)
+    names = {folder.name for folder in (store.path / "vectors").iterdir()}
+    assert len(names) == 2
+    for name in (".0123456789ab", ".ssh", "photos", "ivf-4-notes"):
+        (store.path / "vectors" / name).mkdir()
+    store.place.tidy(store.head().parts, math.inf)
+    left = {folder.name for folder in (store.path / "vectors").iterdir()}
+    assert left == {*store.head().parts, ".ssh", "photos", "ivf-4-notes"}
 
 
 def bytes_below(folder):

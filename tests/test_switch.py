@@ -652,6 +652,17 @@ def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
         np.testing.assert_array_equal(again.vectors([texts[place] for place in order]), vectors[order])
 
 
+def test_vectors_are_not_set_aside_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "aside" / ("f" * 32 + "-8")).symlink_to(mine)
+    aside = Aside(tmp_path / "aside", "f" * 32, 8)
+    aside.add(["text"], np.ones((1, 8), np.float32))
+    assert mine.read_text() == "mine"
+    np.testing.assert_array_equal(aside.vectors(["text"]), np.ones((1, 8), np.float32))
+
+
 KILLED = """
 import os, random, shutil, signal, sys, time
 from pathlib import Path
