@@ -204,7 +204,8 @@ class BucketPlace:
             self._objects.remove(key)
 
     def tidy(self, keep: Container[str], before: float) -> None:
-        FolderPlace(self.cache).tidy(keep, before)
+        begun = before + KEEP_SECONDS - _OWN_SECONDS  # a reader of this machine may be fetching one
+        FolderPlace(self.cache).tidy(keep, before, begun=begun)
         newest: dict[str, float] = {}
         for key, put, _ in self._objects.keys("vectors/"):
             name = key.split("/")[1]

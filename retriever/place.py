@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -186,12 +187,13 @@ class FolderPlace:
     def drop(self, name: str) -> None:
         shutil.rmtree(self.cache / "vectors" / name, ignore_errors=True)
 
-    def tidy(self, keep: Container[str], before: float) -> None:
+    def tidy(self, keep: Container[str], before: float, *, begun: float = math.inf) -> None:
+        """Of those that are not finished, `begun` says which go: all, where nobody but the writer makes any."""
         for folder in (self.cache / "vectors").glob("*"):
             if folder.name in keep or not _VECTORS.fullmatch(folder.name):
                 continue
             with contextlib.suppress(OSError):  # another process was first
-                if folder.name.startswith(".") or folder.stat().st_mtime < before:
+                if folder.stat().st_mtime < (begun if folder.name.startswith(".") else before):
                     shutil.rmtree(folder, ignore_errors=True)
 
 

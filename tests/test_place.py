@@ -163,6 +163,28 @@ def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, t
     assert {one.name for one in cached.iterdir()} == {*names[2:]}
 
 
+@pytest.mark.parametrize(("before", "left"), [(-600.0, True), (float("inf"), False)])
+def test_a_writer_leaves_what_a_reader_of_its_machine_is_fetching(before, left, place, objects, folder, tiny):
+    """Unless it is to erase: then what is being fetched holds what must go."""
+    store = store_at(place, tiny)
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    name, download = store.head().vectors, objects.download
+    shutil.rmtree(place.vectors(name))
+
+    def tidied(key, file):
+        download(key, file)
+        InMemory(objects, place.cache.parent).tidy([name], time.time() + before)
+
+    objects.download = tidied
+    assert (place.vectors(name) / "manifest.json").exists() == left
+    long_ago = place.cache / "vectors/.0123456789ab"
+    long_ago.mkdir()
+    os.utime(long_ago, (0, 0))
+    place.tidy([name], time.time() + before)
+    assert not long_ago.exists()
+
+
 def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(place, objects, tmp_path, folder, tiny):
     store = store_at(place, tiny)
     with store.write() as writer:
