@@ -448,8 +448,12 @@ class Retriever:
 
         Before that, vectors that changed in the store since the vector index was published, and with `deep` all that
         are found not to be those of their texts, are embedded anew.
+
+        :raises InputError: when the folder is not there, before anything is changed.
         """
-        faulty = {fault.path for fault in self.verify() if fault.kind in ("chunk", "store", "document")}
+        if self.folder:
+            self._root_to_sync(None)
+        faulty = verification.stored_wrongly(self.verify())
         with self._writing(self._open_store()) as writer:
             self._mend_vectors(writer, deep, found, progress)
             rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SAMPLES = 50  # passages looked up in the full-text index
 _AT_ONCE = 500  # documents whose chunks are read together
+_UNREADABLE = "cannot be read now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     added = [row for row in rows if row["source"] == "added"]
     for row, chunks, text in _with_chunks(snapshot, added):
         yield from _chunk_faults(row, chunks, Document.from_text(text))
+
+
+def stored_wrongly(found: Iterable[Fault]) -> set[str]:
+    """The documents that must be read again; what is stored of one that cannot be read now may be all there is."""
+    return {
+        fault.path
+        for fault in found
+        if fault.kind in ("chunk", "store", "document") and not fault.problem.startswith(_UNREADABLE)
+    }
 
 
 def vector_faults(snapshot: Snapshot, wrong: Iterable[Misplaced]) -> Iterator[Fault]:
@@ -183,7 +193,7 @@ def _changed(row: dict[str, Any], reading: Reading) -> str:
     if reading.sha256 and reading.sha256 != row["sha256"]:
         return "has changed since it was indexed"
     if reading.document is None:
-        return f"cannot be read now: {reading.reason}"
+        return f"{_UNREADABLE}: {reading.reason}"
     return ""
 
 

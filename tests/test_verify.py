@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from binocle import Retriever
+from binocle.indexes.errors import InputError
+from binocle.retriever.readers.pool import ReaderPool, Reading
 from binocle.retriever.tables import chunk_schema, document_schema
 
 
@@ -184,6 +186,31 @@ def test_repair_keeps_added_documents(retriever):
     retriever.repair()
     assert Retriever.open(retriever.path).search("queen", mode="lexical")[0].path == "note"
     assert kinds(retriever) == set()
+
+
+def test_repair_changes_nothing_while_the_folder_is_not_there(folder, tiny_model, tmp_path):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.sync(folder)
+    before = retriever.snapshot().head
+    folder.rename(tmp_path / "away")
+    with pytest.raises(InputError, match="there is no folder"):
+        retriever.repair()
+    assert retriever.snapshot().head == before
+
+
+def test_repair_keeps_what_is_stored_of_a_file_that_cannot_be_read_now(retriever, monkeypatch):
+    read_all = ReaderPool.read_all
+
+    def but_cats(pool, paths):
+        for reading in read_all(pool, paths):
+            held = reading.path.endswith("cats.txt")
+            yield Reading(reading.path, reason="permission denied") if held else reading
+
+    monkeypatch.setattr(ReaderPool, "read_all", but_cats)
+    (fault,) = retriever.verify()
+    assert (fault.path, fault.problem) == ("notes/cats.txt", "cannot be read now: permission denied")
+    assert retriever.repair().unchanged == 7
+    assert retriever.search("cat", mode="lexical")[0].path == "notes/cats.txt"
 
 
 def test_verifying_changes_nothing(retriever):
