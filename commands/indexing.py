@@ -57,9 +57,10 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     binocle index ~/notes
     binocle index docs --index /tmp/docs-index --json
     """
+    from ..retriever.folder import is_index
     from ..retriever.retriever import INDEX_NAME, Retriever
 
-    if (folder / "HEAD.json").is_file():
+    if is_index(folder):
         raise InputError(f"{folder} is an index, not a folder of documents: binocle index {folder.resolve().parent}")
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")

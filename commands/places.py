@@ -99,7 +99,7 @@ def only_answers(ray: str | None) -> Iterator[None]:
 
 def open_index(folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None) -> Retriever:
     """The existing index meant by FOLDER and --index."""
-    from ..retriever.folder import find_index
+    from ..retriever.folder import find_index, is_index
     from ..retriever.retriever import Retriever
 
     if index:
@@ -109,7 +109,7 @@ def open_index(folder: Path | None, index: Path | None, model: str | None = None
         raise InputError(f"there is no folder {start}")
     if start.is_file():
         raise InputError(f"{start} is a file: expected a folder; narrow a search with --where path={start.name}")
-    found = start if (start / "HEAD.json").is_file() else find_index(start)
+    found = start if is_index(start) else find_index(start)
     if found is None:
         raise NoIndexError(f"no index in {start} or above it: make one with 'binocle index {folder or '.'}'")
     return Retriever.open(found, model=model, ray=ray)

@@ -123,6 +123,12 @@ def _rules(prefix: str, entry: os.DirEntry[str]) -> list[tuple[str, str, list[Pa
     return [(prefix, prefix + entry.name, patterns)] if patterns else []
 
 
+def is_index(folder: Path) -> bool:
+    """Whether a folder is an index itself, and not one of documents with a HEAD.json among them."""
+    tables = (folder / "documents.lance", folder / "chunks.lance")
+    return (folder / "HEAD.json").is_file() and any(table.is_dir() for table in tables)
+
+
 def find_index(start: Path) -> Path | None:
     """The nearest `.binocle` at or above a folder, as git finds `.git`."""
     start = start.resolve()

@@ -24,6 +24,7 @@ from . import query as queries
 from . import verify as verification
 from .added import checked
 from .cut import cut_of
+from .folder import is_index
 from .model_folder import DEFAULT_MODEL
 from .place import is_bucket, place_of
 from .settings import EncoderId
@@ -94,8 +95,7 @@ class Retriever:
         place = Path(path).expanduser()
         if place.exists() and not place.is_dir():
             raise InputError(f"{path} is a file: expected a folder of documents or an index")
-        is_index = (place / "HEAD.json").exists() or place.name == INDEX_NAME
-        if not is_index and not place_of(place).is_free():
+        if not (is_index(place) or place.name == INDEX_NAME or place_of(place).is_free()):
             place = place / INDEX_NAME
         return cls(place_of(place.resolve()), model=model, ray=ray)
 

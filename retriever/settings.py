@@ -134,6 +134,10 @@ def read_json(place: Place, name: str) -> tuple[dict[str, Any], str]:
     try:
         data, tag = place.read(name)
         value = json.loads(data.decode("utf-8"))
+    except FileNotFoundError:
+        raise DamagedError(
+            f"there is no {place}/{name}: {place} is no index, or not a whole one, so give another with --index"
+        ) from None
     except PermissionError:
         raise StoreError(f"{place}/{name} cannot be read: permission denied") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -224,6 +224,14 @@ def test_index_says_what_happened(folder: Path, run, tiny_model):
     assert re.fullmatch(r"7 unchanged, 4 skipped; 9 passages, none embedded, in \d+\.\d s\n", again.out)
 
 
+def test_index_of_a_folder_with_a_document_named_as_an_indexs_file_is(folder: Path, run, tiny_model):
+    (folder / "HEAD.json").write_text('{"tide": "high"}')
+    assert run("index", folder, "--model", tiny_model).code == 0
+    assert "HEAD.json:1" in run("search", "tide", folder).out
+    (done,) = run("index", folder / ".binocle").err.splitlines()
+    assert done.endswith(f"is an index, not a folder of documents: binocle index {folder}")
+
+
 def test_index_of_an_empty_folder_says_so(tmp_path: Path, run, tiny_model):
     done = run("index", tmp_path, "--model", tiny_model)
     assert re.fullmatch(r"no files; 0 passages, none embedded, in \d+\.\d s\n", done.out)

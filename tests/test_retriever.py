@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from binocle import Document, Hit, Retriever
-from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError
+from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
 from binocle.retriever.status import measure as status
 
 # Opening
@@ -30,6 +30,25 @@ def test_a_new_or_empty_folder_becomes_the_index(tmp_path):
     assert Retriever.open(tmp_path / "empty").path == tmp_path / "empty"
     assert Retriever.open(str(tmp_path / "new")).path == tmp_path / "new"
     assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
+
+
+def test_documents_may_have_the_names_that_an_indexs_files_have(folder, tiny_model):
+    names = ("HEAD.json", "settings.json", "lock.json")
+    for name in names:
+        (folder / name).write_text('{"tide": "high"}')
+    retriever = Retriever.open(folder, model=tiny_model)
+    assert retriever.path == folder / ".binocle"
+    retriever.sync()
+    assert {hit.path for hit in Retriever.open(folder).search("tide", mode="lexical")} == {*names}
+
+
+@pytest.mark.parametrize("name", ["settings.json", "HEAD.json"])
+def test_an_index_that_lacks_a_file_is_said_to(name, retriever, tmp_path):
+    index = retriever.path.rename(tmp_path / "index")
+    (index / name).unlink()
+    with pytest.raises(StoreError, match="no index") as caught:
+        Retriever.open(index).search("cat")
+    assert "remove" not in str(caught.value)
 
 
 def test_a_home_is_expanded(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import EncoderMismatchError, InputError, StoreError
 from ..retriever import encoder as encoders
+from ..retriever.folder import is_index
 from ..retriever.model_folder import DEFAULT_MODEL
 from ..retriever.retriever import INDEX_NAME, Retriever
 from . import beir, data
@@ -209,7 +210,7 @@ def _corpus(source: Corpus | None, column: str | None) -> Retriever | Iterable[N
     if beir.is_collection(folder):
         return _beir(folder)
     for index in (path, path / INDEX_NAME):
-        if (index / "HEAD.json").is_file():
+        if is_index(index):
             return Retriever.open(index)
     return (("", text) for text in texts_of.documents([source], column))
 

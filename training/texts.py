@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
+from ..retriever.folder import is_index
 from .sources import rows
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def documents(sources: Sequence[str | Path], column: str | None = None, tell: Te
 
 def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
     path = Path(source).expanduser()
-    if (path / "HEAD.json").is_file():
+    if is_index(path):
         return _indexed(path)
     if (path / "corpus.jsonl").is_file():
         return _corpus(path)
