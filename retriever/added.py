@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
@@ -28,12 +28,12 @@ def checked(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
     text, title, metadata = given.get("text"), given.get("title") or "", given.get("metadata") or {}
     if not isinstance(text, str) or not isinstance(title, str):
         raise InputError(f"document {number} has no text: expected a mapping whose 'text' and 'title' are strings")
-    for key, value in metadata.items() if isinstance(metadata, dict) else [(None, None)]:
+    for key, value in metadata.items() if isinstance(metadata, dict) else [(None, metadata)]:
         members = value if isinstance(value, list) else [value]
         if not isinstance(key, str) or not all(_is_plain(member) for member in members):
             raise InputError(
-                f"document {number} has metadata {key!r}: {value!r}: expected a mapping of names to strings, "
-                "finite numbers, booleans or lists of them"
+                f"document {number} has metadata {key!r} of type {type(value).__name__} that cannot be kept: expected "
+                "a mapping of names to strings, finite numbers up to 1.8e308, booleans or lists of them"
             )
     text, title = _whole(text).replace("\r\n", "\n"), _whole(title)
     metadata = {_whole(key): _whole_value(value) for key, value in metadata.items()}
@@ -46,7 +46,7 @@ def checked(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+    return isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)
 
 
 def _whole(text: str) -> str:

@@ -288,6 +288,12 @@ def test_a_document_that_is_none_is_refused_by_its_number(document, notes):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("number", [2**1024, -(10**5_000)], ids=["as a float", "as a text"])
+def test_a_number_too_large_to_be_written_is_refused(number, notes):
+    with pytest.raises(InputError, match=r"document 0 has metadata 'n' of type int that cannot be kept"):
+        notes.add([{"text": "cat", "metadata": {"n": number}}])
+
+
 @pytest.mark.parametrize("field", ["text", "title", "id", "metadata"])
 def test_half_a_surrogate_pair_is_stored_or_refused_plainly(field, notes):
     document = {"id": "a", "text": "cat"} | {
