@@ -10,14 +10,15 @@ from ..indexes.errors import InputError
 from .document import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
 _FIELDS = {"id", "text", "title", "metadata"}
 
 
-def checked(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
+def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -> tuple[str, str, Document]:
     """Id, sha256 and document of one that a caller adds.
 
+    :param files: what no id may be.
     :raises InputError: naming the document by its number and what is wrong with it.
     """
     if not hasattr(given, "keys"):
@@ -42,6 +43,8 @@ def checked(number: int, given: Mapping[str, Any]) -> tuple[str, str, Document]:
     name = given.get("id")
     if name is not None and (not isinstance(name, str) or not name):
         raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
+    if name in files:
+        raise InputError(f"document {number} has id {name!r}, which is a file of this index: give it another id")
     return _whole(name or sha256[:16]), sha256, document
 
 

@@ -20,10 +20,11 @@ def rows(snapshot: Snapshot) -> list[Row]:
 
 
 def row(snapshot: Snapshot, path: str) -> Row:
-    """One document, its text included."""
-    found = next((row for row in rows(snapshot) if row["path"] == path), None)
-    if found is None:
+    """One document, its text included; of a file and an added document that share a name, the file if it has text."""
+    named = [row for row in snapshot.document_rows.to_pylist() if row["path"] == path]
+    if not named:
         raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
+    found = min(named, key=lambda row: (not row["chunks"], row["source"] == "added"))
     return snapshot.documents_by_id([found["id"]], [*found, "text"])[found["id"]]
 
 

@@ -126,8 +126,9 @@ class Retriever:
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
         """Add documents that are not files, or replace those of the same id.
 
-        :param documents: mappings with `text` and, if wanted, `id` (a name, unique among added documents; else made
-            from the text), `title` and `metadata` (strings, numbers, booleans or lists of them).
+        :param documents: mappings with `text` and, if wanted, `id` (a name that no file of the index and no other added
+            document has; else made from the text), `title` and `metadata` (strings, numbers, booleans or lists of
+            them).
         """
         began = time.monotonic()
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
@@ -137,14 +138,12 @@ class Retriever:
         with self._writing(self._store_for(self.encoder, None)) as writer:
             encoder = self._encoder_of(writer.head.encoder)
             snapshot = writer.snapshot()
-            known = {
-                row["path"]: (row["id"], row["sha256"])
-                for row in snapshot.document_rows.to_pylist()
-                if row["source"] == "added"
-            }
+            rows = snapshot.document_rows.to_pylist()
+            known = {row["path"]: (row["id"], row["sha256"]) for row in rows if row["source"] == "added"}
+            files = {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}.difference(known)
             before = snapshot.chunks.count_rows()
             indexer = Indexer(writer, encoder, report)
-            while some := [checked(number, document) for number, document in islice(given, _ADD_BATCH)]:
+            while some := [checked(number, document, files) for number, document in islice(given, _ADD_BATCH)]:
                 for name, (sha256, document) in {name: (sha, document) for name, sha, document in some}.items():
                     number, held = known.get(name, (None, ""))
                     if held == sha256:
@@ -175,7 +174,9 @@ class Retriever:
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
         with self._writing(self._open_store()) as writer:
             rows = writer.snapshot().document_rows.to_pylist()
-            chosen = [row for row in rows if any(_names(path, row["path"]) for path in paths)]
+            names = {row["path"] for row in rows}
+            wanted = [path if path in names else path.removeprefix("./") for path in paths]
+            chosen = [row for row in rows if any(_names(path, row["path"]) for path in wanted)]
             indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
             if indexed:
                 writer.forget(indexed, FORGOTTEN)
@@ -606,5 +607,4 @@ def _name_of(model: str | os.PathLike[str]) -> str:
 
 
 def _names(path: str, row_path: str) -> bool:
-    path = path.removeprefix("./")
     return row_path == path or (path.endswith("/") and row_path.startswith(path))

@@ -349,6 +349,38 @@ def test_deleting_by_path_folder_and_id(retriever):
     assert retriever.verify() == []
 
 
+def test_an_added_document_is_deleted_by_its_very_id(notes, retriever):
+    for one in (notes, retriever):
+        one.add([{"id": "./y", "text": "The dog ran."}, {"id": "y", "text": "The queen."}])
+        assert one.delete("./y") == 1
+        assert one.text("y") == "The queen."
+        assert one.delete("./y") == 1
+    assert retriever.delete("./README.md") == 1
+
+
+def test_no_document_is_added_under_the_name_of_a_file(retriever):
+    cats = retriever.text("notes/cats.txt")
+    with pytest.raises(InputError, match=r"document 1 has id 'notes/cats.txt', which is a file of this index"):
+        retriever.add([{"id": "note", "text": "The queen."}, {"id": "notes/cats.txt", "text": "The king."}])
+    assert (retriever.text("notes/cats.txt"), retriever.verify()) == (cats, [])
+    retriever.delete("notes/cats.txt")
+    assert retriever.add([{"id": "notes/cats.txt", "text": "The king."}]).indexed == 1
+    assert retriever.text("notes/cats.txt") == "The king."
+
+
+def test_of_a_file_and_an_added_document_of_one_name_the_file_is_shown(retriever, folder):
+    retriever.add([{"id": "late.md", "text": "The king."}])
+    (folder / "late.md").write_text("The queen.")
+    retriever.sync()
+    assert {hit.source for hit in retriever.search("the king, the queen") if hit.path == "late.md"} == {"file", "added"}
+    assert retriever.text("late.md") == "The queen."
+    assert retriever.lines("late.md", 1, 1) == "The queen."
+    assert retriever.add([{"id": "late.md", "text": "The king again."}]).indexed == 1
+    (folder / "late.md").unlink()
+    retriever.sync()
+    assert retriever.text("late.md") == "The king again."
+
+
 def test_a_deleted_file_stays_out_until_asked_back(retriever, folder):
     assert retriever.delete("notes/cats.txt") == 1
     assert retriever.sync().indexed == 0

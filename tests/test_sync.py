@@ -445,9 +445,9 @@ def test_a_file_deleted_while_the_folder_is_read_is_no_disaster(world):
 
 
 def test_a_folder_and_added_documents_share_an_index(world):
+    world.retriever.add([{"id": "a.txt", "text": "The queen of the sea."}, {"id": "note", "text": "The dog ran."}])
     world.write("a.txt", "The cat sat.\n")
     world.sync()
-    world.retriever.add([{"id": "a.txt", "text": "The queen of the sea."}, {"id": "note", "text": "The dog ran."}])
     (world.folder / "a.txt").unlink()
     assert world.sync() == {"removed": 1}
     assert sorted(row["path"] for row in world.retriever.documents()) == ["a.txt", "note"]
