@@ -3,18 +3,20 @@
 A condition is a field, an operator and a value. Fields are `path` (a glob in .gitignore's manner: `*.md` anywhere,
 `/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, meaning the whole day, or a
 date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the
-documents' own metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is a glob without regard to case.
-Several conditions must all hold.
+documents' own metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is without regard to case, and what
+is not equal may still match as a glob. In a mapping texts are equal or not, and only a path may be a glob. Several
+conditions must all hold.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
@@ -60,7 +62,7 @@ def _equal_any(name: str, value: Any) -> Callable[[Row], bool]:
     members = value if isinstance(value, (list, tuple, set)) else [value]
     if not all(isinstance(member, (str, int, float)) for member in members):
         raise InputError(f"the filter on {name!r} compares with {value!r}: expected a text, a number or a list of them")
-    choices = [_test(name, "=", str(one)) for one in (value if isinstance(value, (list, tuple, set)) else [value])]
+    choices = [_test(name, "=", str(member), glob=False) for member in members]
     return lambda row: any(choice(row) for choice in choices)
 
 
@@ -74,7 +76,7 @@ def _condition(text: str) -> Callable[[Row], bool]:
     return _test(match[1], "=" if match[2] in (":", "==") else match[2], match[3])
 
 
-def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
+def _test(name: str, operator: str, value: str, *, glob: bool = True) -> Callable[[Row], bool]:
     if name == "path":
         return _path(operator, value)
     if name in ("type", "format"):
@@ -85,16 +87,16 @@ def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
     if name == "size":
         return _ordered(operator, _size(value), lambda row: row["size"])
     if name == "title":
-        return _textual(operator, value, lambda row: row["title"])
-    return _textual(operator, value, lambda row: json.loads(row["metadata"]).get(name))
+        return _textual(operator, value, lambda row: row["title"], glob=glob)
+    return _textual(operator, value, lambda row: json.loads(row["metadata"]).get(name), glob=glob)
 
 
 def _path(operator: str, value: str) -> Callable[[Row], bool]:
-    value = value.removeprefix("./")
-    pattern = Pattern.parse("\\" + value if value.startswith(("#", "!")) else value)
+    glob = value.removeprefix("./")
+    pattern = Pattern.parse("\\" + glob if glob.startswith(("#", "!")) else glob)
     if pattern is None:
         raise InputError(f"cannot read the path filter {value!r}: expected a glob such as docs/** or *.md")
-    return _negated(operator, "path", lambda row: holds(pattern, row["path"]))
+    return _negated(operator, "path", lambda row: row["path"] in (value, glob) or holds(pattern, row["path"]))
 
 
 def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[[Row], bool]:
@@ -111,7 +113,7 @@ def folder(path: str) -> str:
 def _timed(operator: str, value: str) -> Callable[[Row], bool]:
     """A date alone stands for the whole day."""
     start = _moment(value)
-    end = start + 86_400 if _DAY.fullmatch(value) else start
+    end = _day_after(value) if _DAY.fullmatch(value) else start
 
     def holds(row: Row) -> bool:
         at = _modified(row)
@@ -150,13 +152,16 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _textual(operator: str, value: str, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
+def _textual(operator: str, value: str, value_of: Callable[[Row], Any], *, glob: bool) -> Callable[[Row], bool]:
     """Own metadata: a list passes when one of its members does; numbers compare as numbers."""
+
+    def same(found: Any) -> bool:
+        plain, wanted = _plain(found), value.lower()
+        return plain == wanted or (glob and fnmatch.fnmatchcase(plain, wanted)) or _same_number(found, value)
 
     def one(found: Any) -> bool:
         if operator in ("=", "!="):
-            same = fnmatch.fnmatchcase(_plain(found), value.lower()) or _same_number(found, value)
-            return same == (operator == "=")
+            return same(found) == (operator == "=")
         number = _number(value)
         if isinstance(found, (int, float)) and number is not None:
             return _COMPARE[operator](found, number)
@@ -207,6 +212,14 @@ def _moment(text: str) -> float:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
         raise InputError(f"{text!r} is not a date: expected YYYY-MM-DD, or YYYY-MM-DDTHH:MM") from None
+
+
+def _day_after(day: str) -> float:
+    """When the day ends where this computer is: one in which the clocks are changed has 23 or 25 hours."""
+    try:
+        return (datetime.fromisoformat(day) + timedelta(days=1)).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):  # no calendar goes on after it
+        return math.inf
 
 
 def _size(text: str) -> float:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import OrderedDict
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from types import MappingProxyType
 
 import pytest
@@ -74,7 +75,8 @@ def test_a_path_is_a_glob_in_the_manner_of_gitignore(glob, paths, others):
 
 
 @pytest.mark.parametrize(
-    "path", ["#notes.md", "!important.md", "docs/#1.md", "a b.md", "tab\t.md", "-x.md", "~.md", "天気.md", "a=b>c.md"]
+    "path",
+    ["#notes.md", "!important.md", "docs/#1.md", "a b.md", "tab\t.md", "-x.md", "~.md", "天気.md", "a=b>c.md", "./y"],
 )
 def test_a_file_is_found_by_its_own_path(path):
     assert passes({"path": path}, path=path)
@@ -127,6 +129,32 @@ def test_a_day_means_the_whole_of_it():
     assert not passes("modified=2024-06-14")
     assert not passes("modified!=2024-06-15")
     assert passes("modified<=2024-06-15")
+
+
+@pytest.fixture
+def in_berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("hour", ["00:00", "02:30", "22:59:59.9", "23:00", "23:59:59.9"])
+@pytest.mark.parametrize("day", ["2026-03-29", "2026-06-15", "2026-10-25", "20261025"])
+def test_a_day_in_which_the_clocks_are_changed_has_23_or_25_hours(day, hour, in_berlin):
+    parsed = date.fromisoformat(day)
+    modified = f"{parsed.isoformat()}T{hour}"
+    for operator, expected in (("=", True), ("<=", True), (">=", True), ("!=", False), ("<", False), (">", False)):
+        assert passes(f"modified{operator}{day}", modified=modified) is expected
+    for other in (parsed - timedelta(days=1), parsed + timedelta(days=1)):
+        assert not passes(f"modified={other}", modified=modified)
+        assert passes(f"modified>{other}", modified=modified) is (other < parsed)
+
+
+def test_the_last_day_of_the_calendar_has_an_end():
+    assert passes("modified<=9999-12-31")
+    assert not passes("modified=9999-12-31")
 
 
 def test_modified_may_carry_a_zone():
@@ -221,6 +249,34 @@ def test_metadata_compares_as_text_numbers_or_any_member_of_a_list(condition, ex
         "empty": [],
     }
     assert passes(condition, **metadata, **{"dc.creator": "Eve", "a-b": 1, "version": 1.10}) is expected
+
+
+ODD = ["Notes [draft]", "C[1]", "What?", "*", "a*b", "[", "[!x]"]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_a_text_is_found_by_itself_whatever_its_characters(value):
+    for where in ({"title": value}, f"title={value}", {"title": [value, "else"]}):
+        assert passes(where, title=value)
+    for where in ({"tag": value}, {"tag": value.upper()}, f"tag={value}"):
+        assert passes(where, tag=value)
+        assert passes(where, tag=["else", value])
+    for where in (f"title!={value}", f"tag!={value}"):
+        assert not passes(where, title=value, tag=value)
+    if value != "[":  # no glob, which is said
+        assert passes({"path": value}, path=value)
+        assert passes(f"path={value}", path=value)
+        assert not passes(f"path!={value}", path=value)
+        assert passes({"path": f"./{value}"}, path=value)
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_a_text_in_a_mapping_is_no_glob(value):
+    for other in ("Notes d", "C1", "Whats", "axb", "anything", "y"):
+        assert not passes({"title": value}, title=other)
+        assert not passes({"tag": value}, tag=other)
+    assert passes("tag=C[1]", tag="C1")
+    assert passes("title=A*B", title="axb")
 
 
 def test_several_conditions_must_all_hold():
