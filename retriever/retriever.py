@@ -386,7 +386,9 @@ class Retriever:
         head = store.head()
         with self._lock:
             if self._current is None or self._current.head != head:
-                self._current = Snapshot(store, head)
+                earlier, self._current = self._current, Snapshot(store, head)
+                if earlier:
+                    self._current.take_over(earlier)
             return self._current
 
     @property

@@ -127,6 +127,16 @@ class Snapshot:
         """What is wrong with the vector index: all is searched exactly until the next writer builds it anew."""
         return self._published[2]
 
+    def take_over(self, earlier: Snapshot) -> None:
+        """Have the vector index that an earlier state loaded, if this one has the same, without checking it again.
+
+        Not a damaged one: it may have been put right.
+        """
+        loaded = vars(earlier).get("_published")
+        same = earlier.head.parts == self.head.parts and earlier.head.encoder == self.head.encoder
+        if same and loaded and earlier.damage is None and not self.store.serve:
+            self._published = loaded
+
     @cached_property
     def _published(self) -> tuple[VectorIndex, Published | None, DamagedError | None]:
         nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))

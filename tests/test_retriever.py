@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from binocle import Document, Hit, Retriever
+from binocle.indexes import published
 from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
 from binocle.retriever.status import measure as status
 
@@ -499,6 +500,69 @@ def test_a_snapshot_is_the_same_until_something_is_committed(retriever):
     Retriever.open(retriever.path).add([{"text": "The queen of the sea."}])
     assert retriever.snapshot() is not first
     assert retriever.search("queen", mode="lexical")
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The files of vector indexes that are read to be held against their checksums."""
+    files, sha256 = [], published._sha256
+    monkeypatch.setattr(published, "_sha256", lambda file: files.append(file) or sha256(file))
+    return files
+
+
+def assert_nearest(retriever, query, hashed, checks):
+    """What a search finds is what comparing every committed vector finds, and so many files are checked for it."""
+    before = len(hashed)
+    hits = retriever.search(query, 10**6, mode="semantic")
+    assert len({file.parent for file in hashed[before:]}) == checks
+    rows = retriever.snapshot().chunks.to_table(columns=["id", "vector"])
+    scores = np.array(rows["vector"].to_pylist(), np.float32) @ retriever.encoder.encode([query], kind="query")[0]
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores)[::-1], atol=1e-5)
+    exact = dict(zip(rows["id"].to_pylist(), scores.tolist(), strict=True))
+    assert {hit.chunk: pytest.approx(hit.score, abs=1e-5) for hit in hits} == exact
+
+
+def test_a_vector_index_that_stays_in_service_is_checked_once(retriever, hashed):
+    """Whatever is added, replaced and deleted in between, until another is published."""
+    reader, writer = Retriever.open(retriever.path), Retriever.open(retriever.path)
+    assert_nearest(reader, "the cat", hashed, 1)
+    for number in range(3):
+        writer.add([{"id": f"{number}", "text": f"The queen number {number}."}, {"id": "x", "text": f"Red {number}"}])
+        assert_nearest(reader, "the queen", hashed, 0)
+    (retriever.folder / "notes/cats.txt").unlink()
+    writer.sync()
+    assert_nearest(reader, "the cat", hashed, 0)
+    assert not any(hit.path == "notes/cats.txt" for hit in reader.search("cat", 100))
+    assert reader.snapshot().index.held is not None
+    assert reader.snapshot().index.tail is not None
+    writer.build_index("ivf_int8", nlist=2, search={"nprobe": 2})
+    assert_nearest(reader, "the queen", hashed, 1)
+    writer.add([{"id": "1", "text": "The king of the river."}])
+    assert_nearest(reader, "the king", hashed, 0)
+    writer.delete("notes/")
+    assert_nearest(reader, "the cat", hashed, 1)
+
+
+def test_a_damaged_vector_index_is_looked_at_again_after_a_commit(retriever):
+    snapshot = retriever.snapshot()
+    (file,) = snapshot.store.place.vectors(snapshot.head.vectors).glob("*.f32")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-4])
+    reader, before = Retriever.open(retriever.path), retriever.snapshot().head.vectors
+    assert reader.snapshot().damage is not None
+    file.write_bytes(whole)
+    retriever.add([{"text": "The queen of the sea."}])
+    assert reader.snapshot().head.vectors == before
+    assert reader.snapshot().damage is None
+
+
+def test_another_encoder_has_another_vector_index(retriever, hashed, make_model, tmp_path):
+    reader = Retriever.open(retriever.path)
+    assert_nearest(reader, "the cat", hashed, 1)
+    retriever.switch(make_model(tmp_path / "other", seed=5))
+    assert_nearest(reader, "the cat", hashed, 1)
+    retriever.rollback()
+    assert_nearest(reader, "the cat", hashed, 1)
 
 
 def test_reading_writes_nothing(retriever):
