@@ -31,14 +31,16 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from ..indexes.proof import DEPTH
+from .tables import among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from .reranker import Reranker
-    from .snapshot import Snapshot
+    from .snapshot import Passing, Snapshot
     from .where import Filter
 
     Floats = NDArray[np.float32]
@@ -48,6 +50,8 @@ Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
 _MAX_WORDS = 256  # different words of a query that full-text search looks up: more tells it nothing
+_SPARE = 1.5  # times as many results of full-text search as should do for enough of them to pass a filter
+_MORE = 4  # times as many are asked for next
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +136,11 @@ class Query:
         k = min(k, total)
         if k == 0:
             return []
-        documents = self._passing(where)
-        if documents is not None and not len(documents):
+        passing = None if where is None else self._snapshot.passing(where)
+        if passing and not len(passing.chunks):
             return []
         depth = max(k, reranking.depth) if reranking else k
-        found, order = self._ranked(min(total, depth + (without is not None)), mode, documents)
+        found, order = self._ranked(min(total, depth + (without is not None)), mode, passing)
         order = order[found.ids[order] != without] if without is not None else order
         if reranking:
             found, order = self._reranked(found, order, reranking)
@@ -150,46 +154,51 @@ class Query:
         found, order = self._ranked(min(k, total), mode, None)
         return found.ids[order[:k]], found.semantic[order[:k]]
 
-    def _ranked(self, k: int, mode: str, documents: Ids | None) -> tuple[_Candidates, NDArray[np.intp]]:
+    def _ranked(self, k: int, mode: str, passing: Passing | None) -> tuple[_Candidates, NDArray[np.intp]]:
         """At least k candidates where there are as many, and their order, best first."""
         depth = min(self._snapshot.chunks.count_rows(), max(DEPTH, k))
-        found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, documents)
+        found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, passing)
         return found, np.lexsort((found.ids, -found.score))
 
-    def _passing(self, where: Filter | None) -> Ids | None:
-        """Ids of the documents that pass the filter; None for all."""
-        if where is None:
-            return None
-        rows = self._snapshot.document_rows.to_pylist()
-        return np.array([row["id"] for row in rows if row["chunks"] and where.passes(row)], np.int64)
-
-    def _lexical(self, depth: int, documents: Ids | None) -> _Candidates:
+    def _lexical(self, depth: int, passing: Passing | None) -> _Candidates:
         began = time.perf_counter()
         words = " ".join(list(dict.fromkeys(self._text.split()))[:_MAX_WORDS])
-        among = None if documents is None else f"document IN ({','.join(map(str, documents.tolist()))})"
-        table = self._snapshot.full_text(words, depth, among)
+        table = self._snapshot.full_text(words, depth) if passing is None else self._passing(words, depth, passing)
         scores, ids = table["_score"].to_numpy(), table["id"].to_numpy()
-        order = np.lexsort((ids, -scores))
+        order = np.lexsort((ids, -scores))[:depth]
         scores, ids = scores[order].astype(np.float32), ids[order]
         self._seconds["lexical"] = time.perf_counter() - began
         return _Candidates(ids, scores, np.full(len(ids), np.nan, np.float32), scores)
 
-    def _semantic(self, depth: int, documents: Ids | None) -> _Candidates:
+    def _passing(self, words: str, depth: int, passing: Passing) -> pa.Table:
+        """The `depth` best by words of the chunks that pass, or more.
+
+        Lance takes about as long for a document in a condition as for one more result. So where many documents pass,
+        all chunks are searched for as many as should do, and for more if too few of those pass.
+        """
+        share = len(passing.chunks) / self._snapshot.chunks.count_rows()
+        limit = math.ceil(_SPARE * depth / share)
+        while limit < len(passing.documents):
+            table = self._snapshot.full_text(words, limit)
+            found = table.filter(np.isin(table["id"].to_numpy(), passing.chunks))
+            if len(found) >= depth or len(table) < limit:
+                return found
+            limit *= _MORE
+        return self._snapshot.full_text(words, depth, among("document", passing.documents.tolist()))
+
+    def _semantic(self, depth: int, passing: Passing | None) -> _Candidates:
         began = time.perf_counter()
         vector = self._vector()
         self._seconds["encoding"] = time.perf_counter() - began
         began = time.perf_counter()
-        allowed = None
-        if documents is not None:
-            table = self._snapshot.chunk_ids
-            allowed = table["id"].to_numpy()[np.isin(table["document"].to_numpy(), documents)]
+        allowed = None if passing is None else passing.chunks
         scores, ids = (row[0] for row in self._snapshot.index.search(vector, depth, allowed=allowed))
         real = ids >= 0
         self._seconds["semantic"] = time.perf_counter() - began
         return _Candidates(ids[real], np.full(int(real.sum()), np.nan, np.float32), scores[real], scores[real])
 
-    def _hybrid(self, depth: int, documents: Ids | None) -> _Candidates:
-        by_words, by_meaning = self._lexical(depth, documents), self._semantic(depth, documents)
+    def _hybrid(self, depth: int, passing: Passing | None) -> _Candidates:
+        by_words, by_meaning = self._lexical(depth, passing), self._semantic(depth, passing)
         ids = np.union1d(by_words.ids, by_meaning.ids)
         lexical = _aligned(ids, by_words.ids, by_words.lexical)
         semantic = _aligned(ids, by_meaning.ids, by_meaning.semantic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,9 +14,10 @@ from ..indexes.kinds import KINDS
 from ..indexes.published import Published
 from ..indexes.sharded import ShardedIndex, joined
 from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, matrix, open_table, reading
+from .where import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import lance
     import pyarrow as pa
@@ -25,8 +26,18 @@ if TYPE_CHECKING:
     from ..indexes.vector_index import VectorIndex
     from .settings import Head
     from .store import Store
+    from .where import Filter
 
+_FILTERS = 8  # whose documents and chunks are remembered
 _FEW = 16  # a filter that lets pass fewer than one in so many is looked up row by row
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Ids of the documents that pass a filter, and of their chunks, ascending."""
+
+    documents: NDArray[np.int64]
+    chunks: NDArray[np.int64]
 
 
 class Snapshot:
@@ -89,6 +100,17 @@ class Snapshot:
     def chunk_ids(self) -> pa.Table:
         """Columns `id` and `document` of every chunk, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
+
+    @cached_property
+    def passing(self) -> Callable[[Filter], Passing]:
+        """What passes a filter; of the last few it is remembered, for every document's row has to be looked at."""
+        return lru_cache(maxsize=_FILTERS)(self._passing)
+
+    def _passing(self, where: Filter) -> Passing:
+        rows = self.document_rows.select(["id", "chunks", *COLUMNS]).to_pylist()
+        documents = np.array([row["id"] for row in rows if row["chunks"] and where.passes(row)], np.int64)
+        held = self.chunk_ids["document"].to_numpy()
+        return Passing(documents, self.chunk_ids["id"].to_numpy()[np.isin(held, documents)])
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
         return self._by_id("documents", ids, [*(columns or self.document_rows.column_names), "id"])

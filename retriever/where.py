@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,15 @@ _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
+COLUMNS = ("path", "source", "size", "mtime_ns", "format", "title", "metadata")  # that conditions look at
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of these conditions on a document row."""
+    """All of these conditions on a document row. Filters that ask for the same are equal."""
 
-    conditions: tuple[Callable[[Row], bool], ...]
+    asked: tuple[str | tuple[str, tuple[str, ...]], ...]  # a condition as it was written, or a field and its values
+    conditions: tuple[Callable[[Row], bool], ...] = field(compare=False)
 
     def passes(self, row: Row) -> bool:
         return all(condition(row) for condition in self.conditions)
@@ -54,15 +58,20 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
     if not isinstance(where, Mapping):
         if not isinstance(where, Sequence) or not all(isinstance(text, str) for text in where):
             raise InputError(f"a filter is a text, a list of texts or a mapping, not {where!r}")
-        return Filter(tuple(map(_condition, where)))
-    return Filter(tuple(_equal_any(str(name), value) for name, value in where.items()))
+        return Filter(tuple(where), tuple(map(_condition, where)))
+    fields = tuple((str(name), _members(str(name), value)) for name, value in where.items())
+    return Filter(fields, tuple(_equal_any(*one) for one in fields))
 
 
-def _equal_any(name: str, value: Any) -> Callable[[Row], bool]:
+def _members(name: str, value: Any) -> tuple[str, ...]:
     members = value if isinstance(value, (list, tuple, set)) else [value]
     if not all(isinstance(member, (str, int, float)) for member in members):
         raise InputError(f"the filter on {name!r} compares with {value!r}: expected a text, a number or a list of them")
-    choices = [_test(name, "=", str(member), glob=False) for member in members]
+    return tuple(map(str, members))
+
+
+def _equal_any(name: str, members: tuple[str, ...]) -> Callable[[Row], bool]:
+    choices = [_test(name, "=", member, glob=False) for member in members]
     return lambda row: any(choice(row) for choice in choices)
 
 

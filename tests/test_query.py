@@ -11,6 +11,8 @@ import pytest
 from binocle import Retriever
 from binocle.indexes.errors import InputError
 from binocle.retriever.query import MODES, Query
+from binocle.retriever.snapshot import Snapshot
+from binocle.retriever.where import Filter
 
 # No stop words, and no two with one stem.
 WORDS = "cat dog mat house tax file task queue worker network search vector text python water sea ship moon sun night king river bread oven butter salt red blue green".split()
@@ -238,6 +240,98 @@ def test_a_filter_gives_the_best_of_what_passes(mode, library, table, tiny):
     np.testing.assert_allclose(
         [hit.score for hit in hits], sorted(expected.values(), reverse=True)[:20], rtol=1e-4, atol=2e-4
     )
+
+
+def random_filter(draw):
+    """A glob of paths, and the numbers of the documents that pass it: anything from all to a handful."""
+    digits = ["".join(sorted(draw.choice(list("0123456789"), int(draw.integers(3, 11)), replace=False))) for _ in "123"]
+    passing = {n for n in range(COUNT) if all(one in chosen for one, chosen in zip(f"{n:03}", digits, strict=True))}
+    return "path=" + "".join(f"[{chosen}]" for chosen in digits), passing
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What full-text search is asked: for how many, and under what condition."""
+    calls, full_text = [], Snapshot.full_text
+    monkeypatch.setattr(
+        Snapshot,
+        "full_text",
+        lambda self, words, limit, where=None: calls.append((limit, where)) or full_text(self, words, limit, where),
+    )
+    return calls
+
+
+DEEP = 12  # so many candidates of either side, that a filter in this library is loose or strict as in a large one
+
+
+def test_filters_loose_and_strict_give_what_comparing_everything_gives(library, table, tiny, asked, monkeypatch):
+    monkeypatch.setattr("binocle.retriever.query.DEPTH", DEEP)
+    draw = np.random.default_rng(3)
+    for turn in range(40):
+        where, chosen = random_filter(draw)
+        query = QUERIES[turn % len(QUERIES)]
+        lexical = {n: score for n, score in by_lance(library, query).items() if table[n]["document"] in chosen}
+        semantic = {n: score for n, score in cosines(table, tiny, query).items() if table[n]["document"] in chosen}
+        words = library.search(query, DEEP, mode="lexical", where=where)
+        assert [hit.score for hit in words] == sorted(lexical.values(), reverse=True)[:DEEP]
+        assert all(lexical[hit.chunk] == hit.score for hit in words)
+        meaning = library.search(query, DEEP, mode="semantic", where=where)
+        assert [hit.chunk for hit in meaning] == best(semantic, DEEP)
+        if len({*best(lexical, DEEP)} - {hit.chunk for hit in words}) == 0:  # else others of equal scores
+            both = fused(lexical, semantic, DEEP)
+            hits = library.search(query, 10**6 if len(chosen) <= DEEP else DEEP, mode="hybrid", where=where)
+            np.testing.assert_allclose(
+                [hit.score for hit in hits], sorted(both.values(), reverse=True)[: len(hits)], atol=2e-4
+            )
+    conditional = [where is not None for _, where in asked]
+    assert 10 < sum(conditional) < len(conditional) - 10
+
+
+def test_where_the_words_are_in_what_does_not_pass_more_is_looked_through_and_then_only_what_passes(
+    library, asked, monkeypatch
+):
+    monkeypatch.setattr("binocle.retriever.query.DEPTH", DEEP)
+    holding = [number for number in range(COUNT) if "worker" in text_of(number).split()]
+    passing = {*range(COUNT)}.difference(holding[1:])
+    where = {"path": [f"{number:03}" for number in passing]}
+    (hit,) = library.search("worker", DEEP, mode="lexical", where=where)
+    assert hit.path == f"{holding[0]:03}"
+    first = math.ceil(1.5 * DEEP * COUNT / len(passing))
+    assert 4 * first < len(holding) < len(passing) < 16 * first
+    assert [(limit, where is None) for limit, where in asked] == [(first, True), (4 * first, True), (DEEP, False)]
+
+
+def test_few_results_of_words_are_all_there_are(library, asked):
+    """Fewer than were asked for: what passes of them is all that passes."""
+    hits = library.search("salt", 10, mode="lexical", where="path=[0123]*")
+    found = by_lance(library, "salt")
+    assert [hit.score for hit in hits] == sorted((found[n] for n in found if n < 400), reverse=True)[:10]
+    assert [where for _, where in asked] == [None]
+
+
+def test_what_passes_is_remembered_until_something_is_committed(tmp_path, tiny_model, monkeypatch):
+    looked_at, passes = [], Filter.passes
+    monkeypatch.setattr(Filter, "passes", lambda self, row: looked_at.append(row["path"]) or passes(self, row))
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add({"id": f"{number}", "text": text_of(number), "metadata": {"odd": number % 2}} for number in range(6))
+
+    def found(where):
+        return sorted(hit.path for hit in retriever.search("cat", where=where, mode="semantic"))
+
+    for where in ("odd=1", ["odd=1"]):
+        assert found(where) == ["1", "3", "5"]
+        assert len(looked_at) == 6
+    for where in ({"odd": 1}, {"odd": "1"}, {"odd": [1]}):
+        assert found(where) == ["1", "3", "5"]
+        assert len(looked_at) == 12
+    for _ in range(2):
+        for number in range(6):
+            assert found([f"path={number}", "odd=0"]) == [f"{number}"] * (number % 2 == 0)
+            assert found({"path": f"{number}"}) == [f"{number}"]
+    retriever.delete("3")
+    retriever.add([{"id": "7", "text": "moon", "metadata": {"odd": 1}}])
+    assert found("odd=1") == ["1", "5", "7"]
+    assert found({"odd": 1}) == ["1", "5", "7"]
 
 
 @pytest.mark.parametrize("mode", MODES)

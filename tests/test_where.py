@@ -292,6 +292,21 @@ def test_any_mapping_is_a_mapping(kind):
     assert not passes(kind({"author": "Bob"}), author="Ada")
 
 
+def test_filters_that_ask_for_the_same_are_equal():
+    same = [parse({"year": 2024}), parse({"year": "2024"}), parse(MappingProxyType({"year": [2024]}))]
+    assert len({*same}) == 1
+    assert len({parse("year=2024"), parse(["year=2024"])}) == 1
+    others = [
+        "year=2024",
+        "year>=2024",
+        ["year=2024", "path=x"],
+        {"year": [2024, 2025]},
+        {"year": 2025},
+        {"title": 2024},
+    ]
+    assert len({*map(parse, others), *same}) == len(others) + 1
+
+
 def test_values_in_a_mapping_may_be_numbers_booleans_and_sets():
     assert passes({"year": 2024, "draft": True, "score": 0.5}, year=2024, draft=True, score=0.5)
     assert passes({"year": {2023, 2024}}, year=2024)
