@@ -17,6 +17,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
@@ -105,7 +106,14 @@ def _path(operator: str, value: str) -> Callable[[Row], bool]:
     pattern = Pattern.parse("\\" + glob if glob.startswith(("#", "!")) else glob)
     if pattern is None:
         raise InputError(f"cannot read the path filter {value!r}: expected a glob such as docs/** or *.md")
-    return _negated(operator, "path", lambda row: row["path"] in (value, glob) or holds(pattern, row["path"]))
+    around = lru_cache(maxsize=256)(lambda folder: holds(pattern, folder))  # most files lie beside the one before
+
+    def found(row: Row) -> bool:
+        path = row["path"]
+        folder = path[: path.rfind("/") + 1]
+        return path in (value, glob) or pattern.matches(path) or (folder != "" and around(folder))
+
+    return _negated(operator, "path", found)
 
 
 def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[[Row], bool]:
@@ -163,18 +171,21 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 def _textual(operator: str, value: str, value_of: Callable[[Row], Any], *, glob: bool) -> Callable[[Row], bool]:
     """Own metadata: a list passes when one of its members does; numbers compare as numbers."""
+    wanted, number = value.lower(), _number(value)
+    matches = re.compile(fnmatch.translate(wanted)).match if glob else None
 
     def same(found: Any) -> bool:
-        plain, wanted = _plain(found), value.lower()
-        return plain == wanted or (glob and fnmatch.fnmatchcase(plain, wanted)) or _same_number(found, value)
+        if isinstance(found, (int, float)) and not isinstance(found, bool) and found == number:
+            return True
+        plain = _plain(found)
+        return plain == wanted or bool(matches and matches(plain))
 
     def one(found: Any) -> bool:
         if operator in ("=", "!="):
             return same(found) == (operator == "=")
-        number = _number(value)
         if isinstance(found, (int, float)) and number is not None:
             return _COMPARE[operator](found, number)
-        return _COMPARE[operator](_plain(found), value.lower())
+        return _COMPARE[operator](_plain(found), wanted)
 
     def holds(row: Row) -> bool:
         found = value_of(row)
@@ -188,10 +199,6 @@ def _textual(operator: str, value: str, value_of: Callable[[Row], Any], *, glob:
 
 def _plain(value: Any) -> str:
     return str(value).lower()
-
-
-def _same_number(found: Any, value: str) -> bool:
-    return isinstance(found, (int, float)) and not isinstance(found, bool) and _number(value) == found
 
 
 def _number(text: str) -> float | None:
