@@ -106,6 +106,19 @@ def test_a_word_is_never_cut_in_two(tiny):
             assert start in borders and start + len(part) in borders
 
 
+def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_model):
+    random = np.random.default_rng(0)
+    common = "the queen and the king sat in the house by the water with bread and cheese"
+    rows = [{"id": f"{n}", "text": f"{' '.join(random.choice(THINGS, 12))}. {common}."} for n in range(80)]
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(rows)
+    field = auditing._Field.of(retriever, (4, 8), 30, 400, 0.2, 0, lambda _: None)
+    learned = set(field.corpus)
+    assert any(text in common for text in learned)
+    assert {length: len(texts) for length, texts in field.true.items()} == {4: 30, 8: 30}
+    assert not learned & {text for texts in field.true.values() for text in texts}
+
+
 # What an audit finds
 
 
@@ -126,10 +139,10 @@ def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
     assert "made" in found.query_source and found.queries > 3
 
 
-def test_the_attacker_learns_something_and_noise_and_truncation_take_some_of_it_away(found):
+def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(found):
     plain, noise, truncated, _ = (result.attacks[PAIRS].by_length[8]["f1"] for result in found.results)
-    assert plain > found.frequent[8]["f1"] + 0.1
-    assert noise < plain and truncated < plain
+    assert plain > found.frequent[8]["f1"] + 0.05
+    assert noise < plain - 0.1 and truncated < plain + 0.02
     assert found.results[1].keep < 1
 
 

@@ -351,14 +351,14 @@ class _Field:
         few = corpus.few(attacked, total, 20 * texts, seed)
         theirs = {passage.text for source in few for passage in source.passages}
         both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
-        true = cut(few, encoder, fitting, texts, seed + 1, without=both)
+        own_texts = dict.fromkeys(text for found in learned.values() for text in found)
+        true = cut(few, encoder, fitting, texts, seed + 1, without=both, known=own_texts)
         notes += [
             f"Of {length} tokens there were {len(found)} texts to attack, not {texts}."
             for length, found in true.items()
             if len(found) < texts
         ]
         true = {length: found for length, found in true.items() if len(found) > 1}
-        own_texts = list(dict.fromkeys(text for found in learned.values() for text in found))
         if len(own_texts) < _FEWEST or not true:
             raise InputError(
                 f"{retriever.path} holds too little to audit: {len(own_texts)} texts to learn from and "
@@ -367,7 +367,8 @@ class _Field:
             )
         tell(f"encoding {len(own_texts):,} texts that the attacker learns from")
         vectors = {length: encoder.encode(found) for length, found in true.items()}
-        return cls(own_texts, _encoded(encoder, own_texts), learned, true, vectors, EncoderTokens(encoder), notes)
+        known = list(own_texts)
+        return cls(known, _encoded(encoder, known), learned, true, vectors, EncoderTokens(encoder), notes)
 
 
 def _encoded(encoder: Encoder, texts: Sequence[str]) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from .salience import _UNSPACED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from ..retriever.encoder import Encoder
     from .corpus import Source
@@ -26,10 +26,12 @@ def cut(
     seed: int = 0,
     *,
     without: frozenset[str] = frozenset(),
+    known: Container[str] = frozenset(),
 ) -> dict[int, list[str]]:
     """Of each length in the encoder's tokens as many texts as wanted, or as there are, of as many documents as can be.
 
-    A text begins and ends where a word does. Passages that `without` holds are passed over.
+    A text begins and ends where a word does. Passages that `without` holds are passed over, and so are texts
+    that are `known`.
     """
     random = np.random.default_rng(seed)
     passages = [
@@ -44,18 +46,25 @@ def cut(
         some = passages[start : start + _AT_ONCE]
         for (document, text), offsets in zip(some, encoder.offsets([text for _, text in some]), strict=True):
             for length in lengths:
-                found[length] += [(document, part) for part in _parts(text, offsets, length, times, random)]
+                found[length] += [(document, part) for part in _parts(text, offsets, length, times, known, random)]
     return {length: _spread(of_length, wanted, random) for length, of_length in found.items()}
 
 
 def _parts(
-    text: str, offsets: Sequence[tuple[int, int]], length: int, times: int, random: np.random.Generator
-) -> Iterator[str]:
+    text: str,
+    offsets: Sequence[tuple[int, int]],
+    length: int,
+    times: int,
+    known: Container[str],
+    random: np.random.Generator,
+) -> list[str]:
     """Some stretches of so many tokens, each once."""
     borders = [_is_border(text, offset[0]) for offset in offsets] + [True]
     starts = [start for start in range(len(offsets) - length + 1) if borders[start] and borders[start + length]]
-    for start in random.choice(starts, min(times, len(starts)), replace=False) if starts else ():
-        yield text[offsets[start][0] : offsets[start + length - 1][1]]
+    parts = [text[offsets[start][0] : offsets[start + length - 1][1]] for start in starts]
+    unknown = [part for part in parts if part not in known]
+    chosen = random.choice(len(unknown), min(times, len(unknown)), replace=False) if unknown else ()
+    return [unknown[place] for place in chosen]
 
 
 def _is_border(text: str, place: int) -> bool:
