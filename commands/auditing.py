@@ -57,7 +57,7 @@ _share = click.FloatRange(0)
 @click.option("--texts", type=int, default=100, show_default=True, help="Attacked of each length, at most.")
 @click.option("--examples", type=int, default=2, show_default=True, help="Shown of each length; 0 for none.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--max-token-f1", type=_share, metavar="X", help="A gate: what an attacker may recover, at any length.")
+@click.option("--max-token-f1", type=_share, metavar="X", help="A gate: the leak, what may be recovered at any length.")
 @click.option("--min-ndcg-keep", type=_share, metavar="Y", help="A gate: the share of nDCG@10 that must be left.")
 @click.option("--apply", is_flag=True, help="Embed the index anew with the best setting within the gate.")
 @click.option(
@@ -148,19 +148,20 @@ def _table(found: Audit) -> list[str]:
     lengths = list(found.frequent)
     width = max(len(result.name) for result in found.results)
     head = "".join(f"{f'F1@{length}':>8}" for length in lengths)
-    lines = [f"  {'':<{width}}  {'bytes':>6}  {'nDCG@10':>8}  {'kept':>6}{head}"]
+    lines = [f"  {'':<{width}}  {'bytes':>6}  {'nDCG@10':>8}  {'kept':>6}  {'leak':>6}{head}"]
     front = set(found.front())
     for one in found.results:
-        kept = f"{one.bytes:>6,}  {one.ndcg.value or 0:>8.4f}  {one.keep:>6.3f}"
+        kept = f"{one.bytes:>6,}  {one.ndcg.value or 0:>8.4f}  {one.keep:>6.3f}  {one.leak:>6.3f}"
         for place, (name, attack) in enumerate(one.attacks.items()):
             leak = "".join(f"{attack.by_length[length]['f1']:>8.3f}" for length in lengths)
             mark = "*" if one.name in front and not place else " "
-            lines.append(f"{mark} {'' if place else one.name:<{width}}  {' ' * 24 if place else kept}{leak}")
+            lines.append(f"{mark} {'' if place else one.name:<{width}}  {' ' * 32 if place else kept}{leak}")
             if place:
                 lines[-1] += f"  {name}"
     frequent = "".join(f"{found.frequent[length]['f1']:>8.3f}" for length in lengths)
-    lines.append(f"  {'':<{width}}  {' ' * 24}{frequent}  most frequent tokens")
-    return [*lines, "* on the Pareto front", *_statements(found)]
+    lines.append(f"  {'':<{width}}  {' ' * 32}{frequent}  most frequent tokens")
+    told = "leak: the highest F1 at any length, of the attacker or of the nearest text that it learned from"
+    return [*lines, "* on the Pareto front", told, *_statements(found)]
 
 
 def _statements(found: Audit) -> list[str]:

@@ -132,7 +132,8 @@ def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
                 for value in recovery.measures.values():
                     assert value.value is None or value.low <= value.value <= value.high
                 assert recovery["f1"] == pytest.approx(np.mean(recovery.f1), abs=1e-4)
-        assert result.leak == max(attack.by_length[n]["f1"] for attack in result.attacks.values() for n in (4, 8))
+        every = [result.nearest, *(attack.by_length for attack in result.attacks.values())]
+        assert result.leak == max(by_length[n]["f1"] for by_length in every for n in (4, 8))
     assert [result.dim for result in found.results] == [32, 32, 16, 32]
     assert [result.bytes for result in found.results] == [128, 128, 64, 128]
     assert (found.documents, found.passages) == (80, 85)  # those with the hostile text are longer
@@ -144,6 +145,21 @@ def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(found):
     assert plain > found.frequent[8]["f1"] + 0.05
     assert noise < plain - 0.1 and truncated < plain + 0.02
     assert found.results[1].keep < 1
+
+
+def test_an_attacker_that_has_learned_nothing_lowers_no_leak_and_is_told(filled):
+    class Silent(Ridge):
+        def recover(self, vectors):
+            return [""] * len(vectors)
+
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
+    for result in made.results:
+        assert result.leak == max(recovery["f1"] for recovery in result.nearest.values()) > 0.3
+        (told,) = [note for note in made.notes if note.startswith(f"With {result.name} ")]
+        assert "of texts of 4, 8 tokens than the most frequent tokens" in told
+        assert told in made.as_dict()["statements"]
+    drawn = re.findall(r"int8: F1 ([\d.]+)", page(made.as_dict()))
+    assert drawn[0] == f"{made.results[1].leak:.3f}"
 
 
 def test_a_rotation_helps_against_one_attacker_and_not_against_the_other_and_costs_nothing(found):
@@ -367,7 +383,7 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     code, out, _ = run("--out", tmp_path / "leak")
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].split() == ["bytes", "nDCG@10", "kept", "F1@4"]
+    assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "F1@4"]
     assert [line.split()[0] for line in lines[1:3]] == ["*", "int8"] or lines[1].split()[0] in ("none", "*")
     assert any(line.endswith("encoder only") for line in lines)
     assert lines[-2:] == [str(tmp_path / "leak/report.json"), str(tmp_path / "leak/report.html")]

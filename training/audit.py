@@ -106,8 +106,9 @@ class Result:
 
     @property
     def leak(self) -> float:
-        """The highest token F1 of any attacker at any length."""
-        return max(recovery["f1"] for attack in self.attacks.values() for recovery in attack.by_length.values())
+        """The highest token F1 at any length, of any attacker or of the nearest text that one has learned from."""
+        found = [*(attack.by_length for attack in self.attacks.values()), self.nearest]
+        return max(recovery["f1"] for by_length in found for recovery in by_length.values())
 
     def as_dict(self) -> dict[str, Any]:
         row = defences.TABLE[self.kind]
@@ -235,6 +236,7 @@ def audit(
         tell(f"{number} of {len(chosen)}: attacking {'undefended vectors' if number == 1 else setting.name}")
         results.append(run.result(setting))
     head = snapshot.head.encoder
+    frequent = run.frequent()
     return Audit(
         index=str(retriever.path),
         model=head.model,
@@ -247,11 +249,20 @@ def audit(
         seconds_each=seconds,
         seed=seed,
         bleu=recovered.bleu_signature(),
-        frequent=run.frequent(),
+        frequent=frequent,
         results=results,
-        notes=field_.notes,
+        notes=[*field_.notes, *_learned_little(results, frequent)],
         seconds=time.monotonic() - began,
     )
+
+
+def _learned_little(results: Sequence[Result], frequent: ByLength) -> list[str]:
+    return [
+        f"With {one.name} the attacker recovered less of texts of {', '.join(map(str, below))} tokens than the most "
+        "frequent tokens are: it has learned too little to gate on, or there is little to learn; more seconds may tell."
+        for one in results
+        if (below := [at for at, found in one.attacks[PAIRS].by_length.items() if found["f1"] < frequent[at]["f1"]])
+    ]
 
 
 def _check(

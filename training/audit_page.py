@@ -39,8 +39,9 @@ _NAMES = {
 }
 _CURVES = (
     "<p>Each point is a setting: how much of the search quality is left, and the F1 of the tokens that the attacker "
-    "recovered. Low and right is good. Ringed points and the dashed line are the Pareto front: no setting is better in "
-    "one without being worse in the other. Hollow: a secret rotation against an attacker without pairs.</p>"
+    "recovered, or that the nearest text which he had learned from has if that is more. Low and right is good. Ringed "
+    "points and the dashed line are the Pareto front: no setting is better in one without being worse in the other. "
+    "Hollow: a secret rotation against an attacker without pairs.</p>"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
@@ -136,13 +137,9 @@ def _chart(report: Report, length: str | None) -> str:
 
 
 def _point(setting: Report, length: str | None) -> tuple[float, float, float, float]:
-    """Quality kept, and F1 with its interval: the worst attacker's."""
-    found = [
-        values["f1"]
-        for attack in setting["attacks"].values()
-        for at, values in attack["lengths"].items()
-        if length in (None, at)
-    ]
+    """Quality kept, and F1 with its interval: the worst attacker's, or that of the nearest text of his own."""
+    every = [*(attack["lengths"] for attack in setting["attacks"].values()), setting["nearest"]]
+    found = [values["f1"] for lengths in every for at, values in lengths.items() if length in (None, at)]
     worst = max(found, key=lambda one: one["value"])
     return setting["keep"], worst["value"], worst["low"], worst["high"]
 
@@ -261,7 +258,10 @@ def _settings(report: Report) -> str:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = ["setting", "bytes a vector", "nDCG@10", "kept", "difference", "highest F1"]
     heads += [f"F1, {length} tokens" for length in report["frequent"]]
-    note = "Bold: on the Pareto front. Two values of a secret rotation: an attacker with pairs / with the encoder only."
+    note = (
+        "Bold: on the Pareto front. Highest F1: of the attackers and of the nearest own text. Two values of a secret "
+        "rotation: an attacker with pairs / with the encoder only."
+    )
     return f"{_table(heads, rows)}<p><small>{note}</small></p>"
 
 
