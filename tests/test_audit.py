@@ -106,6 +106,27 @@ def test_a_word_is_never_cut_in_two(tiny):
             assert start in borders and start + len(part) in borders
 
 
+def test_few_documents_hold_the_passages_wanted_whatever_their_size():
+    sizes = {"large": [300] * 10, "small": [1] * 500, "mixed": [500, *[1] * 50], "none": []}
+    for counts in sizes.values():
+        sources = [corpus.Source(f"{n}", "", (corpus.Passage("a"),) * count) for n, count in enumerate(counts)]
+        for wanted in (1, 60, 240, 10_000):
+            taken = [len(source.passages) for source in corpus.few(sources, wanted, 3)]
+            assert sum(taken) >= min(wanted, sum(counts))
+            assert sum(taken) - max(taken, default=0) < wanted
+
+
+def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
+    random = np.random.default_rng(0)
+    text = {n: ". ".join(" ".join(random.choice(THINGS, 60)) for _ in range(300)) for n in range(10)}
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add({"id": f"{n}", "text": text[n]} for n in text)
+    assert retriever.snapshot().chunks.count_rows() > 1_000
+    field = auditing._Field.of(retriever, (4, 8), 12, 200, 0.2, 0, lambda _: None)
+    assert len(field.corpus) == 200
+    assert {length: len(texts) for length, texts in field.true.items()} == {4: 12, 8: 12}
+
+
 def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_model):
     random = np.random.default_rng(0)
     common = "the queen and the king sat in the house by the water with bread and cheese"

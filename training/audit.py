@@ -350,7 +350,6 @@ class _Field:
     ) -> _Field:
         snapshot, encoder = retriever.snapshot(), retriever.encoder
         own, attacked = corpus.split(corpus.from_index(snapshot), held_out, seed)
-        total = snapshot.chunks.count_rows()
         fitting = sorted(length for length in lengths if length <= encoder.max_tokens)
         notes = [
             f"{encoder.name} reads {encoder.max_tokens} tokens: texts of {length} were left out."
@@ -358,8 +357,8 @@ class _Field:
         ]
         tell("cutting texts out of the passages")
         each = -(-corpus_texts // max(1, len(fitting)))
-        learned = cut(corpus.few(own, total, 4 * each, seed), encoder, fitting, each, seed)
-        few = corpus.few(attacked, total, 20 * texts, seed)
+        learned = cut(corpus.few(own, 4 * each, seed), encoder, fitting, each, seed)
+        few = corpus.few(attacked, 20 * texts, seed)
         theirs = {passage.text for source in few for passage in source.passages}
         both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
         own_texts = dict.fromkeys(text for found in learned.values() for text in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -97,9 +98,15 @@ def split(documents: Iterable[Source], share: float, seed: int = 0) -> tuple[Ite
     return _Share(documents, share, seed, inside=False), _Share(documents, share, seed, inside=True)
 
 
-def few(documents: Iterable[Source], total: int, wanted: int, seed: int) -> Iterable[Source]:
-    """About the share of the documents that holds as many passages as wanted; all where they hold no more in total."""
-    return documents if total <= wanted else split(documents, wanted / total, seed + 1)[1]
+def few(documents: Iterable[Source], wanted: int, seed: int) -> Iterable[Source]:
+    """Documents that hold as many passages as wanted, or hardly more; all where they hold no more in all."""
+    places = sorted((_place(source.id, seed + 1), len(source.passages)) for source in documents)
+    total = 0
+    for place, passages in places:
+        total += passages
+        if total >= wanted:
+            return _Share(documents, math.nextafter(place, 1), seed + 1, inside=True)
+    return documents
 
 
 def _place(name: str, seed: int) -> float:

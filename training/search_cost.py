@@ -74,7 +74,7 @@ def made(snapshot: Snapshot, most: int, seed: int) -> Queries:
 
     :raises InputError: when the documents give none.
     """
-    sources = corpus.few(corpus.from_index(snapshot), snapshot.chunks.count_rows(), _ENOUGH, seed)
+    sources = corpus.few(corpus.from_index(snapshot), _ENOUGH, seed)
     chosen = pairs.sample(pairs.make(sources, seed=seed, kinds=KINDS), most, seed)
     if not chosen:
         raise InputError(

@@ -173,7 +173,7 @@ class _Session:
         self.base = retriever.encoder
         snapshot = retriever.snapshot()
         tell("making queries from the documents")
-        sources = corpus.few(corpus.from_index(snapshot), snapshot.chunks.count_rows(), _MOST, recipe.seed)
+        sources = corpus.few(corpus.from_index(snapshot), _MOST, recipe.seed)
         learned, judging = corpus.split(sources, recipe.held_out, recipe.seed)
         made = queries.make(learned, seed=recipe.seed, kinds=recipe.kinds)
         self.chosen = queries.sample(made, recipe.pairs, recipe.seed)
