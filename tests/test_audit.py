@@ -318,6 +318,13 @@ def test_what_cannot_be_audited_is_refused_with_the_reason(options, says, filled
         audit(Retriever.open(filled), attacker=Ridge, **{"settings": [], **OPTIONS, **options})
 
 
+def test_an_index_of_one_passage_holds_too_little(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "only", "text": "The cat and the dog sat in the house by the water and the river."}])
+    with pytest.raises(InputError, match="holds too little to audit"):
+        audit(retriever, attacker=Ridge, **OPTIONS)
+
+
 def test_lengths_that_the_encoder_cannot_read_are_left_out_and_told(filled):
     made = audit(Retriever.open(filled), settings=[], attacker=Ridge, **(OPTIONS | {"lengths": (4, 128)}))
     assert list(made.frequent) == [4]

@@ -169,6 +169,19 @@ def test_few_vectors_get_fewer_centroids_and_faiss_says_nothing(vectors, capfd):
 # Names
 
 
+@pytest.mark.parametrize("name", ["int8", "pq=4"])
+def test_what_is_fitted_needs_two_vectors_of_finite_numbers(name, vectors):
+    with pytest.raises(InputError, match="to 2 finite vectors and more, but 1 of 1 are finite"):
+        made(name, vectors[:1])
+    with pytest.raises(InputError, match="but 0 of 0 are finite"):
+        made(name, vectors[:0])
+    some = vectors[:5].copy()
+    some[2, 1] = np.nan
+    with pytest.raises(InputError, match="but 4 of 5 are finite"):
+        made(name, some)
+    assert made(name, vectors[:2]).documents(vectors[:2], ["a", "b"]).shape == vectors[:2].shape
+
+
 def test_no_defence_comes_first_and_each_setting_once():
     assert [one.name for one in defences.parse(["int8", "noise=0.010", "none", "int8"])] == [
         "none",

@@ -228,8 +228,9 @@ def audit(
     snapshot, encoder = retriever.snapshot(), retriever.encoder
     chosen = defences.default(encoder.dim) if settings is None else defences.parse(settings)
     make = attacker or default_attacker()
-    cost = _Cost.of(retriever, queries, split, seed, chosen, tell)
     field_ = _Field.of(retriever, lengths, texts_per_length, corpus_texts, held_out, seed, tell)
+    cost = _Cost.of(retriever, queries, split, seed, chosen, tell)
+    tell(f"encoding {len(field_.corpus):,} texts that the attacker learns from")
     run = _Run(encoder, field_, cost, make, seconds, examples, seed)
     results = []
     for number, setting in enumerate(chosen, 1):
@@ -327,13 +328,11 @@ class _Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The texts that are learned from and those that are attacked, with vectors as the encoder gives them."""
+    """The texts that are learned from and those that are attacked."""
 
     corpus: list[str]
-    corpus_vectors: Floats
     by_length: dict[int, list[str]]  # of the corpus
     true: dict[int, list[str]]
-    vectors: dict[int, Floats]
     tokens: EncoderTokens
     notes: list[str]
 
@@ -375,10 +374,7 @@ class _Field:
                 f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
                 f"with passages of {min(lengths)} tokens and more"
             )
-        tell(f"encoding {len(own_texts):,} texts that the attacker learns from")
-        vectors = {length: encoder.encode(found) for length, found in true.items()}
-        known = list(own_texts)
-        return cls(known, _encoded(encoder, known), learned, true, vectors, EncoderTokens(encoder), notes)
+        return cls(list(own_texts), learned, true, EncoderTokens(encoder), notes)
 
 
 def _encoded(encoder: Encoder, texts: Sequence[str]) -> Floats:
@@ -394,13 +390,15 @@ class _Run:
     ) -> None:
         self._encoder, self._field, self._cost = encoder, field_, cost
         self._make, self._seconds, self._examples, self._seed = make, seconds, examples, seed
+        self._own = _encoded(encoder, field_.corpus)  # as the encoder gives them, as are the next
+        self._true = {length: encoder.encode(found) for length, found in field_.true.items()}
         self._undefended: Attacker | None = None  # who has learned from vectors as the encoder gives them
         self._ndcg: Floats | None = None
 
     def result(self, setting: Setting) -> Result:
         defence, field_ = self._cost.made[setting.name], self._field
-        own = defence.documents(field_.corpus_vectors, field_.corpus)
-        stolen = {length: defence.documents(field_.vectors[length], field_.true[length]) for length in field_.true}
+        own = defence.documents(self._own, field_.corpus)
+        stolen = {length: defence.documents(self._true[length], field_.true[length]) for length in field_.true}
         attacker = self._make(own.shape[1], self._seed, self._encoder)
         attacker.fit(own, field_.corpus, self._seconds)
         if self._undefended is None:
@@ -438,7 +436,7 @@ class _Run:
 
     def _cosines(self, length: int, found: Sequence[str]) -> Floats:
         """Of the recovered texts, encoded again, with the true vectors; 0 where no text was recovered."""
-        cosines = _cosines(self._encoder.encode(list(found)), self._field.vectors[length])
+        cosines = _cosines(self._encoder.encode(list(found)), self._true[length])
         cosines[[not text.strip() for text in found]] = 0
         return cosines
 
@@ -459,7 +457,7 @@ class _Run:
         found = {}
         for length, vectors in stolen.items():
             places = np.array([int((own @ vector).argmax()) for vector in vectors])
-            cosines = _cosines(self._field.corpus_vectors[places], self._field.vectors[length])
+            cosines = _cosines(self._own[places], self._true[length])
             found[length] = self._compared(length, [self._field.corpus[place] for place in places], cosines)
         return found
 

@@ -114,12 +114,14 @@ def _truncation(strength: float, vectors: Floats, _key: bytes) -> Defence:
 
 
 def _int8(_strength: float, vectors: Floats, _key: bytes) -> Defence:
+    _fits("int8", vectors)
     return Int8(vectors.min(0).astype(np.float32), vectors.max(0).astype(np.float32))
 
 
 def _product_codes(strength: float, vectors: Floats, _key: bytes) -> Defence:
     import faiss
 
+    _fits("pq", vectors)
     dim, parts = vectors.shape[1], _whole("pq", strength)
     if dim % parts:
         raise InputError(f"pq cuts {dim} dimensions into equal parts: expected a divisor of {dim}, not {parts}")
@@ -129,6 +131,12 @@ def _product_codes(strength: float, vectors: Floats, _key: bytes) -> Defence:
     quantizer.train(np.ascontiguousarray(vectors, np.float32))
     centroids = faiss.vector_to_array(quantizer.centroids).reshape(parts, 1 << bits, dim // parts)
     return ProductCodes(np.ascontiguousarray(centroids, np.float32))
+
+
+def _fits(kind: str, vectors: Floats) -> None:
+    finite = int(np.isfinite(vectors).all(1).sum())
+    if len(vectors) < 2 or finite < len(vectors):
+        raise InputError(f"{kind} is fitted to 2 finite vectors and more, but {finite} of {len(vectors)} are finite")
 
 
 def _rotation(_strength: float, vectors: Floats, key: bytes) -> Defence:
