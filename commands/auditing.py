@@ -97,6 +97,10 @@ def audit(
     from ..training.audit import audit as measure
 
     retriever = open_index(folder, index)
+    if apply:
+        from ..training.defending import check
+
+        check(retriever, encoder)
     with Live() as live:
         found = measure(retriever, settings=defences, texts_per_length=texts, tell=live.tell, **options)
     written = _write(found, out) if out else []
@@ -109,17 +113,20 @@ def audit(
             "within": [one.name for one in within],
             "nearest": [one.name for one in found.nearest(max_token_f1, min_ndcg_keep)[:3]],
         }
-    applied = _apply(retriever, within[0], encoder, erase=erase) if apply and within else None
-    if as_json:
-        done = {"applied": applied.as_dict()} if applied else {}
-        click.echo(json.dumps({**found.as_dict(), **({"gate": gate} if gate else {}), **done}, ensure_ascii=False))
-    else:
+    if not as_json:
         for line in [*_table(found), *_verdict(found, within, max_token_f1, min_ndcg_keep, gated=gated)]:
-            click.echo(printable(line))
-        for line in _applied(applied, retriever, asked=apply and bool(within), erased=erase):
             click.echo(printable(line))
         for file in written:
             click.echo(str(file))
+    applied = None
+    try:
+        applied = _apply(retriever, within[0], encoder, erase=erase) if apply and within else None
+    finally:  # an audit is long: what it found is told also where it cannot be applied
+        if as_json:
+            done = {"applied": applied.as_dict()} if applied else {}
+            click.echo(json.dumps({**found.as_dict(), **({"gate": gate} if gate else {}), **done}, ensure_ascii=False))
+    for line in _applied(applied, retriever, asked=apply and bool(within) and not as_json, erased=erase):
+        click.echo(printable(line))
     return NOTHING if gated and not within else 0
 
 

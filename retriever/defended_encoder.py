@@ -85,8 +85,7 @@ def write(folder: Path, base: Encoder, defence: Defence) -> Path:
 
     if isinstance(base, DefendedEncoder):
         raise InputError(f"{base.name} is a defended encoder already: bring its base back first, by 'binocle rollback'")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} is there already: name a new folder for the defended encoder")
+    expect_free(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     numbers, arrays = parts(defence)
     settings = {
@@ -99,6 +98,12 @@ def write(folder: Path, base: Encoder, defence: Defence) -> Path:
     _write(folder / _ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
     _write(folder / DEFENCE, json.dumps(settings, indent=1).encode() + b"\n")
     return folder.resolve()
+
+
+def expect_free(folder: Path) -> None:
+    """:raises InputError: when something is there already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is there already: name a new folder for the defended encoder")
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ from binocle.training import audit as auditing
 from binocle.training import corpus, search_cost
 from binocle.training.audit import ENCODER_ONLY, PAIRS, audit
 from binocle.training.audit_page import page
+from binocle.training.defending import defend
 from binocle.training.evaluation import ndcg_at_10
 from binocle.training.leak_texts import cut
 
@@ -465,6 +466,38 @@ def test_apply_changes_nothing_where_no_setting_will_do(run, index, tmp_path):
     code, _, _ = run("--max-token-f1", 0.001, "--apply", "--encoder", tmp_path / "secret")
     assert code == 1
     assert index.snapshot().head == before and not (tmp_path / "secret").exists()
+
+
+def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, index, tmp_path, monkeypatch):
+    def measured(*arguments, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(auditing, "audit", measured)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    asked = ("--max-token-f1", 1, "--apply", "--encoder")
+    for place, says in ((tmp_path / "full", "is there already"), (index.path / "secret", "is in the index")):
+        code, out, err = run(*asked, place)
+        assert (code, out) == (2, "")
+        assert says in err.splitlines()[-1]
+    defend(index, "int8", folder=tmp_path / "first")
+    code, out, err = run(*asked, tmp_path / "second")
+    assert (code, out) == (2, "")
+    assert "has a defended encoder already" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypatch):
+    def failing(*arguments, **options):
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr("binocle.training.defending.defend", failing)
+    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    code, out, err = run("--max-token-f1", 0.3, "--apply", *form)
+    assert code == 2 and "the disk is full" in err
+    assert "rotation" in out and "gate" in out
+    if form:
+        assert json.loads(out)["gate"]["within"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from ..retriever.defence import SECRET
-from ..retriever.defended_encoder import DefendedEncoder, write
+from ..retriever.defended_encoder import DefendedEncoder, expect_free, write
 from . import defences, search_cost
 
 if TYPE_CHECKING:
@@ -51,18 +51,11 @@ def defend(
     chosen = defences.parse([setting])[-1]
     if chosen.kind == "none":
         raise InputError("'none' is no defence: there is nothing to put into service")
-    base = retriever.encoder
-    if isinstance(base, DefendedEncoder):
-        raise InputError(f"{retriever.path} has a defended encoder already: 'binocle rollback' brings its base back")
-    snapshot = retriever.snapshot()
-    vectors = search_cost.passages(snapshot, search_cost.Queries("", {}, {}), 0).vectors
-    defence = defences.make(chosen, vectors, secrets.token_bytes(SECRET))
     place = _place(folder, chosen.name.replace("=", "-"))
-    if place.resolve().is_relative_to(retriever.path.resolve()):
-        raise InputError(
-            f"{place} is in the index, beside the vectors that its secret is to protect: name another folder"
-        )
-    made = write(place, base, defence)
+    check(retriever, place)
+    vectors = search_cost.passages(retriever.snapshot(), search_cost.Queries("", {}, {}), 0).vectors
+    defence = defences.make(chosen, vectors, secrets.token_bytes(SECRET))
+    made = write(place, retriever.encoder, defence)
     try:
         report = retriever.switch(made, keep=keep, progress=progress)
     except BaseException:
@@ -70,6 +63,20 @@ def defend(
             shutil.rmtree(made)  # nothing was embedded with that secret which is of any use
         raise
     return Defended(chosen.name, made, report)
+
+
+def check(retriever: Retriever, folder: str | Path | None) -> None:
+    """:raises InputError: when no defended encoder can be put there, or the index has one already."""
+    if isinstance(retriever.encoder, DefendedEncoder):
+        raise InputError(f"{retriever.path} has a defended encoder already: 'binocle rollback' brings its base back")
+    if folder is None:
+        return
+    place = Path(folder).expanduser()
+    if place.resolve().is_relative_to(retriever.path.resolve()):
+        raise InputError(
+            f"{place} is in the index, beside the vectors that its secret is to protect: name another folder"
+        )
+    expect_free(place)
 
 
 def _place(folder: str | Path | None, name: str) -> Path:
