@@ -271,6 +271,15 @@ def test_of_a_large_index_the_judged_documents_and_some_others_are_searched(inde
     assert all(stored[text] == vector.tolist() for text, vector in zip(some.contexts, some.vectors, strict=True))
 
 
+def test_where_no_query_finds_its_document_nothing_is_said_to_be_kept(filled, monkeypatch):
+    monkeypatch.setattr(search_cost, "ndcg", lambda queries, *_: dict.fromkeys(queries.texts, 0.0))
+    made = audit(Retriever.open(filled), settings=["rotation"], attacker=Ridge, **OPTIONS)
+    assert [result.keep for result in made.results] == [0, 0]
+    assert made.satisfying(None, 0.9) == []
+    assert any("No query finds its document" in note for note in made.as_dict()["statements"])
+    Reading(page(made.as_dict()))
+
+
 # Limits
 
 

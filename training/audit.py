@@ -98,7 +98,7 @@ class Result:
     bytes: int  # that a stored vector takes
     dim: int
     ndcg: Value
-    keep: float  # nDCG@10 as a share of that without a defence
+    keep: float  # nDCG@10 as a share of that without a defence; 0 where that is 0
     difference: significance.Difference  # of nDCG@10 to that without a defence, over queries
     same_ranking: bool  # whether every query's nDCG@10 is exactly what it was
     attacks: dict[str, Attack]  # by what the attacker has
@@ -252,9 +252,18 @@ def audit(
         bleu=recovered.bleu_signature(),
         frequent=frequent,
         results=results,
-        notes=[*field_.notes, *_learned_little(results, frequent)],
+        notes=[*field_.notes, *_unmeasured(results), *_learned_little(results, frequent)],
         seconds=time.monotonic() - began,
     )
+
+
+def _unmeasured(results: Sequence[Result]) -> list[str]:
+    if results[0].ndcg.value:
+        return []
+    return [
+        "No query finds its document without a defence: what a defence costs could not be measured, and the share of "
+        "nDCG@10 that is kept is given as 0. Give other --queries."
+    ]
 
 
 def _learned_little(results: Sequence[Result], frequent: ByLength) -> list[str]:
@@ -417,7 +426,7 @@ class _Run:
             bytes=defence.bytes,
             dim=defence.stored_dim,
             ndcg=Value(round(mean, 4), round(low, 4), round(high, 4)),
-            keep=mean / plain if plain else 1.0,
+            keep=mean / plain if plain else 0.0,
             difference=significance.difference(ndcg, before, seed=self._seed),
             same_ranking=bool((ndcg == before).all()),
             attacks=attacks,
