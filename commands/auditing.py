@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,12 @@ def _names(_context: click.Context, _option: click.Parameter, value: str | None)
     return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
+def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"expected a finite number, not {value}")
+    return value
+
+
 _share = click.FloatRange(0)
 
 
@@ -57,8 +64,20 @@ _share = click.FloatRange(0)
 @click.option("--texts", type=int, default=100, show_default=True, help="Attacked of each length, at most.")
 @click.option("--examples", type=int, default=2, show_default=True, help="Shown of each length; 0 for none.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--max-token-f1", type=_share, metavar="X", help="A gate: the leak, what may be recovered at any length.")
-@click.option("--min-ndcg-keep", type=_share, metavar="Y", help="A gate: the share of nDCG@10 that must be left.")
+@click.option(
+    "--max-token-f1",
+    type=_share,
+    callback=_finite,
+    metavar="X",
+    help="A gate: the leak, what may be recovered at any length.",
+)
+@click.option(
+    "--min-ndcg-keep",
+    type=_share,
+    callback=_finite,
+    metavar="Y",
+    help="A gate: the share of nDCG@10 that must be left.",
+)
 @click.option("--apply", is_flag=True, help="Embed the index anew with the best setting within the gate.")
 @click.option(
     "--encoder",

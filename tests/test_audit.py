@@ -517,6 +517,9 @@ def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypat
         (("--lengths", "short"), "expected lengths such as"),
         (("--defences", "blur"), "there is no defence 'blur'"),
         (("--max-token-f1", "-1"), "not in the range"),
+        (("--max-token-f1", "nan"), "expected a finite number, not nan"),
+        (("--max-token-f1", "inf"), "expected a finite number, not inf"),
+        (("--min-ndcg-keep", "nan"), "expected a finite number, not nan"),
         (("--queries", "nowhere"), "there is no folder nowhere"),
     ],
 )
