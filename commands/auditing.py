@@ -232,7 +232,7 @@ def _applied(done: Defended | None, retriever: Retriever, *, asked: bool, erased
     if not asked:
         return []
     if done is None:
-        return ["the index stays as it is: without a defence it is within the gate"]
+        return ["the index stays as it is: its vectors as stored are within the gate"]
     old = (
         "the undefended vectors are erased"
         if erased

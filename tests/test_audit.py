@@ -280,6 +280,16 @@ def test_where_no_query_finds_its_document_nothing_is_said_to_be_kept(filled, mo
     Reading(page(made.as_dict()))
 
 
+def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(index, tmp_path):
+    defend(index, "truncate=16", folder=tmp_path / "secret")
+    told = []
+    made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, tell=told.append, **OPTIONS)
+    assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
+    said = "\n".join(made.as_dict()["statements"])
+    assert "defended already, by truncate: 'none' is its vectors as they are stored" in said
+    assert "undefended" not in "\n".join([said, *told])
+
+
 # Limits
 
 
@@ -457,7 +467,7 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.1 if self.kind == "none" else 0.9))
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert (code, index.encoder.fingerprint) == (0, before)
-    assert "the index stays as it is: without a defence it is within the gate" in out
+    assert "the index stays as it is: its vectors as stored are within the gate" in out
     monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert code == 0

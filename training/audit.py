@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..indexes.errors import InputError
+from ..retriever.defended_encoder import DefendedEncoder
 from ..retriever.encoder_tokens import EncoderTokens
 from . import corpus, defences, recovered, search_cost, significance
 from .leak_texts import cut
 from .recovered import Recovery, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -234,7 +235,7 @@ def audit(
     run = _Run(encoder, field_, cost, make, seconds, examples, seed)
     results = []
     for number, setting in enumerate(chosen, 1):
-        tell(f"{number} of {len(chosen)}: attacking {'undefended vectors' if number == 1 else setting.name}")
+        tell(f"{number} of {len(chosen)}: attacking {'the vectors as stored' if number == 1 else setting.name}")
         results.append(run.result(setting))
     head = snapshot.head.encoder
     frequent = run.frequent()
@@ -252,27 +253,31 @@ def audit(
         bleu=recovered.bleu_signature(),
         frequent=frequent,
         results=results,
-        notes=[*field_.notes, *_unmeasured(results), *_learned_little(results, frequent)],
+        notes=[*field_.notes, *_remarks(encoder, results, frequent)],
         seconds=time.monotonic() - began,
     )
 
 
-def _unmeasured(results: Sequence[Result]) -> list[str]:
-    if results[0].ndcg.value:
-        return []
-    return [
-        "No query finds its document without a defence: what a defence costs could not be measured, and the share of "
-        "nDCG@10 that is kept is given as 0. Give other --queries."
-    ]
-
-
-def _learned_little(results: Sequence[Result], frequent: ByLength) -> list[str]:
-    return [
-        f"With {one.name} the attacker recovered less of texts of {', '.join(map(str, below))} tokens than the most "
-        "frequent tokens are: it has learned too little to gate on, or there is little to learn; more seconds may tell."
-        for one in results
-        if (below := [at for at, found in one.attacks[PAIRS].by_length.items() if found["f1"] < frequent[at]["f1"]])
-    ]
+def _remarks(encoder: Encoder, results: Sequence[Result], frequent: ByLength) -> Iterator[str]:
+    """What is to be known before the figures are relied on."""
+    if isinstance(encoder, DefendedEncoder):
+        yield (
+            f"The index is defended already, by {encoder.defence.kind}: 'none' is its vectors as they are stored, each "
+            "defence comes on top of that, and what is kept is a share of what they are worth."
+        )
+    if not results[0].ndcg.value:
+        yield (
+            "No query finds its document without a defence: what a defence costs could not be measured, and the share "
+            "of nDCG@10 that is kept is given as 0. Give other --queries."
+        )
+    for one in results:
+        below = [at for at, found in one.attacks[PAIRS].by_length.items() if found["f1"] < frequent[at]["f1"]]
+        if below:
+            yield (
+                f"With {one.name} the attacker recovered less of texts of {', '.join(map(str, below))} tokens than the "
+                "most frequent tokens are: it has learned too little to gate on, or there is little to learn; more "
+                "seconds may tell."
+            )
 
 
 def _check(
@@ -526,7 +531,7 @@ def _of_rotation(result: Result, plain: Result) -> str:
     kept = "exactly what it was" if result.same_ranking else "what it was but for rounding among equal scores"
     return (
         f"The secret rotation helps against a thief who has the vectors and the public encoder alone: token F1 at "
-        f"{length} tokens {without:.3f}, against {before:.3f} of undefended vectors. It does not help against one who "
+        f"{length} tokens {without:.3f}, against {before:.3f} without it. It does not help against one who "
         f"also has pairs of text and stored vector, of his own documents in the index or from a log: {with_pairs:.3f}; "
         f"{result.dim} such pairs determine the matrix. Nor does it hide which texts are alike, equal or in one "
         f"cluster: inner products are kept, and nDCG@10 of every query is {kept}."
