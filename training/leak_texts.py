@@ -9,7 +9,7 @@ import numpy as np
 from .salience import _UNSPACED
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from ..retriever.encoder import Encoder
     from .corpus import Source
@@ -26,7 +26,7 @@ def cut(
     seed: int = 0,
     *,
     without: frozenset[str] = frozenset(),
-    known: Container[str] = frozenset(),
+    known: Collection[str] = frozenset(),
 ) -> dict[int, list[str]]:
     """Of each length in the encoder's tokens as many texts as wanted, or as there are, of as many documents as can be.
 
@@ -55,16 +55,20 @@ def _parts(
     offsets: Sequence[tuple[int, int]],
     length: int,
     times: int,
-    known: Container[str],
+    known: Collection[str],
     random: np.random.Generator,
-) -> list[str]:
+) -> Iterator[str]:
     """Some stretches of so many tokens, each once."""
+
+    def part(start: int) -> str:
+        return text[offsets[start][0] : offsets[start + length - 1][1]]
+
     borders = [_is_border(text, offset[0]) for offset in offsets] + [True]
     starts = [start for start in range(len(offsets) - length + 1) if borders[start] and borders[start + length]]
-    parts = [text[offsets[start][0] : offsets[start + length - 1][1]] for start in starts]
-    unknown = [part for part in parts if part not in known]
-    chosen = random.choice(len(unknown), min(times, len(unknown)), replace=False) if unknown else ()
-    return [unknown[place] for place in chosen]
+    if known:
+        starts = [start for start in starts if part(start) not in known]
+    for start in random.choice(starts, min(times, len(starts)), replace=False) if starts else ():
+        yield part(start)
 
 
 def _is_border(text: str, place: int) -> bool:
