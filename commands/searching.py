@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ..retriever.encoder import Kind
     from ..retriever.query import Hit
     from ..retriever.retriever import Retriever
     from ..training.kept_facts import Kept
@@ -101,7 +102,7 @@ def search(
             rerank_seconds=rerank_seconds,
         )
     if reading and not as_json:
-        click.echo(f"query: {_said(reading(query))}\n")
+        click.echo(f"query: {_said(reading(query.strip(), 'query'))}\n")
     _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json, reading=reading)
     if not hits and not retriever.snapshot().chunks.count_rows():
         click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
@@ -162,22 +163,24 @@ def _print_hits(
     *,
     explain: bool,
     as_json: bool,
-    reading: Callable[[str], Kept] | None = None,
+    reading: Callable[[str, Kind], Kept] | None = None,
 ) -> None:
     if as_json:
         for hit in hits:
             row = _as_json(hit, explain=explain)
             if reading:
-                row["vector"] = {"query": reading(query).as_dict(), "passage": reading(_embedded(hit)).as_dict()}
+                told = {"query": reading(query.strip(), "query"), "passage": reading(_embedded(hit), "document")}
+                row["vector"] = {name: found.as_dict() for name, found in told.items()}
             click.echo(json.dumps(row, ensure_ascii=False))
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     shown = blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain)
     for hit, block in zip(hits, shown, strict=True):
-        click.echo(f"{block.rstrip()}\n    {printable(_said(reading(_embedded(hit))))}\n" if reading else block)
+        said = printable(_said(reading(_embedded(hit), "document"))) if reading else ""
+        click.echo(f"{block.rstrip()}\n    {said}\n" if reading else block)
 
 
-def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> Callable[[str], Kept] | None:
+def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> Callable[[str, Kind], Kept] | None:
     """What reads a text back from its vector, where that is asked for."""
     if inverter is None:
         return None
@@ -189,7 +192,7 @@ def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> C
     from ..training.kept_facts import kept
 
     loaded = EmbeddingInverter.load(inverter, encoder=retriever.encoder)
-    return cache(lambda text: kept(text, loaded))
+    return cache(lambda text, kind: kept(text, loaded, kind=kind))
 
 
 def _embedded(hit: Hit) -> str:

@@ -125,10 +125,7 @@ class BertEncoder:
 
     def _prepared(self, text: str) -> str:
         """The text as the tokenizer gets it: of the same length, so that offsets are those of the text."""
-        if self._settings.lowercase:
-            lowered = text.lower()
-            text = lowered if len(lowered) == len(text) else "".join(c.lower()[:1] or c for c in text)
-        return text
+        return lowered(text) if self._settings.lowercase else text
 
 
 def encoded(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
@@ -156,6 +153,12 @@ def checked(texts: Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")
     return [text.encode("utf-8", "replace").decode() for text in texts]  # half a surrogate pair is no character
+
+
+def lowered(text: str) -> str:
+    """A text in lower case, with every character at the place it had."""
+    made = text.lower()
+    return made if len(made) == len(text) else "".join(character.lower()[:1] for character in text)
 
 
 def _mean(hidden: Floats, mask: Integers) -> Floats:

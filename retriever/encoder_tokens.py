@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..indexes.errors import InputError
-from .encoder import checked
+from .encoder import checked, lowered
 from .model_folder import ModelSettings, find
 
 if TYPE_CHECKING:
@@ -46,8 +46,15 @@ class EncoderTokens:
         return max(self._tokenizer.get_vocab_size(), max(self.special) + 1)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
-        given = [text.lower() if self._lowercase else text for text in checked(texts)]
-        return [one.ids for one in self._tokenizer.encode_batch_fast(given, add_special_tokens=False)]
+        return [one.ids for one in self._tokenizer.encode_batch_fast(self._given(texts), add_special_tokens=False)]
+
+    def placed(self, text: str) -> list[tuple[int, int, int]]:
+        """The tokens of a text, each with where the characters that it is of start and end."""
+        (made,) = self._tokenizer.encode_batch(self._given([text]), add_special_tokens=False)
+        return [(token, start, end) for token, (start, end) in zip(made.ids, made.offsets, strict=True)]
+
+    def _given(self, texts: Sequence[str]) -> list[str]:
+        return [lowered(text) if self._lowercase else text for text in checked(texts)]
 
     def text(self, tokens: Sequence[int]) -> str:
         return self._tokenizer.decode([token for token in tokens if token not in self.never])

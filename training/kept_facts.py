@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .recovered import names, numbers
+from .recovered import folded, name_spans, number_spans, word_spans
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..retriever.encoder import Kind
     from ..retriever.inverter import EmbeddingInverter
 
 _ROOM = 2.0  # tokens that count as read back from a vector, for each token of the text
@@ -27,27 +30,33 @@ class Kept:
         return asdict(self)
 
 
-def facts(text: str) -> list[str]:
-    """The numbers of a text and its names, each once, as `recovered` has them."""
-    return list(dict.fromkeys([*numbers(text), *names(text)]))
-
-
-def kept(text: str, inverter: EmbeddingInverter, words: int = 12) -> Kept:
+def kept(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document", words: int = 12) -> Kept:
     """Read a text back from its own vector.
 
-    A fact is kept when each of its tokens is among the likeliest ones, of which there are twice as many as the text
-    has tokens.
+    A word or a fact is read back when each of its tokens, where it stands in the text, is among the likeliest ones, of
+    which there are twice as many as the text has tokens.
+
+    :param kind: what the text is encoded as.
     """
-    vector = inverter.check(inverter.encoder.encode([text]))
+    vector = inverter.check(inverter.encoder.encode([text], kind=kind))
     share = inverter.proposing.bag(vector)[0][0]
-    own = inverter.tokens([text])[0]
-    likely = np.argsort(-share, kind="stable")[: max(8, round(_ROOM * len(own)))].tolist()
-    there, held = set(own), set(likely)
-    found = facts(text)
-    whole = [all(token in held for token in inverter.tokens([fact])[0]) for fact in found]
-    named = [inverter.tokens.name(token) for token in likely if token in there]
+    tokens = inverter.tokens.placed(text)
+    likely = np.argsort(-share, kind="stable")[: max(8, round(_ROOM * len(tokens)))]
+    held = dict(zip(likely.tolist(), share[likely].tolist(), strict=True))
+
+    def sure(spans: Iterable[tuple[int, int]]) -> dict[str, float]:
+        """What stands at these places, with how likely its least likely token is at best."""
+        found: dict[str, float] = {}
+        for start, end in spans:
+            name = folded(text[start:end])
+            least = min((held.get(token, 0.0) for token, at, to in tokens if at < end and to > start), default=0.0)
+            found[name] = max(least, found.get(name, 0.0))
+        return found
+
+    facts = sure([*number_spans(text), *name_spans(text)])
+    said = sure((start, end) for start, end in word_spans(text) if end - start > 2)
     return Kept(
-        tuple(name for name in named if name.isalnum() and len(name) > 2)[:words],
-        tuple(fact for fact, is_kept in zip(found, whole, strict=True) if is_kept),
-        tuple(fact for fact, is_kept in zip(found, whole, strict=True) if not is_kept),
+        tuple(sorted((word for word, least in said.items() if least), key=lambda word: -said[word])[:words]),
+        tuple(fact for fact, least in facts.items() if least),
+        tuple(fact for fact, least in facts.items() if not least),
     )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Tokenize = Callable[[Sequence[str]], list[list[int]]]
+    Span = tuple[int, int]
 
 MEASURES = ("precision", "recall", "f1", "exact", "bleu", "sentence_bleu", "rouge_l", "cosine", "numbers", "names")
 _SAMPLES = 2_000
@@ -153,12 +154,22 @@ _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
 def words(text: str) -> list[str]:
-    return _WORD.findall(_folded(text))
+    return _WORD.findall(folded(text))
+
+
+def word_spans(text: str) -> list[Span]:
+    """(start, end) of each word."""
+    return [found.span() for found in _WORD.finditer(text)]
 
 
 def numbers(text: str) -> list[str]:
     """The different numbers of a text."""
     return list(dict.fromkeys(_NUMBER.findall(text)))
+
+
+def number_spans(text: str) -> list[Span]:
+    """(start, end) of each number."""
+    return [found.span() for found in _NUMBER.finditer(text)]
 
 
 def _standing(wanted: Sequence[str], text: str) -> list[str]:
@@ -173,8 +184,13 @@ def _loose(number: str) -> str:
 
 def names(text: str) -> list[str]:
     """The different names of a text, folded."""
-    later = (word for start, end in spans(text) for word in _WORD.findall(text[start:end])[1:])
-    return list(dict.fromkeys(_folded(word) for word in later if word[0].isupper() and len(word) > 1))
+    return list(dict.fromkeys(folded(text[start:end]) for start, end in name_spans(text)))
+
+
+def name_spans(text: str) -> list[Span]:
+    """(start, end) of each name."""
+    later = (word.span() for start, end in spans(text) for word in list(_WORD.finditer(text, start, end))[1:])
+    return [(start, end) for start, end in later if text[start].isupper() and end - start > 1]
 
 
 def _counts(wanted: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
@@ -182,7 +198,8 @@ def _counts(wanted: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
     return len(set(wanted) & set(given)), len(wanted)
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """Without case and accents."""
     bare = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     return unicodedata.normalize("NFC", bare).casefold()
 
