@@ -178,7 +178,8 @@ class EmbeddingInverter:
                 f"expected vectors of {self.about.dim} numbers each, but an array of {given.dtype} and shape "
                 f"{given.shape} came"
             )
-        given = given.astype(np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            given = given.astype(np.float32)
         if not np.isfinite(given).all():
             raise InputError("expected finite numbers in every vector, but there are others: is the file damaged?")
         if fingerprint is not None and fingerprint != self.about.fingerprint:

@@ -22,16 +22,15 @@ def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0,
 
     :param column: of a table; "vector" or "embedding" unless given.
     :param most: rows that are read at most.
-    :raises InputError: when the file holds no vectors of one length.
+    :raises InputError: when the file holds no vectors of one length, or none with that number.
     """
     path = Path(file).expanduser()
     if not path.exists():
         raise InputError(f"there is no file {file}")
     if first < 0:
         raise InputError(f"rows are numbered from 0, not {first}")
-    last = None if most is None else first + most
     if path.suffix == ".npy":
-        return _npy(path, first, last)
+        return _npy(path, first, most)
     if path.is_dir():
         return _table(_lance(path, column, first, most), path)
     if path.suffix == ".parquet":
@@ -39,9 +38,9 @@ def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0,
     raise InputError(f"{file} is of no format that vectors are read from: expected .npy, .parquet or a Lance table")
 
 
-def _npy(path: Path, first: int, last: int | None) -> Floats:
+def _npy(path: Path, first: int, most: int | None) -> Floats:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path} is not an array that can be read ({str(error)[:80]})") from None
     if array.ndim == 1:
@@ -50,7 +49,16 @@ def _npy(path: Path, first: int, last: int | None) -> Floats:
         raise InputError(
             f"{path} holds an array of {array.dtype} and shape {array.shape}: expected numbers of shape (rows, dim)"
         )
-    return np.ascontiguousarray(array[first:last], np.float32)
+    count = _count(path, first, most, len(array))
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array[first : first + count], np.float32)
+
+
+def _count(path: Path, first: int, most: int | None, rows: int) -> int:
+    """How many rows there are to read."""
+    if first >= rows:
+        raise InputError(f"{path} has {rows:,} rows, numbered from 0, and so no row {first}")
+    return rows - first if most is None else min(most, rows - first)
 
 
 def _parquet(path: Path, column: str | None, first: int, most: int | None) -> Any:
@@ -60,15 +68,15 @@ def _parquet(path: Path, column: str | None, first: int, most: int | None) -> An
     try:
         file = parquet.ParquetFile(path)
         name = _chosen(path, file.schema_arrow, column)
+        count = _count(path, first, most, file.metadata.num_rows)
         taken, skipped = [], first
         for batch in file.iter_batches(columns=[name], batch_size=4_096):
             part = batch.column(0)
             taken.append(part.slice(min(skipped, len(part))))
             skipped = max(0, skipped - len(part))
-            if most is not None and sum(map(len, taken)) >= most:
+            if sum(map(len, taken)) >= count:
                 break
-        found = pa.chunked_array(taken) if taken else pa.chunked_array([], file.schema_arrow.field(name).type)
-        return found.slice(0, most)
+        return pa.chunked_array(taken).slice(0, count)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path} is not a Parquet file that can be read ({str(error)[:80]})") from None
 
@@ -81,7 +89,8 @@ def _lance(path: Path, column: str | None, first: int, most: int | None) -> Any:
     try:
         table = lance.dataset(str(path))
         name = _chosen(path, table.schema, column)
-        return table.to_table(columns=[name], offset=first, limit=most).column(0)
+        count = _count(path, first, most, table.count_rows())
+        return table.to_table(columns=[name], offset=first, limit=count).column(0)
     except InputError:
         raise
     except LANCE_ERRORS as error:
@@ -97,9 +106,9 @@ def _chosen(path: Path, schema: Any, column: str | None) -> str:
 
 
 def _table(column: Any, path: Path) -> Floats:
-    rows = column.to_pylist()
     try:
-        made = np.array(rows, np.float32) if rows else np.empty((0, 0), np.float32)
+        with np.errstate(over="ignore"):
+            made = np.array(column.to_pylist(), np.float32)
     except (TypeError, ValueError):
         made = np.empty(0, np.float32)
     if made.ndim != 2:

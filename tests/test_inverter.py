@@ -108,8 +108,8 @@ def test_another_encoders_vectors_are_refused(embedding: Path, make_model, tmp_p
 
 @pytest.mark.parametrize(
     "vectors",
-    [np.zeros((2, 3)), np.full((1, 32), np.nan), np.array([["a"] * 32]), np.zeros((1, 2, 32))],
-    ids=["dim", "nan", "text", "shape"],
+    [np.zeros((2, 3)), np.full((1, 32), np.nan), np.full((1, 32), 1e300), np.array([["a"] * 32]), np.zeros((1, 2, 32))],
+    ids=["dim", "nan", "huge", "text", "shape"],
 )
 def test_what_are_no_vectors_is_told(embedding: Path, vectors: np.ndarray):
     with pytest.raises(InputError, match="expected"):

@@ -28,15 +28,34 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["rows.npy", "rows.parquet", "rows.lance"])
-@pytest.mark.parametrize(("first", "most"), [(0, None), (0, 3), (4_095, 4_100), (9_999, 5), (10_000, 5)])
+@pytest.mark.parametrize(("first", "most"), [(0, None), (0, 3), (4_095, 4_100), (9_999, 5), (1, 2**70)])
 def test_the_rows_asked_for_come(files, name, first, most):
     found = read_vectors(files[name], first=first, most=most)
     expected = ROWS[first:] if most is None else ROWS[first : first + most]
-    if len(expected):
-        assert np.array_equal(found, expected)
-        assert found.dtype == np.float32
-    else:
-        assert len(found) == 0
+    assert np.array_equal(found, expected)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["rows.npy", "rows.parquet", "rows.lance"])
+@pytest.mark.parametrize("first", [10_000, 2**70])
+def test_a_row_that_is_not_there_is_told(files, name, first):
+    with pytest.raises(InputError, match=f"{name} has 10,000 rows, numbered from 0, and so no row {first}$"):
+        read_vectors(files[name], first=first)
+
+
+def test_of_no_rows_there_is_not_the_first(tmp_path):
+    parquet.write_table(pa.table({"vector": pa.array([], pa.list_(pa.float32()))}), tmp_path / "none.parquet")
+    np.save(tmp_path / "none.npy", np.empty((0, 4)))
+    for name in ("none.parquet", "none.npy"):
+        with pytest.raises(InputError, match=f"{name} has 0 rows"):
+            read_vectors(tmp_path / name)
+
+
+def test_numbers_beyond_float32_are_infinite(tmp_path):
+    np.save(tmp_path / "huge.npy", np.array([[1e300, 1.0]]))
+    parquet.write_table(pa.table({"vector": [[1e300, 1.0]]}), tmp_path / "huge.parquet")
+    for name in ("huge.npy", "huge.parquet"):
+        assert read_vectors(tmp_path / name).tolist() == [[np.inf, 1.0]]
 
 
 def test_half_precision_comes_as_float32(files):
@@ -62,6 +81,7 @@ def write(folder: Path, name: str, content: object) -> Path:
         ("text.npy", b"not an array", "is not an array"),
         ("empty.npy", b"", "is not an array"),
         ("objects.npy", np.array([{"a": 1}], dtype=object), "is not an array"),
+        ("zip.npy", b"PK\x03\x04 and no more", "is not an array"),
         ("words.npy", np.array([["a", "b"]]), "expected numbers of shape"),
         ("deep.npy", np.zeros((1, 2, 3)), "expected numbers of shape"),
         ("text.parquet", b"not a table", "is not a Parquet file"),
@@ -71,6 +91,13 @@ def write(folder: Path, name: str, content: object) -> Path:
 def test_what_holds_no_vectors_is_told(tmp_path, name, content, says):
     with pytest.raises(InputError, match=says):
         read_vectors(write(tmp_path, name, content))
+
+
+def test_an_archive_of_arrays_is_told(tmp_path):
+    np.savez(tmp_path / "a.npz", vectors=ROWS[:2])
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(InputError, match=r"a\.npy is not an array that can be read"):
+        read_vectors(tmp_path / "a.npy")
 
 
 def test_a_folder_that_is_no_table_is_told(tmp_path):
