@@ -30,6 +30,7 @@ _STEPS = 12  # changes that are joined, at most
 _KNOWN = 4_000  # newest measured changes that are remembered
 _PATIENCE = 4  # rounds without a rise, with more and more chance in what is tried
 _RISE = 1e-4  # of the cosine
+_SHORTEST = 1e-6  # squared length of a sum: a change may take all that a text says
 _LIKELY = 0.03  # what a nat a token counts beside the cosine
 
 
@@ -228,7 +229,7 @@ class _Measured:
         score = text.score
         found: list[int] = []
         while open_.any() and len(found) < _STEPS:
-            length = np.sqrt(made @ made + 2 * deltas @ made + squares)
+            length = np.sqrt(np.maximum(made @ made + 2 * deltas @ made + squares, _SHORTEST))
             scores = np.where(open_, (made @ vector + towards) / length + _LIKELY * (nats + likely), -np.inf)
             place = int(scores.argmax())
             if scores[place] <= score + _RISE:

@@ -47,6 +47,15 @@ def test_no_proposal_gives_no_text():
     assert correct(VECTORS[0], [(), ()], Anything(), embed, seconds=1).ids == ()
 
 
+def test_a_change_that_leaves_nothing_is_no_way_nearer():
+    def bags(texts):  # token 0 stands for white space, of which some encoders make no vector at all
+        counts = np.array([[ids.count(token) for token in range(1, TOKENS)] for ids in texts], np.float32)
+        return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12)
+
+    found = correct(bags([(1, 2)])[0], [(5,)], Anything(), bags, seconds=1, seed=1)
+    assert set(found.ids) - {0} == {1, 2}
+
+
 def test_no_text_is_longer_than_asked():
     found = correct(embed([(1, 2, 3, 4, 5, 6)])[0], [(1, 2)], Anything(), embed, seconds=1, longest=4)
     assert 1 <= len(found.ids) <= 4
