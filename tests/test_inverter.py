@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +19,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from binocle.indexes.errors import EncoderMismatchError, InputError  # noqa: E402
+from binocle.retriever import encoder as encoders  # noqa: E402
+from binocle.retriever.encoder_tokens import EncoderTokens  # noqa: E402
 from binocle.retriever.inverter import EmbeddingInverter, StateInverter, load  # noqa: E402
 from binocle.retriever.states import States  # noqa: E402
-from binocle.training.inverter import InverterConfig, train_inverter  # noqa: E402
+from binocle.training import inversion_rows  # noqa: E402
+from binocle.training.inversion_rows import Stretches  # noqa: E402
+from binocle.training.inverter import InverterConfig, alone, train_inverter  # noqa: E402
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
 
@@ -79,6 +84,24 @@ def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_
     assert 0 <= masked < whole
 
 
+def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model, tmp_path: Path):
+    model = make_model(tmp_path / "dot", normalize=False)
+    (model / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "dot"}', "utf-8")
+    encoder = encoders.load(str(model))
+    text = "moon cheese ship night"
+    raw, tokens = encoder.encode([text])[0], EncoderTokens(encoder)
+    assert np.linalg.norm(raw) > 2
+    texts = [(text, held) for held in (False, True)]
+    inversion_rows.prepare(texts, tmp_path / "rows", encoder, tokens, longest=8, most=20)
+    for name in ("train", "held_out"):
+        made = Stretches.read(tmp_path / "rows", name, encoder.dim).vectors
+        np.testing.assert_allclose(made, [raw / np.linalg.norm(raw)], atol=1e-6)
+    moon = tokens(["moon"])[0][0]
+    words = alone(encoder, tokens, moon + 1)
+    np.testing.assert_allclose(np.linalg.norm(words[moon]), 1, atol=1e-6)
+    assert np.argmax(words @ words[moon]) == moon
+
+
 def test_a_vector_gives_back_the_words_of_its_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     text = "moon cheese ship night"
@@ -117,8 +140,6 @@ def test_what_are_no_vectors_is_told(embedding: Path, vectors: np.ndarray):
 
 
 def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, tmp_path: Path):
-    import shutil
-
     with pytest.raises(InputError, match="is no inverter"):
         load(tmp_path)
     for name in ("inverter.json", "inverter.safetensors"):

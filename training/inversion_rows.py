@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..indexes.metric import normalized
 from .tokenized import Row, Rows, Writer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _WHOLE = 0.75  # share of stretches as long as can be; the others are of any len
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Rows of tokens and their vectors (rows, dim), both mapped into memory."""
+    """Rows of tokens and their vectors (rows, dim) of length 1, both mapped into memory."""
 
     tokens: Rows
     vectors: Floats
@@ -130,7 +131,8 @@ class _Side:
     def __init__(self, folder: Path, name: str, encoder: Encoder, tokens: EncoderTokens, most: int) -> None:
         self._encoder, self._tokens, self._most = encoder, tokens, most
         self._rows = Writer(folder / f"{name}.arrow")
-        self._vectors = (folder / f"{name}.f32").open("wb")
+        self._vectors = folder / f"{name}.f32"
+        self._vectors.write_bytes(b"")
         self._waiting: list[tuple[str, int]] = []
         self.count = 0
 
@@ -147,13 +149,14 @@ class _Side:
     def close(self) -> None:
         self._flush()
         self._rows.close()
-        self._vectors.close()
 
     def _flush(self) -> None:
         texts = [text for text, _ in self._waiting]
         made = self._tokens(texts)
         kept = [place for place, ids in enumerate(made) if ids]
-        self._vectors.write(self._encoder.encode([texts[place] for place in kept]).tobytes() if kept else b"")
+        if kept:
+            with self._vectors.open("ab") as file:
+                file.write(normalized(self._encoder.encode([texts[place] for place in kept])).tobytes())
         for place in kept:
             ids = np.array(made[place], np.int64)
             self._rows.add(Row(ids, np.zeros(len(ids), np.uint8)), self._waiting[place][1])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import BinocleError, InputError
+from ..indexes.metric import normalized
 from ..retriever import encoder as encoders
 from ..retriever.encoder_tokens import EncoderTokens
 from ..retriever.inverter import WEIGHTS, About, EmbeddingInverter, bag_of, proposing_with
@@ -400,13 +401,13 @@ def _bert(name: str) -> Any:
 
 
 def alone(encoder: Encoder, tokens: EncoderTokens, vocabulary: int) -> Floats:
-    """The vectors that the encoder gives each token of its vocabulary alone (vocabulary, dim)."""
+    """The vectors that the encoder gives each token of its vocabulary alone (vocabulary, dim), of length 1."""
     found = np.zeros((vocabulary, encoder.dim), np.float32)
     names = [(token, tokens.text([token]).removeprefix("##")) for token in range(min(vocabulary, tokens.size))]
     named = [(token, name) for token, name in names if name.strip()]
     for start in range(0, len(named), 4_096):
         some = named[start : start + 4_096]
-        found[[token for token, _ in some]] = encoder.encode([name for _, name in some])
+        found[[token for token, _ in some]] = normalized(encoder.encode([name for _, name in some]))
     return found
 
 
