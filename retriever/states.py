@@ -69,8 +69,12 @@ class States:
         return int(self.model.config.num_hidden_layers)
 
     @property
+    def width(self) -> int:
+        return int(self.model.config.hidden_size)
+
+    @property
     def words(self) -> Any:
-        """The input's word embeddings (vocabulary, width) as float32."""
+        """The input's word embeddings as float32 (vocabulary, their own width: ALBERT's are narrower than states)."""
         return self.model.get_input_embeddings().weight.detach().float()
 
     @property

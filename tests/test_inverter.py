@@ -73,6 +73,33 @@ def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str,
     assert read.accuracy == 1
 
 
+@pytest.fixture
+def narrow(tiny_model: str, tmp_path: Path) -> str:
+    """An ALBERT of the tiny vocabulary, with word embeddings half as wide as its states."""
+    from transformers import AlbertConfig, AlbertModel
+
+    folder = tmp_path / "albert"
+    shutil.copytree(tiny_model, folder)
+    vocabulary = len((folder / "vocab.txt").read_text("utf-8").splitlines())
+    sizes = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    AlbertModel(AlbertConfig(vocab_size=vocabulary, intermediate_size=64, **sizes)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("decoder", "layer"), [("linear", 0), ("lstm", 2), ("transformer", 1)])
+def test_states_wider_than_the_word_embeddings_are_read_back(
+    decoder: str, layer: int, narrow: str, texts: Path, tmp_path: Path
+):
+    settings = config(kind="hidden", decoder=decoder, layer=layer, layers=1, masked=0.2, steps=4)
+    train_inverter(texts, tmp_path / "out", encoder=narrow, config=settings)
+    inverter = load(tmp_path / "out")
+    facts = inverter.about.decoder
+    assert (inverter.about.dim, facts["width"], facts["target_width"]) == (32, 32, 16)
+    assert inverter.read("moon cheese ship night").accuracy >= 0.5
+    assert len(inverter.read("moon cheese ship night", masked=0.9).named) > 0
+
+
 def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("binocle.retriever.states.POSITIONS", 8)
     assert States(tiny_model).room == 6

@@ -246,7 +246,7 @@ class _Hidden(_Session):
         config, words = self.config, self.states.words
         settings = TokenDecoderSettings(
             config.decoder,
-            words.shape[1],
+            self.states.width,
             len(words),
             words.shape[1],
             config.depth,
