@@ -18,7 +18,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from binocle.indexes.errors import EncoderMismatchError, InputError  # noqa: E402
+from binocle.indexes.errors import EncoderMismatchError, InputError, ModelNotFoundError  # noqa: E402
 from binocle.retriever import encoder as encoders  # noqa: E402
 from binocle.retriever.encoder_tokens import EncoderTokens  # noqa: E402
 from binocle.retriever.inverter import EmbeddingInverter, StateInverter, load  # noqa: E402
@@ -202,6 +202,44 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     made = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
     assert made.resumed_from
     assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _killed_at(step: int, *given: object, **options: object) -> None:
+    """A short run, which tells of every step, killed at one of them."""
+    left = iter(range(step - 1))
+
+    def progress(_update: object) -> None:
+        if next(left, None) is None:
+            raise _Killed
+
+    with pytest.raises(_Killed):
+        train_inverter(*given, progress=progress, **options)
+
+
+@pytest.fixture
+def asked(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What is asked of runs of 10 steps for the bag and 10 for the text, on an encoder of their own."""
+    for name in ("_JUDGED", "_CONTROLS"):
+        monkeypatch.setattr(f"binocle.training.inverter.{name}", 2)
+    model = str(make_model(tmp_path / "model", seed=1))
+    return {"texts": texts, "out": tmp_path / "out", "encoder": model, "config": config(steps=20, evaluations=5)}
+
+
+def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(asked: dict[str, object], make_model, tmp_path: Path):
+    _killed_at(5, **asked)
+    make_model(tmp_path / "model", seed=2)
+    with pytest.raises(InputError, match="unfinished run with other settings"):
+        train_inverter(**asked)
+
+
+def test_an_encoder_that_is_not_there_leaves_nothing_behind(texts: Path, tmp_path: Path):
+    with pytest.raises(ModelNotFoundError):
+        train_inverter(texts, tmp_path / "out", encoder=str(tmp_path / "none"), config=config())
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):

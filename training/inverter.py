@@ -143,11 +143,18 @@ def train_inverter(
     if not sources:
         raise InputError("expected texts: a folder, a file or an index")
     name = encoder or DEFAULT_MODEL
-    asked = {"texts": list(map(str, sources)), "encoder": name, "column": column, "config": asdict(config)}
+    loaded = encoders.load(name)
+    asked = {
+        "texts": list(map(str, sources)),
+        "encoder": name,
+        "fingerprint": loaded.fingerprint,
+        "column": column,
+        "config": asdict(config),
+    }
     run = RunFolder(Path(out), asked, kind="inverter")
     run.open()
     tell = tell or (lambda _: None)
-    session = (_Embedding if config.kind == "embedding" else _Hidden)(run, name, config, progress, tell)
+    session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, config, progress, tell)
     try:
         session.read(lambda: parted(documents(sources, column, tell), config.held_out, 1, config.seed))
     except BinocleError:
@@ -160,10 +167,9 @@ class _Session:
     """One run: its encoder, what is read for it, what is learned and measured."""
 
     def __init__(
-        self, run: RunFolder, name: str, config: InverterConfig, progress: Progress | None, tell: Tell
+        self, run: RunFolder, encoder: Encoder, config: InverterConfig, progress: Progress | None, tell: Tell
     ) -> None:
-        self.run, self.config, self.progress, self.tell = run, config, progress, tell
-        self.encoder: Encoder = encoders.load(name)
+        self.run, self.encoder, self.config, self.progress, self.tell = run, encoder, config, progress, tell
         self.rows = run.folder / "rows"
         self.counts: dict[str, int] = {}
         self.bf16 = loop.has_bf16() if config.bf16 is None else config.bf16
