@@ -229,6 +229,13 @@ def asked(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return {"texts": texts, "out": tmp_path / "out", "encoder": model, "config": config(steps=20, evaluations=5)}
 
 
+@pytest.mark.parametrize(("step", "at"), [(5, 4), (11, 10), (15, 14)], ids=["bag", "between", "text"])
+def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, asked: dict[str, object]):
+    _killed_at(step, **asked)
+    made = train_inverter(**asked)
+    assert (made.resumed_from, made.steps) == (at, 20)
+
+
 def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(asked: dict[str, object], make_model, tmp_path: Path):
     _killed_at(5, **asked)
     make_model(tmp_path / "model", seed=2)

@@ -451,6 +451,7 @@ def learn_text(
         decoder, inversion.loss, plan(1 - _BAG, 5e-4, batch_size, len(texts)), folder=places[1], progress=progress
     )
     decoder.bag.requires_grad_(requires_grad=True)
+    made.resumed_from = first.resumed_from if made.resumed_from is None else first.steps + made.resumed_from
     made.seconds += first.seconds
     made.steps += first.steps
     return made
