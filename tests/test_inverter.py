@@ -23,9 +23,14 @@ from binocle.retriever import encoder as encoders  # noqa: E402
 from binocle.retriever.encoder_tokens import EncoderTokens  # noqa: E402
 from binocle.retriever.inverter import EmbeddingInverter, StateInverter, load  # noqa: E402
 from binocle.retriever.states import States  # noqa: E402
-from binocle.training import inversion_rows  # noqa: E402
+from binocle.retriever.text_decoder import TextDecoderSettings, text_decoder  # noqa: E402
+from binocle.retriever.token_decoder import TokenDecoderSettings  # noqa: E402
+from binocle.training import inversion_rows, pretraining_rows  # noqa: E402
 from binocle.training.inversion_rows import Stretches  # noqa: E402
 from binocle.training.inverter import InverterConfig, alone, train_inverter  # noqa: E402
+from binocle.training.text_inversion import TextInversion, Texts  # noqa: E402
+from binocle.training.token_inversion import TokenInversion  # noqa: E402
+from binocle.training.tokenized import Rows  # noqa: E402
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
 
@@ -109,6 +114,32 @@ def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_
     made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
     whole, masked = (row["value"] for row in made.measures)
     assert 0 <= masked < whole
+
+
+def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, tiny_model: str, tmp_path: Path):
+    made = train_inverter(
+        texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=1e-6, steps=2)
+    )
+    assert [row["name"] for row in made.measures] == ["token accuracy"]
+    log = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
+    assert all(np.isfinite(row["loss"]) for row in log)
+
+
+def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_path: Path):
+    states = States(tiny_model)
+    pretraining_rows.prepare([("moon cheese", False)], tmp_path, states.tokenizer, room=6)
+    settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
+    rows = Rows(tmp_path / "train.arrow")
+    inversion = TokenInversion(states, settings, rows, layer=states.layers, batch_size=1, masked=0.01)
+    assert all(torch.isfinite(inversion.loss(step)) for step in range(20))
+
+
+def test_a_batch_of_which_no_token_is_drawn_has_one_masked():
+    torch.manual_seed(0)
+    decoder = text_decoder(TextDecoderSettings(8, 60, 8, width=16, layers=1, heads=4, inner=16, wide=16))
+    texts = Texts([np.array([10, 11, 12])], np.array([3]), np.ones((1, 8), np.float32), 8)
+    inversion = TextInversion(decoder, texts, (0, 1, 2, 3), batch_size=1)
+    assert all(inversion.loss(step) > 0 for step in range(40))
 
 
 def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model, tmp_path: Path):

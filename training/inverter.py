@@ -281,8 +281,7 @@ class _Hidden(_Session):
             progress=self.progress,
         )
         measures = [_row("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
-        if config.masked:
-            right = inversion.right(self.held_out, most=400, masked=config.masked)
+        if config.masked and (right := inversion.right(self.held_out, most=400, masked=config.masked)):
             measures.append(_row("token accuracy, masked states", [one.mean() for one in right]))
         about = About(
             "hidden", self.encoder.name, self.encoder.fingerprint, settings.width, asdict(settings), self.layer

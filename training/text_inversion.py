@@ -136,7 +136,10 @@ class TextInversion:
         own = there.clone()
         own[:, 0] = False
         own[torch.arange(len(rows)), there.sum(1) - 1] = False
-        masked = own & (torch.rand(ids.shape, device=device) < torch.rand(len(rows), 1, device=device))
+        drawn = torch.rand(ids.shape, device=device)
+        masked = own & (drawn < torch.rand(len(rows), 1, device=device))
+        if not masked.any():  # there would be nothing to learn
+            masked = own & (drawn == drawn[own].min())
         vectors = self._texts.vectors(numbers)
         with torch.no_grad():
             bag = self.decoder.bag(vectors).float()

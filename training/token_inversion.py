@@ -92,7 +92,7 @@ class TokenInversion:
         return self._judged(targets, ids, unseen, unseen=True) + _SEEN * self._judged(targets, ids, seen)
 
     def _judged(self, targets: Any, ids: Any, places: Any, *, unseen: bool = False) -> Any:
-        """Mean cross-entropy at some places."""
+        """Mean cross-entropy at some places; 0 of none."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -100,7 +100,8 @@ class TokenInversion:
         others = self._vocabulary[torch.randint(len(self._vocabulary), (_CLASSES,))].to(ids.device)
         classes, at = torch.unique(torch.cat([asked, others]), return_inverse=True)
         behind = torch.ones(len(asked), dtype=torch.bool, device=ids.device) if unseen else None
-        return cross_entropy(self.decoder.logits(targets[places], classes, behind).float(), at[: len(asked)])
+        logits = self.decoder.logits(targets[places], classes, behind).float()
+        return cross_entropy(logits, at[: len(asked)], reduction="sum") / max(1, len(asked))
 
     def _replaced(self, ids: Any, mask: Any, share: float) -> Any:
         import torch
