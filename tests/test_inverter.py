@@ -307,6 +307,14 @@ def test_settings_that_cannot_be_are_told(options: dict, says: str, texts: Path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("kind", ["embedding", "hidden"])
+def test_one_document_is_too_few(kind: str, tiny_model: str, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("The cat sat on the mat and the dog ran to the house.\n", "utf-8")
+    with pytest.raises(InputError, match=r"^there is 1 document: expected at least 2, so that some can be held out$"):
+        train_inverter(tmp_path / "a.txt", tmp_path / "out", encoder=tiny_model, config=config(kind=kind))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_layer_that_is_not_there_is_told(texts: Path, tiny_model: str, tmp_path: Path):
     with pytest.raises(InputError, match="layers 0"):
         train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", layer=9))

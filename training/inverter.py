@@ -156,7 +156,7 @@ def train_inverter(
     tell = tell or (lambda _: None)
     session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, config, progress, tell)
     try:
-        session.read(lambda: parted(documents(sources, column, tell), config.held_out, 1, config.seed))
+        session.read(lambda: parted(documents(sources, column, tell), config.held_out, seed=config.seed, needed=True))
     except BinocleError:
         run.forget()
         raise

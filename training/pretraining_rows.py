@@ -106,14 +106,16 @@ def _with_tokens(texts: Iterable[tuple[str, bool]], tokenizer: Any) -> Iterator[
         yield row, flags.popleft()
 
 
-def parted(texts: Iterable[str], share: float, least: int = 1, seed: int = 0) -> Iterator[tuple[str, bool]]:
+def parted(
+    texts: Iterable[str], share: float, least: int = 1, seed: int = 0, *, needed: bool = False
+) -> Iterator[tuple[str, bool]]:
     """Each text with whether it is held out, which its hash decides: a text that comes twice is on one side.
 
     The hashes of the first thousand say from where on: a small collection is parted exactly.
 
     :param share: of the documents; 0 for none.
     :param least: documents held out, if any are.
-
+    :param needed: whether some must be held out.
     :raises InputError: when that leaves none to train on.
     """
     given = iter(texts)
@@ -131,10 +133,8 @@ def parted(texts: Iterable[str], share: float, least: int = 1, seed: int = 0) ->
         count = max(least, round(share * len(places)))
         if len(places) < 2 * least or count >= len(places):
             there = f"is {len(places)} document" if len(places) == 1 else f"are {len(places)} different documents"
-            raise InputError(
-                f"there {there}: expected at least {2 * least}, so that some can be held out; --held-out 0 trains on "
-                "all of them"
-            )
+            instead = "" if needed else "; --held-out 0 trains on all of them"
+            raise InputError(f"there {there}: expected at least {2 * least}, so that some can be held out{instead}")
         limit = places[count - 1]
     for text in chain(first, given):
         yield text, place(text) <= limit
