@@ -93,7 +93,7 @@ def optimize(
 
     Kinds of index are built beside the one in service and searched with one half of the queries; the fastest that meets
     the demand is proven on the other half, and published. If none does, nothing changes: exit 1, with what would be
-    possible. 'binocle index' measures it again whenever it builds it anew, and mends a recall that has fallen.
+    possible. 'binocle index' measures it again whenever it builds it anew, and mends what no longer meets the demand.
 
     \b
     binocle optimize ~/notes

@@ -422,7 +422,7 @@ class Renewal:
     built: Built | BuiltShards
     spec: Spec
     measured: Measured
-    note: str = ""  # that its recall had fallen, and what was done
+    note: str = ""  # which part of the demand was missed, and what was done
 
     @property
     def settled(self) -> Settled:
@@ -430,7 +430,7 @@ class Renewal:
 
 
 def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) -> Renewal:
-    """Build what was chosen for a demand again, and measure again; where the recall has fallen, mend it.
+    """Build what was chosen for a demand again, and measure again; where it is no longer met, mend that.
 
     Without a vector there is nothing to measure, and what was measured stays for when there are some again.
 
@@ -446,30 +446,46 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
     trial = Trial.of(built, seen)
     search = {} if spec.kind == "flat" else spec.search
 
-    def renewal(search: dict[str, Any], note: str = "") -> Renewal:
-        measured = trial.measured(search, unseen, demand, source)
-        now = f", now {measured.recall:.4f}, at least {measured.least:.4f}" if note else ""
-        return Renewal(built, replace(spec, search=search), measured, note + now)
+    def renewal(search: dict[str, Any]) -> Renewal:
+        return Renewal(built, replace(spec, search=search), trial.measured(search, unseen, demand, source))
 
     first = renewal(search)
-    if first.measured.least >= demand.recall:
+    if first.measured.met:
         return first
-    fallen = (
-        f"recall@10 fell to {first.measured.recall:.4f} (at least {first.measured.least:.4f}) under the demanded "
-        f"{demand.recall:g} when the vector index was built again for {first.measured.count:,} passages"
-    )
+    missed = f"when the vector index was built again for {len(index.ids):,} passages, {_missed(first.measured)}"
     trial.sweep(demand.recall)
-    deeper = trial.prove(unseen, demand.recall) if trial.chosen else None
-    if deeper is not None:
-        values = ", ".join(f"{name} {value}" for name, value in deeper.items())
-        return renewal(deeper, f"{fallen}: mended by searching more ({values})")
+    proven = trial.prove(unseen, demand.recall) if trial.chosen else None
+    mended = None if proven is None else renewal(proven)
+    if proven is not None and mended is not None and mended.measured.met:
+        values = ", ".join(f"{name} {value}" for name, value in proven.items())
+        return replace(mended, note=f"{missed}: mended by searching with {values}{_now(mended.measured)}")
     other = optimize(build, queries, demand, source=source)
     if other.built and other.measured and other.spec:
         built.discard()
-        note = f"{fallen}: mended by another kind, {other.spec.kind}, now {other.measured.recall:.4f}"
+        note = f"{missed}: mended by another index, {other.spec.kind}{_now(other.measured)}"
         return Renewal(other.built, other.spec, other.measured, note)
-    best = max(trial.points.values(), key=lambda point: point.recall)
-    return renewal(best.search, f"{fallen}, and nothing within the limits mends that: 'binocle optimize' with others")
+    if first.measured.least >= demand.recall:
+        mended = first
+    elif mended is None:
+        mended = renewal(max(trial.points.values(), key=lambda point: point.recall).search)
+    return replace(mended, note=f"{missed}, and nothing mends that: 'binocle optimize' with another demand")
+
+
+def _missed(measured: Measured) -> str:
+    """What of its demand an index no longer meets."""
+    demand, said = measured.demand, []
+    if measured.least < demand.recall:
+        found = f"{measured.recall:.4f} (at least {measured.least:.4f})"
+        said.append(f"recall@10 fell to {found} under the demanded {demand.recall:g}")
+    if demand.memory is not None and measured.memory > demand.memory:
+        said.append(f"memory grew to {measured.memory / 1e6:,.2f} MB over the demanded {demand.memory / 1e6:,.2f} MB")
+    if demand.latency is not None and measured.p99 > demand.latency:
+        said.append(f"latency grew to {1e3 * measured.p99:.2f} ms over the demanded {1e3 * demand.latency:.2f} ms")
+    return " and ".join(said)
+
+
+def _now(measured: Measured) -> str:
+    return f", now {measured.recall:.4f}, at least {measured.least:.4f}"
 
 
 def mixed(index: VectorIndex, count: int) -> Floats:

@@ -261,7 +261,7 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     outcome.built.discard()
     shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
     renewal = choosing.renew(bench(tmp_path), shallow, outcome.measured, queries)
-    assert "fell to" in renewal.note and "mended by searching more" in renewal.note
+    assert "fell to" in renewal.note and "mended by searching with nprobe " in renewal.note
     assert renewal.spec.search["nprobe"] > 1 and renewal.measured.met
     again = choosing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
     assert again.measured.source == "pairs of stored vectors, mixed"
@@ -269,8 +269,55 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     monkeypatch.setattr(choosing, "_FACTORS", (2,))
     monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
     renewal = choosing.renew(bench(tmp_path), coarse, outcome.measured, queries)
-    assert "mended by another kind" in renewal.note
+    assert "mended by another index, " in renewal.note
     assert renewal.spec.kind != "pq" and renewal.measured.met
+
+
+@pytest.fixture
+def no_other(monkeypatch):
+    """As if no other index met the demand."""
+    monkeypatch.setattr(choosing, "optimize", lambda *given, **_: choosing.Outcome(given[2], None, []))
+
+
+def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
+    monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
+    demand = Demand(0.9, memory=200_000)
+    before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
+    renewal = choosing.renew(bench(tmp_path), Spec(), before, vectors_of(1_000, 5))
+    assert renewal.note.startswith(
+        "when the vector index was built again for 3,000 passages, memory grew to 0.41 MB over the demanded 0.20 MB: "
+        "mended by another index, ivf_int8, now "
+    )
+    assert renewal.spec.kind == "ivf_int8" and renewal.measured.met
+    assert list(tmp_path.iterdir()) == [renewal.built.folder]
+
+
+@pytest.mark.parametrize(
+    ("demand", "says"),
+    [
+        (Demand(0.9, memory=1_000), "memory grew to 0.41 MB over the demanded 0.00 MB"),
+        (Demand(0.9, latency=1e-9), "over the demanded 0.00 ms"),
+    ],
+)
+def test_what_nothing_mends_is_published_as_not_met_and_told(tmp_path, no_other, demand, says):
+    before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
+    renewal = choosing.renew(bench(tmp_path), Spec(), before, vectors_of(400, 5))
+    assert says in renewal.note
+    assert renewal.note.endswith("and nothing mends that: 'binocle optimize' with another demand")
+    assert (renewal.spec, renewal.measured.recall, renewal.measured.met) == (Spec(), 1, False)
+
+
+def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called_mended(
+    tmp_path, no_other, monkeypatch
+):
+    """One list takes a millisecond, more take two."""
+    monkeypatch.setattr(Sample, "timed", lambda _, index: (1e-3 if index.search_values["nprobe"] < 2 else 2e-3,) * 2)
+    demand = Demand(0.97, latency=1.5e-3)
+    before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
+    shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
+    renewal = choosing.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
+    assert "recall@10 fell to" in renewal.note and "nothing mends that" in renewal.note
+    assert renewal.measured.least >= 0.97 and not renewal.measured.met
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf_int8"])
