@@ -168,17 +168,17 @@ class Measured:
     """What is published with an index: what was demanded of it, how it was measured, and its curve."""
 
     demand: Demand
-    recall: float
-    least: float
-    rate: float
-    p50: float
-    p99: float
-    memory: int
-    count: int  # vectors
-    threads: int
-    queries: int
-    source: str  # where the queries are from
-    at: str  # when: ISO 8601, UTC
+    recall: float = 0.0
+    least: float = 0.0
+    rate: float = 0.0
+    p50: float = 0.0
+    p99: float = 0.0
+    memory: int = 0
+    count: int = 0  # vectors
+    threads: int = 0
+    queries: int = 0
+    source: str = "queries kept beside the index"  # where the queries are from
+    at: str = ""  # when: ISO 8601, UTC
     curve: list[dict[str, Any]] = field(default_factory=list)  # the same index searched less and more deeply
 
     @property

@@ -7,8 +7,9 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..indexes.errors import DamagedError, StoreError
+from ..indexes.errors import DamagedError, InputError, StoreError
 from ..indexes.kinds import Spec
+from ..indexes.proof import Demand
 from .place import ANY
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Head:
     vectors: str | None = None
     shards: tuple[str, ...] = ()  # further vector indexes, each of the ids above those of the one before
     index: Spec = field(default_factory=Spec)  # the kind of vector index that was chosen, to build it anew
+    demand: Demand | None = None  # what that kind was chosen for, to measure it again when it is built anew
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
     erase: bool = False  # whether what was deleted may still be on the disk: the next writer erases it
 
@@ -104,8 +106,10 @@ class Head:
         try:
             data["index"] = Spec(**data.get("index", {}))
             data["shards"] = tuple(data.get("shards", ()))
+            if data.get("demand") is not None:
+                data["demand"] = Demand(**data["demand"]).check()
             found = cls(**data)
-        except TypeError:
+        except (TypeError, InputError):
             raise _impossible(file) from None
         chosen = found.index
         if not all(isinstance(text, str) for text in (chosen.kind, chosen.metric)) or not all(

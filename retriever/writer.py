@@ -216,8 +216,7 @@ class Writer:
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.path, everything=True)
-            names, spec, _ = self._renewed(after) if after.chunks.count_rows() else ((), head.index, "")
-            self._move(_with(head, names, spec))
+            self._move(self._renewed(after)[0] if after.chunks.count_rows() else _with(head, (), head.index))
             self._tidy()
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
@@ -259,7 +258,7 @@ class Writer:
             if outcome.built and outcome.measured and outcome.spec:
                 names = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))
                 questions.keep(self._store.path, asked, self.head.encoder)
-                self._move(_with(self.head, names, outcome.spec))
+                self._move(_with(replace(self.head, demand=demand), names, outcome.spec))
             self._tidy()
             return outcome
 
@@ -271,7 +270,7 @@ class Writer:
         spec = spec.checked(self.head.encoder.dim)
         with writing(self._store.place):
             names, spec = self._published(self.snapshot(), spec, settle)
-            self._move(_with(self.head, names, spec))
+            self._move(_with(replace(self.head, demand=None), names, spec))
             self._tidy()
 
     def amend_index(self, settled: Settled) -> None:
@@ -284,7 +283,9 @@ class Writer:
             for name in names:
                 self._store.place.keep(name)
             made = Published.read(self._store.place.vectors(names[0]))
-            self._move(_with(self.head, names, made.spec))
+            measured = Measured.of(made.measured)
+            head = replace(self.head, demand=None if measured is None else measured.demand)
+            self._move(_with(head, names, made.spec))
             self._tidy()
 
     def _index_text(self, *, rebuild: bool) -> None:
@@ -306,28 +307,32 @@ class Writer:
 
     def _publish(self, snapshot: Snapshot) -> str:
         """Put the vector index of this state in service; gives what to say of its recall, if anything."""
-        names, spec, note = self._renewed(snapshot)
-        self._move(_with(self.head, names, spec))
+        head, note = self._renewed(snapshot)
+        self._move(head)
         return note
 
-    def _renewed(self, snapshot: Snapshot) -> tuple[Names, Spec, str]:
-        """The names of a vector index of this state, of the kind that was chosen, its parameters, and what to say.
+    def _renewed(self, snapshot: Snapshot) -> tuple[Head, str]:
+        """The state with a vector index of all its rows, of the kind that was chosen, and what to say of it.
 
-        What was chosen for a demand is measured again, for it now holds other rows, and mended if its recall fell.
+        What was chosen for a demand is measured again, for it now holds other rows, and mended if it missed that.
         """
-        before, spec = self._measured(), snapshot.head.index.fitting(snapshot.head.encoder.dim)
+        head, before = snapshot.head, self._measured()
+        spec = head.index.fitting(head.encoder.dim)
         if before is None:
-            return self._published(snapshot, spec)[0], snapshot.head.index, ""
-        kept = questions.kept(self._store.path, snapshot.head.encoder)
+            return _with(head, self._published(snapshot, spec)[0], head.index), ""
+        kept = questions.kept(self._store.path, head.encoder)
         renewal = renew(self._bench(snapshot), spec, before, kept)
-        return self._put(renewal.built, renewal.settled), renewal.spec, renewal.note
+        names = self._put(renewal.built, renewal.settled)
+        return _with(replace(head, demand=before.demand), names, renewal.spec), renewal.note
 
     def _measured(self) -> Measured | None:
-        """What was demanded of the published index, and measured."""
+        """What was demanded of the published index, and measured; the demand alone if the index is gone or damaged."""
         with contextlib.suppress(DamagedError):
             if self.head.vectors is not None:
-                return Measured.of(Published.read(self._store.place.vectors(self.head.vectors)).measured)
-        return None
+                published = Published.read(self._store.place.vectors(self.head.vectors))
+                if measured := Measured.of(published.measured):
+                    return measured
+        return Measured(self.head.demand) if self.head.demand else None
 
     def _bench(self, snapshot: Snapshot) -> Callable[[Spec], Built | BuiltShards]:
         """Makes vector indexes of this state that nobody searches yet: here, or in shards by those who serve them."""

@@ -559,6 +559,50 @@ def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
         assert measure(stored).vector_kind["measured"] == {}
 
 
+@pytest.mark.parametrize("lost", ["manifest.json", "index.faiss", "the folder", "all folders"])
+def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, monkeypatch, lost):
+    monkeypatch.setattr(choosing, "_TIE", 1e-6)  # not exact search, however few they are
+    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
+    folder = stored.path / "vectors" / stored.snapshot().head.vectors
+    if lost in ("manifest.json", "index.faiss"):
+        (folder / lost).write_bytes((folder / lost).read_bytes()[:-1])
+    else:
+        shutil.rmtree(folder if lost == "the folder" else folder.parent)
+    stored = Retriever.open(stored.path)
+    assert stored.add(documents(1_000, 1)).note.startswith("built the vector index anew from the store, because")
+    shown = Measured.of(measure(stored).vector_kind["measured"])
+    assert (shown.demand, shown.met, shown.count, shown.queries) == (demand, True, 201, 150)
+    assert stored.snapshot().head.index.kind == "ivf_int8"
+
+
+def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_hand(stored):
+    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
+    assert stored.snapshot().head.demand == Retriever.open(stored.path).snapshot().head.demand == demand
+    stored.delete(*map(str, range(200)))
+    stored.add(documents(1_000, 50))
+    shown = Measured.of(measure(stored).vector_kind["measured"])
+    assert (shown.demand, shown.met, shown.count) == (demand, True, 50)
+    published = stored.snapshot().published
+    stored.amend_index(Settled(published.search, published.measured))
+    assert stored.snapshot().head.demand == demand
+    stored.build_index("ivf_int8", nlist=3)
+    assert stored.snapshot().head.demand is None
+    stored.repair()
+    assert measure(stored).vector_kind["measured"] == {}
+
+
+def test_an_index_optimized_before_its_demand_was_written_down_keeps_it(stored):
+    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
+    file = stored.path / "HEAD.json"
+    head = json.loads(file.read_text())
+    assert head.pop("demand") == {"recall": 0.9, "memory": None, "latency": None}
+    file.write_text(json.dumps(head))
+    stored = Retriever.open(stored.path)
+    assert stored.snapshot().head.demand is None
+    stored.add(documents(1_000, 60))
+    assert stored.snapshot().head.demand == demand
+
+
 def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     assert stored.optimize(0.9).measured.source.endswith("sentences of the passages, encoded as queries")
     encoder = stored.snapshot().head.encoder
