@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .faiss_refusal import refusal
 from .flat import best_of, count_of, mask_of
 from .metric import METRICS
 from .parameter import check_all, with_defaults
@@ -114,7 +115,8 @@ class FaissIndex:
         parameters = self.kind.structure_of(self.build_values).parameters(self._visits(depth), **selector)
         if parameters is not None and isinstance(self.index, faiss.IndexPreTransform):
             parameters = faiss.SearchParametersPreTransform(index_params=parameters)
-        scores, places = self.index.search(queries, depth, params=parameters)
+        with refusal("search this index"):
+            scores, places = self.index.search(queries, depth, params=parameters)
         scores *= METRICS[self.exact.metric].sign
         scores[places < 0] = -np.inf
         return scores, places

@@ -15,6 +15,7 @@ import numpy as np
 
 from .errors import DamagedError, InputError
 from .faiss_index import FaissIndex
+from .faiss_refusal import reason, refusal
 from .flat import FlatKind
 from .metric import metric_of
 from .parameter import Parameter, TextParameter, check_all, with_defaults
@@ -38,6 +39,8 @@ _GPU = Parameter("gpu", "whether it is built on the GPUs, 0 or 1; it is searched
 _TYPES = frozenset(  # the first four bytes of the files that are read
     b"IxFI IxF2 IxSQ IxPq IPfs Ixrq Ixrr Irfn IxPT IxRq IwFl IwSq IwPQ IwPf Iwrq Iwrr Iwrn IHNf IHNs IHNp INSf".split()
 )
+_MOST = 2**20  # a number in a factory string: more would take more memory than there is, or for ever
+_NEIGHBOURS = {"HNSW": (2, 256), "NSG": (16, 256)}
 _limits = threading.Lock()  # FAISS's limits are of the whole process
 
 
@@ -125,16 +128,18 @@ class FaissKind:
         return max(self.code.least(build), self.structure_of(build).least(count, build))
 
     def _built(self, vectors: Floats, metric: Metric, build: dict[str, Any]) -> Any:
-
+        """An index of them, which can be searched: that is tried once."""
         count, dim = vectors.shape
-        index = _made(self.recipe(count, dim, build), dim, metric)
+        index = _made(recipe := self.recipe(count, dim, build), dim, metric)
         if build.get("gpu"):
-            return _built_on_gpu(index, vectors, metric, build)
+            return _built_on_gpu(index, vectors, metric)
         if hasattr(index, "hnsw"):
             index.hnsw.efConstruction = build["ef_construction"]
         _train(index, vectors, metric)
-        for at in range(0, count, _BLOCK):
-            index.add(metric.prepared(vectors[at : at + _BLOCK]))
+        with refusal(f"build {recipe!r}"):
+            for at in range(0, count, _BLOCK):
+                index.add(metric.prepared(vectors[at : at + _BLOCK]))
+            index.search(metric.prepared(vectors[:1]), 1)
         return index
 
 
@@ -160,6 +165,7 @@ class FactoryKind(FaissKind):
             )
         check_all("building this kind of index", self.build_parameters, build)
         check_all("searching this kind of index", self.search_parameters, search)
+        _check_numbers(recipe)
         _made(recipe, dim, metric_of("ip"))
 
     def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:
@@ -190,10 +196,21 @@ class FactoryKind(FaissKind):
 def _made(recipe: str, dim: int, metric: Metric) -> Any:
     import faiss
 
-    try:
-        return faiss.index_factory(dim, recipe, metric.faiss)
-    except RuntimeError as error:
-        raise InputError(f"FAISS cannot make {recipe!r} for dimension {dim}: {_reason(error)}") from None
+    with refusal(f"make {recipe!r} for dimension {dim}"):
+        index = faiss.index_factory(dim, recipe, metric.faiss)
+    if index.metric_type != metric.faiss:  # a graph of product codes compares by distance, whatever is asked for
+        raise InputError(f"FAISS cannot make {recipe!r} for the inner product: choose another kind of index")
+    return index
+
+
+def _check_numbers(recipe: str) -> None:
+    """Whether FAISS can take each: of some that it cannot it says nothing, but ends the process or goes on for ever."""
+    if not all(0 < int(number) <= _MOST for number in re.findall("[0-9]+", recipe)):
+        raise InputError(f"{recipe!r} holds a number that no index can have: expected each from 1 to {_MOST:,}")
+    for graph, number in re.findall("(HNSW|NSG)([0-9]+)", recipe):
+        least, most = _NEIGHBOURS[graph]
+        if not least <= int(number) <= most:
+            raise InputError(f"a node of {graph} in {recipe!r} has from {least} to {most} neighbours, not {number}")
 
 
 def _train(index: Any, vectors: Floats, metric: Metric) -> None:
@@ -206,9 +223,8 @@ def _train(index: Any, vectors: Floats, metric: Metric) -> None:
     chosen = np.random.default_rng(_SEED).choice(count, min(count, wanted), replace=False)
     kept = list(_quiet(index, dim))
     try:
-        index.train(metric.prepared(vectors[np.sort(chosen)]))
-    except RuntimeError as error:
-        raise InputError(f"FAISS cannot learn this index from {len(chosen)} vectors: {_reason(error)}") from None
+        with refusal(f"learn this index from {len(chosen)} vectors"):
+            index.train(metric.prepared(vectors[np.sort(chosen)]))
     finally:
         for rotation, _ in kept:
             rotation.pq = None
@@ -252,14 +268,14 @@ def _read(file: Path, size: int) -> Any:
             faiss.set_deserialization_loop_limit(2**24)
             index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
         except RuntimeError as error:
-            raise DamagedError(f"{file} cannot be read by FAISS: {_reason(error)}") from None
+            raise DamagedError(f"{file} cannot be read by FAISS: {reason(error)}") from None
         finally:
             faiss.set_deserialization_vector_byte_limit(before[0])
             faiss.set_deserialization_loop_limit(before[1])
     return index
 
 
-def _built_on_gpu(index: Any, vectors: Floats, metric: Metric, build: dict[str, Any]) -> Any:
+def _built_on_gpu(index: Any, vectors: Floats, metric: Metric) -> Any:
     """Lists and scans shared out among the GPUs; a graph by CAGRA (Ootomo et al. 2023), searched as HNSW.
 
     Not measured: no machine with a GPU was at hand.
@@ -270,24 +286,29 @@ def _built_on_gpu(index: Any, vectors: Floats, metric: Metric, build: dict[str, 
         raise InputError(
             "gpu=1 needs a GPU and faiss-gpu-cuvs in the place of faiss-cpu: leave gpu out to build without"
         )
-    if hasattr(index, "hnsw"):
-        config = faiss.GpuIndexCagraConfig()
-        config.graph_degree = 2 * build["m"]
-        config.intermediate_graph_degree = 4 * build["m"]
-        graph = faiss.GpuIndexCagra(faiss.StandardGpuResources(), index.d, metric.faiss, config)
-        graph.train(metric.prepared(vectors))
-        index = faiss.IndexHNSWCagra()
-        graph.copyTo(index)
-        return index
-    options = faiss.GpuMultipleClonerOptions()
-    options.shard = True
     _train(index, vectors, metric)
-    shared = faiss.index_cpu_to_all_gpus(index, co=options)
-    for at in range(0, len(vectors), _BLOCK):
-        shared.add(metric.prepared(vectors[at : at + _BLOCK]))
-    return faiss.index_gpu_to_cpu(shared)
+    with refusal("build this kind of index on a GPU"):
+        if hasattr(index, "hnsw"):
+            return _with_graph(index, metric.prepared(vectors), metric)
+        options = faiss.GpuMultipleClonerOptions()
+        options.shard = True
+        shared = faiss.index_cpu_to_all_gpus(index, co=options)
+        for at in range(0, len(vectors), _BLOCK):
+            shared.add(metric.prepared(vectors[at : at + _BLOCK]))
+        return faiss.index_gpu_to_cpu(shared)
 
 
-def _reason(error: RuntimeError) -> str:
-    """FAISS's message without the place in its source."""
-    return str(error).splitlines()[0].split("Error: ")[-1].split(" failed: ")[-1][:160]
+def _with_graph(index: Any, vectors: Floats, metric: Metric) -> Any:
+    """CAGRA's graph over the codes that the index is to hold: what CAGRA itself gives back holds whole vectors."""
+    import faiss
+
+    m = index.hnsw.nb_neighbors(1)
+    config = faiss.GpuIndexCagraConfig()
+    config.graph_degree, config.intermediate_graph_degree = 2 * m, 4 * m
+    made = faiss.GpuIndexCagra(faiss.StandardGpuResources(), index.d, metric.faiss, config)
+    made.train(vectors)
+    copied = faiss.IndexHNSWCagra()
+    made.copyTo(copied)
+    index.storage.add(vectors)
+    index.hnsw, index.ntotal = copied.hnsw, len(vectors)
+    return index

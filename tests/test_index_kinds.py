@@ -4,6 +4,7 @@ import hashlib
 import json
 import threading
 from functools import cache
+from types import SimpleNamespace
 
 import faiss
 import numpy as np
@@ -293,7 +294,25 @@ def test_every_parameter_says_its_range_and_holds_to_it(kind):
         (Spec("pq", {"parts": 7}), "parts may be 1, 2, 4, 8, among"),
         (Spec("factory"), "not the factory string"),
         (Spec("factory", {"factory": "IVF4,Flat,RFlat"}), "without IDMap and Refine"),
-        (Spec("factory", {"factory": "Annoy10"}), "cannot make 'Annoy10'"),
+        (Spec("factory", {"factory": "Annoy10"}), "cannot make 'Annoy10' for dimension 16: could not parse"),
+        (Spec("factory", {"factory": "HNSW8,PQ8"}), "cannot make 'HNSW8,PQ8' for the inner product"),
+        *(
+            (Spec("factory", {"factory": recipe}), f"'{recipe}' holds a number that no index can have")
+            for recipe in (
+                "HNSW0",
+                "IVF10_HNSW0,Flat",
+                "IVF0,Flat",
+                "PQ8x0",
+                "PQ8x4fs_0",
+                "RaBitQfs_0",
+                "OPQ0,PQ8",
+                "PCA00,Flat",
+                "RR99999999,Flat",
+            )
+        ),
+        (Spec("factory", {"factory": "HNSW1"}), "a node of HNSW in 'HNSW1' has from 2 to 256 neighbours, not 1"),
+        (Spec("factory", {"factory": "IVF10_HNSW01,Flat"}), "from 2 to 256 neighbours, not 01"),
+        (Spec("factory", {"factory": "NSG4"}), "from 16 to 256 neighbours, not 4"),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_one_line(spec, says):
@@ -302,10 +321,33 @@ def test_what_cannot_be_built_is_refused_in_one_line(spec, says):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "recipe", ["IVF10,SQ8", "PCA10,IVF12,SQ8", "HNSW10,SQfp16", "IVF10_HNSW10,Flat", "RQ4x10", "PQ8x10"]
+)
+def test_numbers_that_are_written_with_a_nought_are_taken(recipe):
+    assert Spec("factory", {"factory": recipe}).checked(DIM)
+
+
+def test_what_faiss_cannot_build_or_search_is_refused_in_one_line(tmp_path, built, monkeypatch):
+    with pytest.raises(InputError, match=r"^FAISS cannot learn this index from 600 vectors: .+$"):
+        build(tmp_path, Spec("factory", {"factory": "PQ8x10"}), *rows())
+    index = load(built("int8"))
+    monkeypatch.setattr(faiss.IndexScalarQuantizer, "search", unable)
+    with pytest.raises(InputError, match="^FAISS cannot search this index: a reason$"):
+        index._neighbours(vectors_of(1), 5, None)
+    with pytest.raises(InputError, match="^FAISS cannot build 'SQ8': a reason$"):
+        build(tmp_path, Spec("int8"), *rows())
+
+
+def unable(*_, **__):
+    """As FAISS says that it cannot do something."""
+    raise RuntimeError("Error in virtual void faiss::Index at /project/Index.cpp:5: Error: 'x > 0' failed: a reason\n")
+
+
 def test_a_choice_that_does_not_fit_other_vectors_falls_back_to_its_kind():
     assert Spec("pq", {"parts": 16}).fitting(16).build == {"parts": 16}
     assert Spec("pq", {"parts": 16}).fitting(15) == Spec("pq")
-    assert Spec("future").fitting(16) == Spec("flat")
+    assert Spec("future").fitting(16) == Spec("factory", {"factory": "HNSW0"}).fitting(16) == Spec("flat")
 
 
 @pytest.mark.parametrize("kind", APPROXIMATE)
@@ -321,6 +363,49 @@ def test_no_gpu_is_said_in_one_line(tmp_path):
         pytest.skip("there is one")
     with pytest.raises(InputError, match="leave gpu out"):
         build(tmp_path, Spec("ivf", {"gpu": 1, "nlist": 4}), *rows())
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """As if there were one: CAGRA's graph is one that the processor has made, and nothing else can be built there."""
+
+    class Cagra:
+        def __init__(self, _resources, dim, metric, config):
+            assert config.intermediate_graph_degree == 2 * config.graph_degree
+            self.made = faiss.IndexHNSWCagra(dim, config.graph_degree // 2, metric)
+
+        def train(self, vectors):
+            self.made.add(vectors)
+
+        def copyTo(self, index):  # noqa: N802
+            index.hnsw = self.made.hnsw
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    for name, value in (
+        ("GpuIndexCagra", Cagra),
+        ("GpuIndexCagraConfig", SimpleNamespace),
+        ("StandardGpuResources", SimpleNamespace),
+        ("GpuMultipleClonerOptions", SimpleNamespace),
+        ("index_cpu_to_all_gpus", unable),
+    ):
+        monkeypatch.setattr(faiss, name, value, raising=False)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["hnsw", "hnsw_fp16", "hnsw_int8"])
+def test_a_graph_that_a_gpu_has_made_is_searched_over_the_codes_of_its_kind(kind, metric, tmp_path, gpu, eager, built):
+    ids, vectors = rows(metric)
+    spec = Spec(kind, {"m": 8, "gpu": 1}, {"ef_search": 200}, metric)
+    folder = tmp_path / build(tmp_path, spec, ids, vectors)
+    index, queries = load(folder), vectors_of(25, 3, unit=metric == "ip")
+    check(index.search(queries, 10), ids, vectors, queries, 10, metric, least=0.95)
+    sizes = [(place / "index.faiss").stat().st_size for place in (folder, built(kind, metric))]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
+
+
+def test_what_cannot_be_built_on_a_gpu_is_refused_in_one_line(tmp_path, gpu):
+    with pytest.raises(InputError, match="^FAISS cannot build this kind of index on a GPU: a reason$"):
+        build(tmp_path, Spec("ivf_int8", {"gpu": 1, "nlist": 4}), *rows())
 
 
 def test_faiss_says_nothing_while_it_learns(tmp_path, capfd):
