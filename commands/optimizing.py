@@ -163,4 +163,18 @@ def proof(measured: Measured) -> list[tuple[str, str]]:
         ("speed", f"{latency}; {measured.rate:,.0f} queries a second for {K}, at once"),
         ("memory", f"{measured.bytes_per_vector:,.0f} bytes a vector, {measured.memory / 1e6:,.1f} MB"),
         ("measured", f"{measured.at} on {measured.count:,} vectors; queries: {measured.source}"),
+        *_curve(measured),
     ]
+
+
+def _curve(measured: Measured) -> list[tuple[str, str]]:
+    """The same index searched less and more deeply, a line each; the published search is marked."""
+    if len(measured.curve) < 2:
+        return []
+    lines = [("curve", "recall@10  at least  queries/s  bytes/vector  search")]
+    for row in sorted(measured.curve, key=lambda row: float(row["recall"])):
+        figures = f"{row['recall']:9.4f}  {row['least']:8.4f}  {row['rate']:9,.0f}  {measured.bytes_per_vector:12,.0f}"
+        search = ", ".join(f"{name} {value}" for name, value in row["search"].items())
+        is_chosen = all(row[name] == getattr(measured, name) for name in ("recall", "least", "rate", "p50", "p99"))
+        lines.append(("", f"{figures}  {search}{'  <- chosen' * is_chosen}"))
+    return lines

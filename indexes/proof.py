@@ -63,6 +63,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
+def _is_row(row: dict[str, Any]) -> bool:
+    """Whether it can be a row of a curve."""
+    search = all(name.isidentifier() and type(value) is int for name, value in row["search"].items())
+    return search and all(_is_number(row[name]) for name in ("recall", "least", "rate", "p50", "p99"))
+
+
 def needed(recall: float) -> int:
     """How many queries, answered without a miss, it takes to prove a recall."""
     return math.ceil((1 + _Z) / max(1e-9, 1 - recall))
@@ -206,10 +212,10 @@ class Measured:
                 all(_is_number(number) and number >= 0 for number in [*numbers, *limits])
                 and all(type(count) is int and 0 <= count < 2**62 for count in counts)
                 and all(isinstance(text, str) and len(text) < 1_000 for text in (found.source, found.at))
-                and isinstance(found.curve, list)
+                and all(map(_is_row, found.curve))
             )
             demand.check()
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             return None
         return found if right else None
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from binocle import Retriever
 from binocle.cli import cli
+from binocle.commands.optimizing import proof
 from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
@@ -631,6 +632,27 @@ def test_the_command_says_what_was_chosen_or_what_would_be(stored, tmp_path):
     assert picture.read_text("utf-8").startswith("<svg") and stored.snapshot().head.vectors == before
     for option in (["--memory", "much"], ["--latency", "5 years"], ["--plot", str(tmp_path)]):
         assert CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), *option]).exit_code != 0
+
+
+def test_the_curve_is_a_table_in_which_the_chosen_search_is_marked():
+    def row(search, *figures):
+        return {"search": search, **dict(zip(("recall", "least", "rate", "p50", "p99"), figures, strict=True))}
+
+    less = row({"nprobe": 8, "k_factor": 4}, 0.91, 0.9, 20_000.4, 0.1, 0.2)
+    chosen = row({"nprobe": 12, "k_factor": 4}, 0.97, 0.96, 9_876.6, 0.2, 0.3)
+    figures = {name: chosen[name] for name in ("recall", "least", "rate", "p50", "p99")}
+    measured = Measured(Demand(0.95), **figures, memory=122_000, count=1_000, curve=[chosen, less])
+    assert [f"{name:<10} {text}" for name, text in proof(measured)][-3:] == [
+        "curve      recall@10  at least  queries/s  bytes/vector  search",
+        "              0.9100    0.9000     20,000           122  nprobe 8, k_factor 4",
+        "              0.9700    0.9600      9,877           122  nprobe 12, k_factor 4  <- chosen",
+    ]
+    assert [name for name, _ in proof(replace(measured, curve=[chosen]))][-1] == "measured"
+    assert Measured.of(json.loads(json.dumps(measured.as_dict()))) == measured
+    wrong = [1, {}, {**less, "rate": None}, {**less, "search": 5}, {**less, "search": {"\x1b[2J": 1}}]
+    wrong += [{**less, "search": {"nprobe": "1"}}, {**less, "p99": math.nan}]
+    for one in wrong:
+        assert Measured.of({**measured.as_dict(), "curve": [one]}) is None
 
 
 def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):
