@@ -67,9 +67,13 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
     with only_answers(ray), _Bar() as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
+    _tell_note(report)
+    click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
+
+
+def _tell_note(report: Report | SwitchReport) -> None:
     if report.note:
         click.echo(report.note, err=True)
-    click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
 
 
 def _summary(report: Report) -> str:
@@ -144,6 +148,7 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
     retriever = open_index(folder, index)
     with _Bar("loading the encoder") as progress:
         report = retriever.switch(model, progress=progress)
+    _tell_note(report)
     if as_json:
         click.echo(json.dumps(report.as_dict()))
     elif report.switched:
@@ -168,6 +173,7 @@ def rollback(folder: Path | None, index: Path | None, model: str | None, as_json
     retriever = open_index(folder, index)
     with _Bar("loading the encoder") as progress:
         report = retriever.rollback(model, progress=progress)
+    _tell_note(report)
     click.echo(json.dumps(report.as_dict()) if as_json else _switched(report))
 
 

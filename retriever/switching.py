@@ -61,6 +61,7 @@ class SwitchReport:
     embedded: int = 0
     reused: int = 0  # whose vectors were there: kept by the last switch, or made by one that was cut short
     seconds: float = 0.0
+    note: str = ""  # that the vector index no longer met what was demanded of it
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "seconds": round(self.seconds, 3)}
@@ -145,7 +146,7 @@ def _change(
         aside = Aside(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
     _embed(snapshot, encoder, aside, report, held=held, progress=progress)
     rows = _rows(snapshot, aside, after, held=held, keep=keep)
-    writer.replace_vectors(rows, after, before if keep else None, erase=erase)
+    report.note = writer.replace_vectors(rows, after, before if keep else None, erase=erase)
     report.seconds = time.monotonic() - began
     return report
 

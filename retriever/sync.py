@@ -61,7 +61,7 @@ class Report:
     reused: int = 0
     chunks_removed: int = 0
     seconds: float = 0.0
-    note: str = ""  # that the vector index was damaged and has been built anew
+    note: str = ""  # that the vector index was damaged, or no longer met what was demanded of it
 
     def count(self, entry: folders.Entry, row: Row) -> None:
         """Count a file by what became of it; one passed over was counted when the folder was looked through."""

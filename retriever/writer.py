@@ -198,8 +198,10 @@ class Writer:
         previous: EncoderId | None,
         *,
         erase: bool = False,
-    ) -> None:
+    ) -> str:
         """As one step: put these rows in the place of all chunks, with vectors of another encoder.
+
+        Gives a line that says so if the vector index no longer meets what was demanded of it, or was mended.
 
         :param chunks: the chunks there are, in their order, under the same ids.
         :param previous: the encoder of their previous vectors, None if they have none.
@@ -216,8 +218,10 @@ class Writer:
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.path, everything=True)
-            self._move(self._renewed(after)[0] if after.chunks.count_rows() else _with(head, (), head.index))
+            head, note = self._renewed(after) if after.chunks.count_rows() else (_with(head, (), head.index), "")
+            self._move(head)
             self._tidy()
+        return note
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
         """Remove these documents, and every chunk whose document is not in the table."""
@@ -228,7 +232,8 @@ class Writer:
     def finish(self, *, rebuild: bool = False) -> str:
         """Bring the full-text index up to date, the vector index too if it is stale, and tidy away old versions.
 
-        Gives a line that says so if the vector index was damaged and has been built anew, or its recall had fallen.
+        Gives a line that says so if the vector index was damaged and has been built anew, or no longer met what was
+        demanded of it.
         """
         notes = []
         with writing(self._store.place):
@@ -306,7 +311,7 @@ class Writer:
         return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
 
     def _publish(self, snapshot: Snapshot) -> str:
-        """Put the vector index of this state in service; gives what to say of its recall, if anything."""
+        """Put the vector index of this state in service; gives what to say of it, if anything."""
         head, note = self._renewed(snapshot)
         self._move(head)
         return note

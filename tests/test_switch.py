@@ -905,3 +905,20 @@ def test_the_commands_say_what_they_did_and_what_can_be_done(index, models):
     told = json.loads(said("switch", other, "--index", place, "--json"))
     assert (told["model"], told["before"], told["switched"], told["embedded"]) == (str(other), str(tiny), True, 4)
     assert json.loads(said("rollback", place, "--json"))["reused"] == 4
+
+
+def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_path):
+    """Vectors of twice the dimension take twice the memory, and so few are always compared."""
+    retriever = Retriever.open(tmp_path / "index", model=models["tiny"])
+    retriever.add([{"id": str(n), "text": f"The cat sat on mat {n}."} for n in range(50)])
+    assert retriever.optimize(0.9, memory=10_000).met
+    run = CliRunner().invoke(cli, ["switch", str(models["wide"]), "--index", str(retriever.path)])
+    assert run.exit_code == 0
+    assert run.stderr == (
+        "when the vector index was built again for 50 passages, memory grew to 0.01 MB over the demanded 0.01 MB, and "
+        "nothing mends that: 'binocle optimize' with another demand\n"
+    )
+    assert "NOT MET" in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
+    run = CliRunner().invoke(cli, ["rollback", "--index", str(retriever.path)])
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "NOT MET" not in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
