@@ -39,6 +39,7 @@ class Role:
 
 ENCODER = Role("encoder", "sentence-transformers")
 RERANKER = Role("reranker", "cross-encoder")
+MASKED = Role("masked language model", "sentence-transformers")
 
 _POOLING_FLAGS = {  # the booleans of folders written before sentence-transformers 5.5
     "pooling_mode_cls_token": "cls",

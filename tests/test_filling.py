@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -84,6 +87,19 @@ def test_a_model_without_a_head_is_refused(tiny_model):
         InputError, match="has no head that names masked words: give a model made by 'binocle pretrain'"
     ):
         Filler.load(tiny_model)
+
+
+def test_a_model_that_is_not_there_is_missed_before_torch_is_imported():
+    script = (
+        "import sys\n"
+        "from binocle.training.filling import Filler\n"
+        "try: Filler.load('none/such')\n"
+        "except LookupError as error: print(error)\n"
+        "print('torch' in sys.modules)\n"
+    )
+    said, imported = subprocess.check_output([sys.executable, "-c", script], text=True).splitlines()
+    assert said.startswith("the masked language model none/such is not on this machine")
+    assert imported == "False"
 
 
 def test_the_command_prints_words_with_their_probabilities(masked_models):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, MissingExtraError
+from ..retriever import model_folder
 from . import loop, masked_model
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Filler:
     @classmethod
     def load(cls, name: str) -> Filler:
         """:raises InputError: when the model has no head for masked words."""
+        model_folder.find(name, model_folder.MASKED)  # torch takes seconds to say that it is not there
         _require()
         masked = masked_model.load(name)
         if masked.new_head:
