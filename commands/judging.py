@@ -10,7 +10,7 @@ import click
 
 from ..indexes.errors import InputError
 from ..retriever.passage import printable
-from .places import FOLDER, PATH, json_option, rerank_depth_option, rerank_option, tell
+from .places import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +70,7 @@ def evaluate(
         heading = f"{found.data}: {found.rows:,} rows, {found.kind}, {printable(found.model)}"
         ending = f"scored in {found.seconds:.1f} s"
     else:
+        check_rerank_options(used=of_collections["rerank"] is not None, by="--rerank")
         from ..training.evaluation import evaluate as measure
 
         found = measure(data, model=model, run_file=run_file, progress=progress, **of_collections)
@@ -151,11 +152,14 @@ def compare(
     binocle compare models/tuned@hybrid models/tuned@semantic lexical --data scifact --out comparison --plots none
     """
     from ..training.compare import compare as measure
+    from ..training.contenders import parse
 
+    modes = modes or ("semantic",)
+    check_rerank_options(used=any(one.reranker for one in parse(contenders, modes)), by="a contender MODEL+RERANKER")
     found = measure(
         contenders,
         data,
-        modes=modes or ("semantic",),
+        modes=modes,
         baseline=baseline,
         measures=measures,
         split=split,

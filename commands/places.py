@@ -86,6 +86,14 @@ rerank_depth_option = click.option(
 )
 
 
+def check_rerank_options(*, used: bool, by: str) -> None:
+    """Refuse options that say how to rerank where nothing does."""
+    context = click.get_current_context()
+    for name in ("rerank_depth", "rerank_seconds"):
+        if not used and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with {by}", context)
+
+
 def tell(text: str) -> None:
     click.echo(f"{text} …", err=True)
 

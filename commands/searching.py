@@ -16,6 +16,7 @@ from .places import (
     FOLDER,
     NOTHING,
     below,
+    check_rerank_options,
     folder_argument,
     index_option,
     is_known,
@@ -85,6 +86,7 @@ def search(
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
     """
+    check_rerank_options(used=rerank is not None, by="--rerank")
     if query == "-":
         if sys.stdin is None:
             raise InputError("the query is to be read from standard input, but that is closed")

@@ -694,8 +694,8 @@ def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeyp
     ("options", "said"),
     [
         (["--rerank", "/no/such/folder"], "no model folder at '/no/such/folder'"),
-        (["--rerank-depth", "0"], "rerank_depth is how many"),
-        (["--rerank-seconds", "-1"], "rerank_seconds is the time"),
+        (["--rerank", "unread", "--rerank-depth", "0"], "rerank_depth is how many"),
+        (["--rerank", "unread", "--rerank-seconds", "-1"], "rerank_seconds is the time"),
     ],
 )
 def test_the_command_line_refuses_bad_options_in_one_line(options, said, retriever):
