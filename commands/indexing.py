@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..retriever.status import Status
     from ..retriever.switching import Switched, SwitchReport
     from ..retriever.sync import Progress, Report
+    from ..retriever.verify import Fault
 
 
 @click.command()
@@ -294,6 +295,8 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     With --deep also the vectors to the texts: those that lie far from where the words of their passage put them are
     encoded anew, and so is a random sample of the others, which says how many can have been missed.
 
+    With --repair exit 0 when all that was found is mended; JSON says of each fault whether it is.
+
     \b
     binocle verify ~/notes
     binocle verify ~/notes --deep
@@ -301,26 +304,30 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     from dataclasses import asdict
 
     searched: list[Found] = []
+    before: list[Fault] = []
     retriever = open_index(folder, index)
     with _Bar("checking documents") as progress:
         if repair:
-            retriever.repair(deep=deep, found=searched.append, progress=progress)
+            retriever.repair(deep=deep, found=searched.append, faults=before.extend, progress=progress)
         found = retriever.verify(deep=deep and not repair, found=searched.append, progress=progress)
     if deep:
         click.echo(searched[-1].as_text(), err=True)
-    if repair and searched[0].wrong:
-        count = len(searched[0].wrong)
-        click.echo(f"{count:,} vector{'s were' if count > 1 else ' was'} not of the text: mended", err=True)
-    for fault in found:
-        line = (
-            json.dumps(asdict(fault))
-            if as_json
-            else printable(": ".join(filter(None, (fault.kind, fault.path, fault.problem))))
-        )
-        click.echo(line)
-    if not as_json:
-        click.echo(f"{len(found):,} fault{'s' * (len(found) != 1)}" if found else "clean", err=bool(found))
+    left = set(found)
+    mended = [fault for fault in before if fault not in left]
+    if mended:
+        click.echo(f"{_faults(mended)} mended", err=True)
+    if as_json:
+        for fault in [*mended, *found]:
+            click.echo(json.dumps(asdict(fault) | ({"mended": fault not in left} if repair else {})))
+    else:
+        for fault in found:
+            click.echo(printable(": ".join(filter(None, (fault.kind, fault.path, fault.problem)))))
+        click.echo(_faults(found) if found else "clean", err=bool(found))
     return NOTHING if found else 0
+
+
+def _faults(found: list[Fault]) -> str:
+    return f"{len(found):,} fault{'s' * (len(found) != 1)}"
 
 
 @click.command()

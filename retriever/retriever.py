@@ -445,6 +445,7 @@ class Retriever:
         *,
         deep: bool = False,
         found: Callable[[Found], None] | None = None,
+        faults: Callable[[list[verification.Fault]], None] | None = None,
         progress: Callable[[switching.Switched], None] | None = None,
     ) -> Report | None:
         """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder.
@@ -452,17 +453,22 @@ class Retriever:
         Before that, vectors that changed in the store since the vector index was published, and with `deep` all that
         are found not to be those of their texts, are embedded anew.
 
+        :param found: gets what the search for such vectors looked at and found.
+        :param faults: gets all that was wrong before; `verify` tells what still is.
         :raises InputError: when the folder is not there, before anything is changed.
         """
         if self.folder:
             self._root_to_sync(None)
-        faulty = verification.stored_wrongly(self.verify())
+        wrong = self.verify()
+        faulty = verification.stored_wrongly(wrong)
         with self._writing(self._open_store()) as writer:
-            self._mend_vectors(writer, deep, found, progress)
+            wrong += self._mend_vectors(writer, deep, found, progress)
             rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
             rows = [row for row in rows if row["source"] == "file"]
             writer.drop_orphans([row["id"] for row in rows])
             writer.finish(rebuild=True)
+        if faults:
+            faults(wrong)
         return self.sync() if self.folder else None
 
     def _mend_vectors(
@@ -471,7 +477,7 @@ class Retriever:
         deep: bool,
         found: Callable[[Found], None] | None,
         progress: Callable[[switching.Switched], None] | None,
-    ) -> None:
+    ) -> list[verification.Fault]:
         snapshot, head = writer.snapshot(), writer.head
         if deep:
             searched = misplaced.search(snapshot, self._encoder_of(head.encoder), progress)
@@ -481,6 +487,7 @@ class Retriever:
             writer.replace_vectors(misplaced.mended(snapshot, searched.wrong), head.encoder, head.previous)
         if found:
             found(searched)
+        return list(verification.vector_faults(snapshot, searched.wrong))
 
     # The parts
 

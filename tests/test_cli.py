@@ -610,10 +610,19 @@ def test_verify_repair_mends_documents_and_indexes(here: Path, run):
     (here / "notes/cats.txt").write_text("The zebra is gone.\n")
     for file in (here / ".binocle/vectors").glob("*/*"):
         file.write_bytes(b"nonsense")
-    assert run("verify").code == 1
-    assert run("verify", "--repair") == (0, "clean\n", "")
+    found = run("verify")
+    assert (found.code, found.err) == (1, "3 faults\n")
+    assert run("verify", "--repair") == (0, "clean\n", "3 faults mended\n")
     assert run("search", "zebra", "--mode", "lexical").code == 0
-    assert run("verify") == (0, "clean\n", "")
+    assert run("verify") == run("verify", "--repair") == (0, "clean\n", "")
+
+
+def test_verify_repair_says_in_json_what_it_mended(here: Path, run):
+    (here / "README.md").unlink()
+    (before,) = run("verify", "--json").rows
+    mended = run("verify", "--repair", "--json")
+    assert (mended.code, mended.rows, mended.err) == (0, [before | {"mended": True}], "1 fault mended\n")
+    assert run("verify", "--repair", "--json") == (0, "", "")
 
 
 def test_search_answers_the_same_without_its_vector_index(here: Path, run):

@@ -366,6 +366,6 @@ def test_the_command_says_what_it_looked_at_and_mends(retriever, here, run):
     assert found.out.startswith("vector: ")
     (row,) = run("verify", "--deep", "--json").rows
     assert f"{row['kind']}: {row['path']}: {row['problem']}\n" == found.out
-    mended = "1 vector was not of the text: mended\n"
+    mended = "1 fault mended\n"
     assert run("verify", "--deep", "--repair") == (0, "clean\n", looked + mended)
     assert run("verify", "--deep") == (0, "clean\n", looked)
