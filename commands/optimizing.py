@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..indexes.optimize import Outcome
     from ..indexes.proof import Measured
 
-_BYTES = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_SECONDS = {"US": 1e-6, "MS": 1e-3, "": 1, "S": 1}
+_BYTES = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SECONDS = {"US": 1e-6, "MS": 1e-3, "S": 1}
 
 
 def _quantity(text: str, units: dict[str, float], what: str) -> float:

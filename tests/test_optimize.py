@@ -630,8 +630,22 @@ def test_the_command_says_what_was_chosen_or_what_would_be(stored, tmp_path):
     assert run.return_value == 1 and json.loads(run.stdout)["met"] is False
     assert json.loads(run.stdout)["nearest"][0].startswith("recall 0.99 takes ")
     assert picture.read_text("utf-8").startswith("<svg") and stored.snapshot().head.vectors == before
-    for option in (["--memory", "much"], ["--latency", "5 years"], ["--plot", str(tmp_path)]):
-        assert CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), *option]).exit_code != 0
+    assert CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), "--plot", str(tmp_path)]).exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("option", "amount", "expected"),
+    [
+        ("--memory", "much", "an amount of memory: expected one such as 250MB or 2GB"),
+        ("--memory", "250", "an amount of memory: expected one such as 250MB or 2GB"),
+        ("--latency", "5 years", "a time: expected one such as 5ms"),
+        ("--latency", "5", "a time: expected one such as 5ms"),
+    ],
+)
+def test_an_amount_has_a_unit(option, amount, expected):
+    run = CliRunner().invoke(cli, ["optimize", option, amount])
+    assert run.exit_code == 2
+    assert f"{amount!r} is not {expected}" in run.stderr
 
 
 def test_the_curve_is_a_table_in_which_the_chosen_search_is_marked():
