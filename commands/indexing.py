@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError
+from ..indexes.proof import as_size
 from ..retriever.passage import printable
 from .places import (
     FOLDER,
@@ -216,7 +217,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("vectors", vectors),
         *_proof(found),
         *([("damage", f"{found.damage}; 'binocle index' builds it anew")] if found.damage else []),
-        ("size", f"{found.bytes / 1e6:,.1f} MB"),
+        ("size", as_size(found.bytes)),
     ):
         click.echo(f"{name:<10} {value}")
 
@@ -228,7 +229,7 @@ def _vectors(found: Status) -> str:
         return "damaged"
     chosen = {**made["build"], **made["search"]}
     values = ", ".join(f"{name} {value}" for name, value in chosen.items())
-    return f"{made['kind']}{f' ({values})' * bool(values)}, {made['bytes'] / 1e6:,.1f} MB, {found.vector_index}"
+    return f"{made['kind']}{f' ({values})' * bool(values)}, {as_size(made['bytes'])}, {found.vector_index}"
 
 
 def _proof(found: Status) -> list[tuple[str, str]]:
@@ -243,7 +244,7 @@ def _proof(found: Status) -> list[tuple[str, str]]:
 def _previous(before: dict[str, Any]) -> str:
     return (
         f"{before['model']}, {before['dim']} dimensions, fingerprint {before['fingerprint'][:8]}: 'binocle rollback' "
-        f"brings it back; {before['vectors']:,} vectors kept, {before['bytes'] / 1e6:,.1f} MB"
+        f"brings it back; {before['vectors']:,} vectors kept, {as_size(before['bytes'])}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError
-from ..indexes.proof import DEPTH, K
+from ..indexes.proof import DEPTH, K, as_size
 from .places import (
     NOTHING,
     PATH,
@@ -147,7 +147,7 @@ def _lines(outcome: Outcome) -> list[str]:
 
 def limits(outcome: Outcome | Measured) -> str:
     demand = outcome.demand
-    memory = f" within {demand.memory / 1e6:,.1f} MB" if demand.memory else ""
+    memory = f" within {as_size(demand.memory)}" if demand.memory else ""
     return memory + (f" in {1e3 * demand.latency:g} ms" if demand.latency else "")
 
 
@@ -161,7 +161,7 @@ def proof(measured: Measured) -> list[tuple[str, str]]:
         ("recall@10", f"{found[0]:.4f}, at least {found[1]:.4f} with 95 % confidence, by {asked}"),
         ("demand", f"recall {measured.demand.recall:g}{limits(measured)}{short}"),
         ("speed", f"{latency}; {measured.rate:,.0f} queries a second for {K}, at once"),
-        ("memory", f"{measured.bytes_per_vector:,.0f} bytes a vector, {measured.memory / 1e6:,.1f} MB"),
+        ("memory", f"{measured.bytes_per_vector:,.0f} bytes a vector, {as_size(measured.memory)}"),
         ("measured", f"{measured.at} on {measured.count:,} vectors; queries: {measured.source}"),
         *_curve(measured),
     ]

@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from .proof import as_size
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -49,8 +51,8 @@ def frontier(points: Sequence[Point], demand: Demand, chosen: Point | None = Non
         lines.append(f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         places = [(x(point.recall), y(point.rate)) for point in own] + [(_WIDTH - _RIGHT + 20, _TOP + 20 * place + 8)]
         lines += [f'<path d="{shape}" transform="translate({a:.1f} {b:.1f})" fill="{colour}"/>' for a, b in places]
-        size = min(point.memory for point in own) / 1e6
-        lines.append(_text(_WIDTH - _RIGHT + 32, _TOP + 20 * place + 12, f"{kind}, {size:,.1f} MB"))
+        size = as_size(min(point.memory for point in own))
+        lines.append(_text(_WIDTH - _RIGHT + 32, _TOP + 20 * place + 12, f"{kind}, {size}"))
     if chosen:
         lines.append(
             f'<circle cx="{x(chosen.recall):.1f}" cy="{y(chosen.rate):.1f}" r="9" fill="none" stroke="#303030" '

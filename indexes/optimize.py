@@ -22,7 +22,7 @@ import numpy as np
 from .errors import InputError
 from .faiss_kind import FaissKind
 from .kinds import KINDS, Spec
-from .proof import Measured, Point, Sample, at_least, exact, is_exact, meets, needed
+from .proof import Measured, Point, Sample, as_size, at_least, exact, is_exact, meets, needed
 from .published import Settled
 from .structures import Lists
 
@@ -398,7 +398,7 @@ def nearest(trials: Sequence[Trial], demand: Demand) -> list[str]:
         lines.append(f"recall {demand.recall:g} takes {1e3 * fast.p99:.2f} ms (p99), by {fast.name}")
     if demand.memory and good:
         small = min(good, key=lambda point: point.memory)
-        lines.append(f"recall {demand.recall:g} takes {small.memory / 1e6:,.1f} MB, by {small.name}")
+        lines.append(f"recall {demand.recall:g} takes {as_size(small.memory)}, by {small.name}")
     return lines
 
 
@@ -478,7 +478,7 @@ def _missed(measured: Measured) -> str:
         found = f"{measured.recall:.4f} (at least {measured.least:.4f})"
         said.append(f"recall@10 fell to {found} under the demanded {demand.recall:g}")
     if demand.memory is not None and measured.memory > demand.memory:
-        said.append(f"memory grew to {measured.memory / 1e6:,.2f} MB over the demanded {demand.memory / 1e6:,.2f} MB")
+        said.append(f"memory grew to {as_size(measured.memory)} over the demanded {as_size(demand.memory)}")
     if demand.latency is not None and measured.p99 > demand.latency:
         said.append(f"latency grew to {1e3 * measured.p99:.2f} ms over the demanded {1e3 * demand.latency:.2f} ms")
     return " and ".join(said)

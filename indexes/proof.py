@@ -28,6 +28,15 @@ _TIMED = 200  # queries whose latency is taken one by one
 _ROUNDS = 3
 
 
+def as_size(count: float) -> str:
+    """Bytes as people read them, to four digits: `412.3 KB`."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1_000:
+            return f"{count:.4g} {unit}"
+        count /= 1_000
+    return f"{count:.4g} TB"
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What an index must reach: recall@10 by the lower 95 % bound, and what it may cost."""

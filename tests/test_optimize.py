@@ -26,6 +26,7 @@ from binocle.indexes.proof import (
     Measured,
     Point,
     Sample,
+    as_size,
     at_least,
     exact,
     is_exact,
@@ -286,7 +287,7 @@ def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
     before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
     renewal = choosing.renew(bench(tmp_path), Spec(), before, vectors_of(1_000, 5))
     assert renewal.note.startswith(
-        "when the vector index was built again for 3,000 passages, memory grew to 0.41 MB over the demanded 0.20 MB: "
+        "when the vector index was built again for 3,000 passages, memory grew to 408.1 KB over the demanded 200 KB: "
         "mended by another index, ivf_int8, now "
     )
     assert renewal.spec.kind == "ivf_int8" and renewal.measured.met
@@ -296,7 +297,7 @@ def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("demand", "says"),
     [
-        (Demand(0.9, memory=1_000), "memory grew to 0.41 MB over the demanded 0.00 MB"),
+        (Demand(0.9, memory=1_000), "memory grew to 408.1 KB over the demanded 1 KB"),
         (Demand(0.9, latency=1e-9), "over the demanded 0.00 ms"),
     ],
 )
@@ -678,6 +679,24 @@ def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):
     for file, message in ((bad, "c.jsonl:1 is not a query"), (tmp_path / "none", "cannot be read")):
         with pytest.raises(InputError, match=message):
             questions.read(file)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1 KB"),
+        (10_240, "10.24 KB"),
+        (123_456, "123.5 KB"),
+        (999_999, "1000 KB"),
+        (250e6, "250 MB"),
+        (1_536_000_000, "1.536 GB"),
+        (2e12, "2 TB"),
+    ],
+)
+def test_a_size_is_shown_in_its_own_unit(count, shown):
+    assert as_size(count) == shown
 
 
 def test_a_sentence_is_a_query():

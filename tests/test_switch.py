@@ -896,7 +896,7 @@ def test_the_commands_say_what_they_did_and_what_can_be_done(index, models):
     assert f"encoder    {other}, 32 dimensions, fingerprint {print_of['other']}\n" in status
     assert (
         f"previous   {tiny}, 32 dimensions, fingerprint {print_of['tiny']}: 'binocle rollback' brings it back; "
-        "4 vectors kept, 0.0 MB\n"
+        "4 vectors kept, 512 B\n"
     ) in status
     assert json.loads(said("status", place, "--json"))["previous"]["bytes"] == 4 * 4 * 32
     assert said("rollback", "--model", tiny, place) == f"4 passages now of {tiny}, none embedded, in 0.1 s\n"
@@ -915,7 +915,7 @@ def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_pat
     run = CliRunner().invoke(cli, ["switch", str(models["wide"]), "--index", str(retriever.path)])
     assert run.exit_code == 0
     assert run.stderr == (
-        "when the vector index was built again for 50 passages, memory grew to 0.01 MB over the demanded 0.01 MB, and "
+        "when the vector index was built again for 50 passages, memory grew to 13.33 KB over the demanded 10 KB, and "
         "nothing mends that: 'binocle optimize' with another demand\n"
     )
     assert "NOT MET" in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
