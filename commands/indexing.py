@@ -10,7 +10,7 @@ import click
 
 from ..indexes.errors import InputError
 from ..indexes.proof import as_size
-from ..retriever.passage import printable
+from ..retriever.passage import printable, printable_path
 from .places import (
     FOLDER,
     INDEX,
@@ -276,7 +276,7 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
             click.echo(json.dumps({name: row[name] for name in names}, ensure_ascii=False))
         else:
             detail = row["reason"] or f"{row['chunks']} passage{'s' * (row['chunks'] != 1)}, {row['format']}"
-            click.echo(printable(f"{row['state']:<8} {row['path']}  ({detail})"))
+            click.echo(f"{row['state']:<8} {printable_path(row['path'])}  ({printable(detail)})")
     return 0 if rows else NOTHING
 
 
@@ -322,7 +322,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
             click.echo(json.dumps(asdict(fault) | ({"mended": fault not in left} if repair else {})))
     else:
         for fault in found:
-            click.echo(printable(": ".join(filter(None, (fault.kind, fault.path, fault.problem)))))
+            click.echo(": ".join(filter(None, (fault.kind, printable_path(fault.path), printable(fault.problem)))))
         click.echo(_faults(found) if found else "clean", err=bool(found))
     return NOTHING if found else 0
 

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .query import Hit
 
@@ -41,7 +41,7 @@ def blocks(
 
 
 def _where(hit: Hit, below: str, *, colour: bool) -> str:
-    place = f"{printable(below + hit.path)}:{hit.line_start}"
+    place = f"{printable_path(below + hit.path)}:{hit.line_start}"
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     if colour:
@@ -96,9 +96,16 @@ def _matching(word: str, words: set[str]) -> str | None:
 
 def printable(text: str) -> str:
     """Without control characters, also those that turn the direction: a document must not command the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in _JOINERS else _substitute(char) for char in text)
+    return text if text.isprintable() else _replaced(text, _substitute)
+
+
+def printable_path(path: str) -> str:
+    """The same of a file's name, which still has to tell which file it is: a line break is `\\n`."""
+    return path if path.isprintable() else _replaced(path, lambda char: char.encode("unicode_escape").decode())
+
+
+def _replaced(text: str, by: Callable[[str], str]) -> str:
+    return "".join(char if char.isprintable() or char in _JOINERS else by(char) for char in text)
 
 
 _JOINERS = {"\t", "\u200c", "\u200d", "\ufe0f", *map(chr, range(0xE0020, 0xE0080))}  # that scripts and emoji need

@@ -587,6 +587,14 @@ def test_files_can_be_narrowed_to_a_state_and_a_folder(here: Path, run):
     assert run("files", "--state", "failed") == (1, "", "")
 
 
+def test_a_line_break_in_a_name_is_shown_as_what_it_is(here: Path, run, write):
+    write(here, {"new\nline.txt": "The walrus sat.\n"})
+    run("index", ".")
+    assert "indexed  new\\nline.txt  (1 passage, text)\n" in run("files").out
+    (here / "new\nline.txt").unlink()
+    assert run("verify").out == "document: new\\nline.txt: cannot be read now: it is no longer there\n"
+
+
 def test_verify_is_clean_until_something_changes(here: Path, run):
     assert run("verify") == (0, "clean\n", "")
     assert run("verify", "--json") == (0, "", "")

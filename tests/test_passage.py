@@ -107,6 +107,15 @@ def test_a_document_cannot_command_the_terminal(field, hostile):
     assert len(block.splitlines()) <= 3
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("new\nline.md", "new\\nline.md"), ("e\x1b[2J.md", "e\\x1b[2J.md"), ("a\u00a0b", "a\\xa0b"), ("ü 東", "ü 東")],
+    ids=ascii,
+)
+def test_a_path_tells_which_file_it_is_whatever_its_name(path, expected):
+    assert shown(path=path).startswith(f" 1  {expected}:")
+
+
 @pytest.mark.parametrize("text", ["👩‍🚀 and 👨‍👩‍👧", "می‌خواهم", "क्‍ष", "soft\u00adhyphen", "flag 🏴󠁧󠁢󠁥󠁮󠁧󠁿"], ids=ascii)
 def test_joiners_that_writing_needs_stay(text):
     assert "\N{REPLACEMENT CHARACTER}" not in shown(text=text)
