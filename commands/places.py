@@ -77,7 +77,9 @@ where_option = click.option(
     metavar="FILTER",
     help="Only documents such as path='docs/**', type=pdf, modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable.",
 )
-k_option = click.option("-k", default=10, show_default=True, metavar="N", type=int, help="How many passages.")
+k_option = click.option(
+    "-k", default=10, show_default=True, metavar="N", type=click.IntRange(min=1), help="How many passages."
+)
 rerank_option = click.option(
     "--rerank", metavar="MODEL", help="Rerank with a cross-encoder: its folder, or its name on the hub."
 )

@@ -372,7 +372,6 @@ def test_search_without_explain_says_nothing_of_it(here: Path, run):
 
 def test_search_that_finds_nothing_is_silent_and_exits_1(here: Path, run):
     assert run("search", "zyzzyva", "--mode", "lexical") == (1, "", "")
-    assert run("search", "cheese", "-k", 0) == (1, "", "")
     assert run("search", "cheese", "--where", "type=pdf") == (1, "", "")
     assert run("search", "cheese", "--where", "type=pdf", "--json") == (1, "", "")
 
