@@ -256,7 +256,7 @@ def _previous(before: dict[str, Any]) -> str:
 def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
     """List every file and what became of it.
 
-    Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there.
+    Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there. Exit 1 when there are none.
 
     \b
     binocle files ~/notes --state failed

@@ -77,7 +77,8 @@ def search(
     """Find the passages that answer QUERY.
 
     Looks in FOLDER, or in the whole index found here or above. QUERY "-" is read from standard input. Paths are
-    printed as they open from here; JSON has them as the index does, relative to the indexed folder.
+    printed as they open from here; JSON has them as the index does, relative to the indexed folder. Exit 1 when nothing
+    is found.
 
     With --rerank a cross-encoder reads the best passages again together with the query, and its order counts.
 
@@ -121,7 +122,7 @@ def search(
 def similar(place: str, folder: Path | None, index: Path | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
     """Find passages like the one at FILE:LINE.
 
-    FILE is a path as search prints it, or of the file itself.
+    FILE is a path as search prints it, or of the file itself. Exit 1 when nothing is found.
 
     \b
     binocle similar guide/install.md:40 docs

@@ -586,6 +586,20 @@ def test_files_can_be_narrowed_to_a_state_and_a_folder(here: Path, run):
     assert run("files", "--state", "failed") == (1, "", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["files", "--state", "failed"], "Exit 1 when there are none."),
+        (["search", "zyzzyva", "--mode", "lexical"], "Exit 1 when nothing is found."),
+        (["similar", "README.md:1", "--where", "type=pdf"], "Exit 1 when nothing is found."),
+    ],
+    ids=str,
+)
+def test_help_says_how_a_command_that_finds_nothing_ends(words: list[str], said: str, here: Path, run):
+    assert run(*words) == (1, "", "")
+    assert said in " ".join(run(words[0], "--help").out.split())
+
+
 def test_a_line_break_in_a_name_is_shown_as_what_it_is(here: Path, run, write):
     write(here, {"new\nline.txt": "The walrus sat.\n"})
     run("index", ".")
