@@ -260,12 +260,14 @@ def _download(names: list[str], role: Role) -> Path:
     except ImportError:
         raise MissingExtraError("huggingface_hub", "hub", f"{missing}; fetching it") from None
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
+    reasons: list[Exception] = []
     for name in names:
         try:
             return Path(snapshot_download(name, allow_patterns=patterns))
         except Exception as error:
-            reason = error
-    raise ModelNotFoundError(f"{missing} and the hub gave none ({type(reason).__name__}): {ways}") from reason
+            reasons.append(error)
+    told = " and ".join(dict.fromkeys(type(reason).__name__ for reason in reasons))
+    raise ModelNotFoundError(f"{missing} and the hub gave none ({told}): {ways}") from reasons[0]
 
 
 def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) -> str:

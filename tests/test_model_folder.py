@@ -80,7 +80,7 @@ def test_a_model_in_the_hub_cache_is_found_without_the_network(where, tiny_model
         (["tiny-bert"], "tiny-bert"),
         (["tiny-bert", "sentence-transformers/tiny-bert"], "sentence-transformers/tiny-bert"),
     ],
-    ids=" and ".join,
+    ids=["of the publisher", "of no publisher", "both"],
 )
 def test_a_single_word_means_sentence_transformers_then_the_model_of_that_whole_name(
     cached, expected, tiny_model, tmp_path, monkeypatch
@@ -99,9 +99,10 @@ class Hub:
     def snapshot_download(self, name, **options):
         assert not any("bin" in pattern for pattern in options["allow_patterns"])
         self.asked.append(name)
-        if name not in self.folders:
-            raise ConnectionError("no route\nto host")
-        return self.folders[name]
+        found = self.folders.get(name, ConnectionError("no route\nto host"))
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
 @pytest.fixture
@@ -114,6 +115,14 @@ def hub(monkeypatch):
 def test_the_hub_is_asked_for_a_single_word_in_the_same_order(hub):
     assert find("tiny-bert") == Path("/there")
     assert hub.asked == ["sentence-transformers/tiny-bert", "tiny-bert"]
+
+
+def test_each_reason_why_the_hub_gave_none_is_told_once(hub):
+    with pytest.raises(ModelNotFoundError, match=r"gave none \(ConnectionError\)"):
+        find("absent")
+    hub.folders["absent"] = LookupError("absent")
+    with pytest.raises(ModelNotFoundError, match=r"gave none \(ConnectionError and LookupError\)"):
+        find("absent")
 
 
 def test_a_single_word_that_is_nowhere_is_named_both_ways():
