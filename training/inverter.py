@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
-_BAG = 0.5  # share of the time that the bag has
+_BAG = 0.5  # share of the time that the bag has, at most
+_PASSES = 2.0  # over the texts that it makes, at most: with more it learns them by heart, and others the less
+_FEW = 200_000  # texts that it learns from in any case, however often it meets each
 _JUDGED = 64  # held-out texts that recovery is measured on
 _CONTROLS = 24  # vectors of no text that the threshold is taken from
 _CONTROL_SECONDS = 1.0
@@ -440,15 +442,15 @@ def learn_text(
     if words is not None:
         bag.begin(words)
     tell("learning which words a vector holds")
-    first = learn(
-        decoder.bag, bag.loss, plan(_BAG, 1e-3, 4 * batch_size, len(texts)), folder=places[0], progress=progress
-    )
+    passes = max(_PASSES, _FEW / len(texts))
+    short = replace(plan(_BAG, 1e-3, 4 * batch_size, len(texts)), passes=passes)
+    first = learn(decoder.bag, bag.loss, short, folder=places[0], progress=progress)
+    spent = _BAG if short.steps or not short.seconds else _BAG * min(1.0, first.seconds / short.seconds)
     decoder.bag.requires_grad_(requires_grad=False)
     tell("learning to put them into texts")
     inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
-    made = learn(
-        decoder, inversion.loss, plan(1 - _BAG, 5e-4, batch_size, len(texts)), folder=places[1], progress=progress
-    )
+    rest = plan(1 - spent, 5e-4, batch_size, len(texts))
+    made = learn(decoder, inversion.loss, rest, folder=places[1], progress=progress)
     decoder.bag.requires_grad_(requires_grad=True)
     made.resumed_from = first.resumed_from if made.resumed_from is None else first.steps + made.resumed_from
     made.seconds += first.seconds

@@ -42,6 +42,7 @@ class Plan:
     evaluations: int = 5
     rows: int = 0  # of which an epoch is made
     warmup: int = 50  # steps in which the rate rises
+    passes: float | None = None  # over the rows, at most, where it is time that ends it
 
 
 @dataclass(slots=True)
@@ -185,7 +186,10 @@ class _Pace:
         if step < _PACE and self.seconds() < self._plan.seconds:
             return None
         each = (time.monotonic() - self._warm) / max(1, step - _FIRST)
-        return step + max(1, int((self._plan.seconds - self.seconds()) / max(each, 1e-9)))
+        fitting = step + max(1, int((self._plan.seconds - self.seconds()) / max(each, 1e-9)))
+        if self._plan.passes is None:
+            return fitting
+        return max(step, min(fitting, math.ceil(self._plan.passes * self._plan.rows / self._plan.batch_size)))
 
     def paused(self) -> Any:
         """Leave out what is done inside."""
