@@ -569,3 +569,10 @@ def test_every_epoch_has_the_number_of_batches_that_it_says_whatever_the_duplica
             batches = sampler(texts, seed=epoch)
             batches.set_epoch(epoch)
             assert len(list(batches)) == len(batches)
+
+
+def test_rows_that_share_their_texts_make_short_batches_rather_than_a_large_one():
+    texts = [(f"q{n}", ("yes", "no")[n % 2]) for n in range(200)]
+    batches = list(sampler(texts))
+    assert {len(batch) for batch in batches} == {2}
+    assert len({row for batch in batches for row in batch}) == 100

@@ -81,48 +81,61 @@ class Batches:
             batches, waiting = self._cut(window)
             for place in generator.permutation(len(batches)):
                 yield batches[place]
-        if len(waiting):
-            batches, rest = self._cut(waiting)
-            yield from batches
-            if len(rest):
-                yield rest.tolist()
+        yield from self._short(waiting)
+
+    def _short(self, waiting: NDArray[np.uint32]) -> Iterator[list[int]]:
+        """Batches of rows that fill none, each as large as it can be."""
+        rows, texts = self._by_length(waiting)
+        hashes = self._hashes(texts) if self._different else [frozenset[int]()] * len(rows)
+        left = list(range(len(rows)))
+        while left:
+            batch, left = self._filled(left, hashes)
+            yield rows[batch].tolist()
 
     def _cut(self, window: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
         """Full batches of a window, and the rows that are left over."""
+        rows, texts = self._by_length(window)
+        if self._different:
+            return self._packed(rows, self._hashes(texts))
+        full = len(rows) // self.batch_size * self.batch_size
+        return [rows[i : i + self.batch_size].tolist() for i in range(0, full, self.batch_size)], rows[full:]
+
+    def _by_length(self, window: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], pa.Table]:
+        """Rows and their texts, the longest first."""
         texts = take(self._table, window)
         lengths = sum(pc.utf8_length(column).to_numpy().astype(np.int64) for column in texts.columns)
         order = np.argsort(-np.asarray(lengths), kind="stable")
-        if not self._different:
-            full = len(order) // self.batch_size * self.batch_size
-            cut = [window[order[i : i + self.batch_size]].tolist() for i in range(0, full, self.batch_size)]
-            return cut, window[order[full:]]
-        return self._packed(window[order], self._hashes(texts, order))
+        return window[order], texts.take(order)
 
-    def _hashes(self, texts: pa.Table, order: NDArray[np.intp]) -> list[frozenset[int]]:
+    def _hashes(self, texts: pa.Table) -> list[frozenset[int]]:
         columns = [[hash_of(text) for text in column.to_pylist()] for column in texts.columns]
-        return [frozenset(column[place] for column in columns) for place in order]
+        return [frozenset(row) for row in zip(*columns, strict=True)]
 
     def _packed(
-        self, window: NDArray[np.uint32], hashes: list[frozenset[int]]
+        self, rows: NDArray[np.uint32], hashes: list[frozenset[int]]
     ) -> tuple[list[list[int]], NDArray[np.uint32]]:
-        """Fill batches one after another with the longest rows that share no text with those already in."""
-        left = list(range(len(window)))
+        """Full batches, one after another, and the rows that share texts and wait for others."""
+        left = list(range(len(rows)))
         batches = []
         while len(left) >= self.batch_size:
-            batch: list[int] = []
-            held: set[int] = set()
-            passed = []
-            for at, place in enumerate(left):
-                if held.isdisjoint(hashes[place]):
-                    held |= hashes[place]
-                    batch.append(place)
-                    if len(batch) == self.batch_size:
-                        passed += left[at + 1 :]
-                        break
-                else:
-                    passed.append(place)
-            if len(batch) < self.batch_size:  # the rest share texts: they wait for other rows
+            batch, passed = self._filled(left, hashes)
+            if len(batch) < self.batch_size:
                 break
-            batches.append(window[batch].tolist())
+            batches.append(rows[batch].tolist())
             left = passed
-        return batches, window[left]
+        return batches, rows[left]
+
+    def _filled(self, left: list[int], hashes: list[frozenset[int]]) -> tuple[list[int], list[int]]:
+        """A batch of the first rows that share no text with each other, and the rows that are left."""
+        batch: list[int] = []
+        held: set[int] = set()
+        passed: list[int] = []
+        for at, place in enumerate(left):
+            if held.isdisjoint(hashes[place]):
+                held |= hashes[place]
+                batch.append(place)
+                if len(batch) == self.batch_size:
+                    return batch, passed + left[at + 1 :]
+            else:
+                passed.append(place)
+        return batch, passed
