@@ -332,6 +332,14 @@ def test_each_contender_has_its_sentence():
     ]
 
 
+def test_of_what_cannot_be_measured_of_both_no_difference_is_denied(rows, models):
+    for written in (["lexical", str(models / "a")], [str(models / "a"), "lexical"]):
+        found = compare(written, [rows / "sts.tsv"])
+        baseline, other = found.contenders
+        assert found.statements() == [f"{other}: nothing here can be measured of both it and {baseline}."]
+        assert "no real difference" not in found.text()
+
+
 def test_the_table_is_aligned_and_a_row_without_a_real_difference_says_so():
     found = comparison(better=((0.1, 0.0001), (0.02, 0.3)), other=((-0.1, 0.2), (0.0, 1)))
     assert found.text() == (

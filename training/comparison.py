@@ -68,13 +68,20 @@ class Comparison:
     def is_same(self, contender: str) -> bool:
         """Whether no difference of this contender to the baseline is real."""
         cells = [self.cells[contender, column] for column in self.columns]
-        return contender != self.baseline and not any(cell and cell.verdict in ("better", "worse") for cell in cells)
+        return self._is_compared(contender) and not any(cell and cell.verdict in ("better", "worse") for cell in cells)
+
+    def _is_compared(self, contender: str) -> bool:
+        """Whether anything was measured of both the contender and the baseline."""
+        both = [(self.cells[contender, column], self.cells[self.baseline, column]) for column in self.columns]
+        return contender != self.baseline and any(one and other for one, other in both)
 
     def statements(self) -> list[str]:
         """For each contender a sentence that says where it is better or worse than the baseline, and where not."""
         return [self._statement(contender) for contender in self.contenders if contender != self.baseline]
 
     def _statement(self, contender: str) -> str:
+        if not self._is_compared(contender):
+            return f"{contender}: nothing here can be measured of both it and {self.baseline}."
         if self.is_same(contender):
             return f"{contender}: no real difference from {self.baseline} on anything measured here."
         found: dict[str, list[str]] = {"better": [], "worse": [], "same": []}
