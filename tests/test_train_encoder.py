@@ -20,11 +20,13 @@ pytest.importorskip("accelerate")
 
 from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever import encoder as encoders
+from binocle.retriever.reranker import Reranker
 from binocle.training import encoder as encoding
 from binocle.training import heldout, loop, objectives
 from binocle.training.batches import Batches
 from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
+from binocle.training.reranker import RerankerConfig, train_reranker
 from binocle.training.rounds import train_rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -100,6 +102,19 @@ def test_every_family_trains_saves_loads_and_encodes(name, tmp_path, tiny_model)
     assert made.objective == "ranking"
     same_as_sentence_transformers(tmp_path / "out")
     assert not (tmp_path / "out" / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_no_more_is_learned_of_a_long_text_than_the_base_has_positions_for(name, tmp_path, tiny_model):
+    base = family(name, tmp_path / "base", tiny_model)
+    rows = [
+        {"query": f"{a} {b} " * 200, "positive": f"{b} {a} " * 200, "negative": a} for a in ANIMALS for b in ANIMALS
+    ]
+    config = Config(steps=1, batch_size=4, evaluations=1, max_length=300)
+    assert train_encoder(rows, tmp_path / "out", base=base, config=config).steps == 1
+    reranker = RerankerConfig(steps=1, batch_size=4, evaluations=1)
+    made = train_reranker(rows, tmp_path / "reranker", base=base, config=reranker)
+    assert np.isfinite(Reranker.load(str(made.folder)).score("cat", ["a dog " * 300])).all()
 
 
 @pytest.mark.parametrize("pooling", [("cls",), ("mean",), ("max",), ("cls", "mean"), ("mean", "max", "cls")])

@@ -21,6 +21,7 @@ from . import heldout, loop, objectives
 from .batches import Batches
 from .card import Card
 from .data import Prepared, Shape
+from .masked_model import OFFSET
 from .run import Ran, RunFolder
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Config:
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.01
     dropout: float = 0.0  # its random numbers cost a CPU half of each step
-    max_length: int | None = None  # tokens that are learned from; the model reads what its base reads
+    max_length: int | None = None  # tokens that are learned from, at most; the model reads what its base reads
     scale: float = 20.0
     margin: float | None = None
     temperature: float | None = None  # of a teacher's scores; see `objectives.Options`
@@ -296,7 +297,7 @@ class _Session:
             evaluator=self._evaluator(metric) if metric else None,
             callbacks=callbacks,
         )
-        trainer.data_collator.max_length = config.max_length
+        trainer.data_collator.max_length = shortest(config.max_length, self.model)
         loop.quiet(trainer)
         return trainer
 
@@ -502,6 +503,15 @@ def _load(folder: Path, given: dict[str, Any]) -> Any:
         return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=given, trust_remote_code=False)
     words = Transformer(str(folder), model_kwargs={**given, "local_files_only": True})
     return SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()])
+
+
+def shortest(asked: int | None, model: Any) -> int | None:
+    """So many tokens, or as many as the model has positions for: beyond its last there is nothing to look up."""
+    config: Any = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if asked is None or not isinstance(positions, int) or positions < 1:
+        return asked
+    return min(asked, positions - 2 * (config.model_type in OFFSET))
 
 
 def set_dropout(model: Any, share: float) -> None:

@@ -57,7 +57,7 @@ class MaskedModel:
     def max_length(self) -> int:
         """Tokens of a text, special ones included."""
         positions = getattr(self.model.config, "max_position_embeddings", _POSITIONS)
-        if self.model.config.model_type in _OFFSET:
+        if self.model.config.model_type in OFFSET:
             positions -= 2
         return int(min(positions, self.tokenizer.model_max_length))
 
@@ -71,7 +71,7 @@ class MaskedModel:
 
 
 # Positions of these begin after the padding token's.
-_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "roberta-prelayernorm"}
+OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "roberta-prelayernorm"}
 
 
 def load(name: str, *, attention: str = "sdpa") -> MaskedModel:

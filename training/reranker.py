@@ -24,7 +24,7 @@ from .batches import Batches
 from .card import Card
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
-from .encoder import Trained, check, set_dropout
+from .encoder import Trained, check, set_dropout, shortest
 from .run import RunFolder
 from .stage_weight import choose_weight
 
@@ -60,7 +60,7 @@ class RerankerConfig:
     warmup: float = 0.1
     weight_decay: float = 0.01
     dropout: float = 0.0
-    max_length: int = 256  # tokens of query and passage together
+    max_length: int = 256  # tokens of query and passage together, at most
     negatives: int = 7  # passages drawn for each positive of pairs
     depth: int = 50  # of the first stage that they are drawn from
     queries: int | None = None  # at most so many are learned from, whatever the rows are
@@ -408,6 +408,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
+    model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)
     if not _has_head(folder):
         _join_segments(model)
