@@ -301,6 +301,17 @@ def test_after_a_mistake_the_corrected_command_is_taken(tmp_path, tiny_model):
     assert made.objective == "mse"
 
 
+def test_after_too_few_rows_the_file_is_read_again(tmp_path, tiny_model):
+    rows = [{"query": a, "positive": f"the {a} sat", "negative": f"{b} bread"} for a in THINGS for b in THINGS]
+    file, config = tmp_path / "rows.jsonl", RerankerConfig(steps=1, evaluations=1)
+    file.write_text(json.dumps(rows[0]), "utf-8")
+    with pytest.raises(InputError, match="there are 1 rows to train on"):
+        train_reranker(file, tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
+    file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    assert train_reranker(file, tmp_path / "out", base=tiny_model, config=config).steps == 1
+
+
 def test_what_cannot_be_is_told_before_an_index_is_made(tmp_path, tiny_model, monkeypatch):
     monkeypatch.setattr(candidates, "index_of", lambda *_: pytest.fail("an index was made"))
     for wrong, message in (

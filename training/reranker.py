@@ -115,8 +115,7 @@ def train_reranker(
         if config.queries is not None:
             _leave_out(given, config.queries, config.seed)
         ready = _prepare(run, config, given, data, index, encoder, tell)
-        session = _Session(run, base, config, objective, ready, progress, tell)
-    return session.train()
+        return _Session(run, base, config, objective, ready, progress, tell).train()
 
 
 def _check(config: RerankerConfig) -> None:
