@@ -408,6 +408,7 @@ BAD = {
     "a share above 1": (Config(held_out=1.5), "held out is a share"),
     "a learning rate that is none": (Config(learning_rate=float("nan")), "learning rate is a number above 0"),
     "a seed below 0": (Config(seed=-1), "seed is a number from 0, not -1"),
+    "a seed too large": (Config(seed=1 << 32), "seed is a number below 2"),
     "a weight decay below 0": (Config(weight_decay=-0.1), "weight decay is a number from 0"),
     "a margin that is none": (Config(margin=float("nan")), "margin is a number from 0, not nan"),
     "tokens that are too few": (Config(max_length=1), "max length is in tokens"),

@@ -154,6 +154,8 @@ def check(config: Config) -> None:
         value = getattr(config, name)
         if value is not None and (not math.isfinite(value) or value < 0):
             raise InputError(f"{name.replace('_', ' ')} is a number from 0, not {value}")
+    if config.seed >= 1 << 32:
+        raise InputError(f"seed is a number below 2**32, which is all that numpy takes, not {config.seed}")
     for name in ("warmup", "dropout", "keep", "held_out"):
         if not 0 <= getattr(config, name) < 1:
             raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {getattr(config, name)}")
