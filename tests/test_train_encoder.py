@@ -423,6 +423,13 @@ def test_settings_that_cannot_be_are_told_before_anything_is_made(name, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_loss_that_is_no_number_ends_the_run_and_no_model_comes_of_it(tmp_path, tiny_model):
+    config = Config(learning_rate=1e30, held_out=0.1, steps=4, batch_size=4, evaluations=1)
+    with pytest.raises(InputError, match=r"no number any more at step \d: give a learning rate below 1e\+30"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
+
+
 def test_classes_that_cannot_be_set_against_each_other_are_told(tmp_path, tiny_model):
     alone = [{"text": text, "label": f"{n}"} for n, text in enumerate(TEXTS)]
     with pytest.raises(InputError, match=r"expected two classes of two texts or more to train on, but 0 of .* have as"):

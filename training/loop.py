@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..indexes.errors import MissingExtraError
+from ..indexes.errors import InputError, MissingExtraError
 from ..retriever.hardware import device as device  # noqa: PLC0414 - training asks for both here
 from ..retriever.hardware import has_bf16 as has_bf16  # noqa: PLC0414
 from .progress import Update
@@ -283,6 +283,7 @@ def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: P
 
         def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
             logs = given.get("logs") or {}
+            _check_loss(logs, args.learning_rate, state.global_step)
             if f"eval_{metric}" in logs:
                 self.metric = float(logs[f"eval_{metric}"])
             if not state.is_world_process_zero:
@@ -308,6 +309,15 @@ def watcher(progress: Progress | None, *, texts: int, metric: str | None, log: P
             )
 
     return Watcher()
+
+
+def _check_loss(logs: Mapping[str, Any], rate: float, step: int) -> None:
+    """:raises InputError: when the loss is no number, nor will the weights be from there on."""
+    if not all(math.isfinite(logs.get(name, 0.0)) for name in ("loss", "train_loss")):  # so far, and at the end of all
+        raise InputError(
+            f"the loss is no number any more at step {step}: give a learning rate below {rate:g}, and another folder "
+            "for the model"
+        )
 
 
 def _tell_epoch(loader: Any, epoch: int) -> None:
