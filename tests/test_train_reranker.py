@@ -99,6 +99,15 @@ def mined(out, source, model, monkeypatch, **options):
     return training_data.load(out / "run/data"), training_data.load(out / "run/lists")
 
 
+def test_a_positive_with_other_white_space_than_the_index_has_is_no_negative(tmp_path, tiny_model):
+    texts = ("the cat sat\non the dog", "a dog ran", "the cat and the moon")
+    retriever = candidates.index_of(tmp_path, [{"id": text[:9], "text": text} for text in texts], tiny_model)
+    judged = [("cat dog", [Positive("the cat sat on the dog", None)])]
+    (row,) = candidates.lists(retriever, judged, negatives=2, depth=5, seed=0)
+    assert {row["negative_1"], row["negative_2"]} == set(texts[1:])
+    assert not list(candidates.lists(retriever, judged, negatives=3, depth=5, seed=0))  # there is no third
+
+
 def test_positives_of_one_document_stay_apart_and_none_is_a_negative(tmp_path, tiny_model, monkeypatch):
     given = [row | {"document_id": row["query"].split()[0]} for row in PAIRS]
     read, made = mined(tmp_path / "out", given, tiny_model, monkeypatch, encoder=tiny_model)

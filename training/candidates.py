@@ -136,19 +136,21 @@ def lists(
 
 
 def _may_answer(hit: Hit, text: str, answers: list[Positive]) -> bool:
-    return any(
-        hit.path == one.path
-        or (one.source is not None and hit.metadata.get(_SOURCE) == one.source)
-        or hit.text in one.text
-        or one.text in text
-        for one in answers
-    )
+    if any(hit.path == one.path or (one.source and hit.metadata.get(_SOURCE) == one.source) for one in answers):
+        return True
+    passage, whole = _spaced(hit.text), _spaced(text)
+    return any(passage in answer or answer in whole for answer in (_spaced(one.text) for one in answers))
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one text holds the other, white space apart: readers change it."""
-    one, other = " ".join(one.split()), " ".join(other.split())
+    """Whether one text holds the other."""
+    one, other = _spaced(one), _spaced(other)
     return one in other or other in one
+
+
+def _spaced(text: str) -> str:
+    """A text with single spaces: readers change them."""
+    return " ".join(text.split())
 
 
 def _contexts(retriever: Retriever, hits: list[Hit]) -> list[str]:
