@@ -99,6 +99,20 @@ def mined(out, source, model, monkeypatch, **options):
     return training_data.load(out / "run/data"), training_data.load(out / "run/lists")
 
 
+def test_the_other_answers_to_a_held_out_query_are_none_of_its_negatives(tmp_path, tiny_model):
+    rows = [row | {"query": f"what of {row['query'].split()[0]}"} for row in PAIRS]  # twelve answers to each
+    given = training_data.prepare(rows, tmp_path / "rows", held_out=0.05)
+    retriever = candidates.index_of(tmp_path / "index", candidates.positives(given), tiny_model)
+    answers = {(row["query"], row["positive"]) for row in rows}
+    held_out = candidates.Judged(given, given.held_out(), apart=True)
+    found = list(candidates.lists(retriever, held_out, negatives=3, depth=50, seed=0))
+    texts = given.table().to_pylist()
+    held = {(texts[number]["query"], texts[number]["positive"]) for number in given.held_out().tolist()}
+    assert {(row["query"], row["positive"]) for row in found} == held
+    assert not any((row["query"], row[f"negative_{n}"]) in answers for row in found for n in (1, 2, 3))
+    assert all(len(positives) == 12 for _, positives in held_out)
+
+
 def test_a_positive_with_other_white_space_than_the_index_has_is_no_negative(tmp_path, tiny_model):
     texts = ("the cat sat\non the dog", "a dog ran", "the cat and the moon")
     retriever = candidates.index_of(tmp_path, [{"id": text[:9], "text": text} for text in texts], tiny_model)

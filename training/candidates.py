@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..retriever.retriever import Retriever
-from .data import hash_of, take
+from .data import LEFT_OUT, hash_of, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +34,7 @@ class Positive:
     text: str
     path: str | None  # of the document that it is, or is a part of; None where that is not known
     source: str | None = None  # the document that it is from, where positives are indexed by themselves
+    left_out: bool = False  # whether it is of neither part of the data: then it is no negative, but has no row either
 
 
 def index_of(folder: Path, documents: Iterable[Mapping[str, Any]], model: str | None) -> Retriever:
@@ -69,15 +70,19 @@ def query_numbers(given: Prepared, rows: NDArray[np.uint32]) -> NDArray[np.intp]
 class Judged:
     """Queries, each with its positives, from rows that stay on disk.
 
+    Their positives in rows that are left out of both parts of the data are among them: they answer all the same.
+
     :param rows: which, by number.
     :param apart: whether the index is that of `positives`, and not one of documents that are called by `document_id`.
     """
 
     def __init__(self, given: Prepared, rows: NDArray[np.uint32], *, apart: bool) -> None:
-        numbers = query_numbers(given, rows)
-        order = np.argsort(numbers, kind="stable")
+        every = np.union1d(rows, np.flatnonzero(given.part == LEFT_OUT)).astype(np.uint32)
+        numbers, asked = query_numbers(given, every), np.isin(every, rows)
+        numbers[~np.isin(numbers, numbers[asked])] = -1
+        order = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]
         self._table = given.table()
-        self._rows, self._numbers = rows[order], numbers[order]
+        self._rows, self._numbers, self._left_out = every[order], numbers[order], ~asked[order]
         self._apart = apart
 
     def __len__(self) -> int:
@@ -90,12 +95,17 @@ class Judged:
 
     def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for start in range(0, len(self._rows), _BLOCK):
-            rows = take(self._table, self._rows[start : start + _BLOCK]).to_pylist()
-            yield from zip(self._numbers[start : start + _BLOCK].tolist(), rows, strict=True)
+            some = slice(start, start + _BLOCK)
+            rows = take(self._table, self._rows[some]).to_pylist()
+            for number, row, left_out in zip(
+                self._numbers[some].tolist(), rows, self._left_out[some].tolist(), strict=True
+            ):
+                yield number, row | {"left_out": left_out}
 
     def _positive(self, row: Mapping[str, Any]) -> Positive:
         text, document = row["positive"], row.get("group")
-        return Positive(text, _name(text), document) if self._apart else Positive(text, document)
+        path, source = (_name(text), document) if self._apart else (document, None)
+        return Positive(text, path, source, row["left_out"])
 
 
 def lists(
@@ -124,7 +134,7 @@ def lists(
         others = list(dict.fromkeys(text for hit, text in found if not _may_answer(hit, text, answers)))
         if len(others) < negatives:
             continue
-        for one in answers:
+        for one in (one for one in answers if not one.left_out):
             generator = np.random.default_rng((seed, number))
             own = next((text for hit, text in found if hit.path == one.path and _overlap(hit.text, one.text)), None)
             drawn = generator.choice(len(others), negatives, replace=False)
