@@ -483,6 +483,16 @@ def test_held_out_rows_of_ones_own_are_those(tmp_path):
     assert made.training().tolist() == [0]  # the second shares its query
 
 
+def test_held_out_rows_of_ones_own_that_cannot_be_are_told(tmp_path):
+    for held, message in (
+        ((), r"dev\.jsonl holds no rows"),
+        ((PAIR,), r"every row of the data .* one of .*dev\.jsonl$"),
+    ):
+        dev = lines(tmp_path / "dev.jsonl", *held)
+        with pytest.raises(InputError, match=message):
+            data.prepare([PAIR], tmp_path / "made", development=dev)
+
+
 def test_rows_that_can_be_read_once_are_held_out_by_others_too(tmp_path):
     dev = lines(tmp_path / "dev.jsonl", *many(5, 5))
     given = ({"query": f"q{n}", "positive": f"p{n}", "doc_id": "d"} for n in range(100))

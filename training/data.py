@@ -132,6 +132,8 @@ def prepare(
         if given > 1:
             reader.tells_apart(named(source))
         apart = 0 if development is None else write(rows(development, "dev"))
+        if development is not None and not apart:
+            raise InputError(f"{named(development)} holds no rows to hold out")
     if reader.decides():
         _cast(file, reader.schema())
     assert reader.shape is not None
@@ -145,6 +147,8 @@ def prepare(
         part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), [given, apart])
     made.part = _without_leaks(made.table(), made.texts, part)
     if not (made.part == TRAIN).any():
+        if development is not None:
+            raise InputError(f"every row of {named(source)} shares a text with one of {named(development)}")
         raise InputError(f"{named(source)} has too few different documents to hold any out: give --held-out 0")
     return made
 
