@@ -242,6 +242,16 @@ def test_another_text_of_the_positives_document_is_no_negative(tmp_path):
     assert report.dropped == {"positive": 1, "positive's document": 1}
 
 
+def test_a_positive_that_the_corpus_names_is_of_that_document(tmp_path):
+    rows = [{"query": "query 0", "positive": "answer 30"}, {"query": "query 90", "positive": "answer 100"}]
+    corpus = [("a", "other part of it 20"), ("a", "answer 30"), ("b", "t 40")]
+    report = mine(rows, tmp_path / "out.jsonl", corpus=corpus, model=Angles(), form="list")
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text("utf-8").splitlines())
+    assert first["negatives"] == ["t 40", "answer 100"]
+    assert report.dropped["positive's document"] == 1
+    assert "document_id" not in first | second  # or training would ask for it in every row
+
+
 # Random choice
 
 

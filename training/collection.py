@@ -41,6 +41,7 @@ class Collection:
         self.queries = 0
         self.documents = 0
         self.pairs = 0
+        self.has_names = False  # whether rows of training data tell their documents
 
     def close(self) -> None:
         self._tables.close()
@@ -55,17 +56,20 @@ class Collection:
             number = self.queries
             self._tables.execute("INSERT INTO queries VALUES (?, ?, ?)", (number, _digest(query), query))
             self.queries += 1
+        self.has_names |= bool(name)
         answer = self.add_document(positive, name)
         added = self._tables.execute("INSERT OR IGNORE INTO positives VALUES (?, ?)", (number, answer))
         self.pairs += added.rowcount
 
     def add_document(self, text: str, name: str = "") -> int:
-        """A text of the corpus; one that is there already is not added again. Gives its number."""
+        """A text of the corpus; one that is there already is not added again, but named if it was not. Its number."""
         number = self._number("documents", text)
         if number is None:
             number = self.documents
             self._tables.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (number, _digest(text), name, text))
             self.documents += 1
+        elif name:
+            self._tables.execute("UPDATE documents SET name = ? WHERE id = ? AND name = ''", (name, number))
         return number
 
     def named_documents(self) -> Iterator[tuple[str, str]]:

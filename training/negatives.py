@@ -270,9 +270,10 @@ class Miner:
         answers = [known[number] for number in block.answers[here].tolist()]
         if self._rules.judge:
             scores = self._judged([(block.queries[row], text) for row, (_, text) in zip(owners, answers, strict=True)])
+        told = self._collection.has_names  # a row has no name of which others, whose text no corpus holds, have none
         found: dict[int, list[_Answer]] = {row: [] for row in rows}
         for row, (name, text), score in zip(owners, answers, scores, strict=True):
-            found[row].append(_Answer(text, words(text) if self._stage.cut else "", score, name))
+            found[row].append(_Answer(text, words(text) if self._stage.cut else "", score, name if told else ""))
         return found
 
     def _passing(
