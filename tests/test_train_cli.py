@@ -107,6 +107,19 @@ def test_distill_prints_price_and_gain(home, run):
     assert err.endswith("there is no file or folder none.jsonl\n")
 
 
+def test_distill_tells_what_cannot_be_before_a_student_is_made(home, run, tiny_model):
+    (home / "taken").write_text("a file", "utf-8")
+    for options, message in (
+        (("--out", "small", "--on", "nowhere"), "nowhere/corpus.jsonl is missing"),
+        (("--out", "small", "--on", "docs"), "docs/corpus.jsonl is missing"),
+        (("--out", "taken"), "taken is a file: expected a folder for the student"),
+    ):
+        code, out, err = run("distill", tiny_model, "pairs.jsonl", "--layers", "1", *options)
+        assert (code, out) == (2, "")
+        assert message in err
+    assert not (home / "small").exists()
+
+
 @pytest.mark.slow
 def test_two_processes_train_one_encoder(home, tiny_model):
     import subprocess

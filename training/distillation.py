@@ -24,6 +24,7 @@ from ..retriever.model_folder import find
 from . import beir, heldout, loop
 from .card import Card, write_card
 from .encoder import Config, make_model, train_encoder
+from .evaluation import evaluate, questions
 from .run import folder_of
 from .sources import rows
 
@@ -88,10 +89,14 @@ def distill(
     """
     loop.require("distillation")
     began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: expected a folder for the student")
     if out.exists() and any(out.iterdir()) and not folder_of(out).exists():
         raise InputError(f"{out} is not empty: give another folder for the student")
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
+    if evaluate_on is not None:
+        questions(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
     every = list(_texts(texts))
     if not every:
         raise InputError(f"{texts} holds no texts")
@@ -112,8 +117,6 @@ def distill(
     measures = {agreement.name: (1.0, agreement.value)}
     facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
     if evaluate_on is not None:
-        from .evaluation import evaluate
-
         for place, name in enumerate((model, str(out))):
             who = ("teacher", "student")[place]
             tell(f"measuring the {who} on {Path(evaluate_on).name}")
