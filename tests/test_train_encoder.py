@@ -480,8 +480,10 @@ def test_a_base_that_is_nowhere_is_told_before_the_data_are_read(tmp_path):
 
 
 def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing(tmp_path, tiny_model):
-    with pytest.raises(InputError, match="there is no file or folder"):
-        train_rounds(tmp_path / "none.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
+    scored = [{"sentence1": one["query"], "sentence2": one["positive"], "score": len(one["query"])} for one in PAIRS]
+    for given, message in ((tmp_path / "none.jsonl", "there is no file or folder"), (scored, "mined for pairs")):
+        with pytest.raises(InputError, match=message):
+            train_rounds(given, tmp_path / "out", negatives=1, base=tiny_model)
     assert not list(tmp_path.iterdir())
     (tmp_path / ".out-rounds").mkdir()
     (tmp_path / ".out-rounds" / "asked.json").write_text("{}", "utf-8")
@@ -512,6 +514,30 @@ def test_a_mistake_that_shows_in_the_first_round_leaves_nothing_behind(rounds, t
     with pytest.raises(InputError, match="Matryoshka lengths"):
         train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=rounds, base=tiny_model, config=wrong)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny_model):
+    parts = []
+
+    def mined(_data, out, **_options):
+        held = sorted(parts[0][1]) if parts else []
+        rows = [row | {"negative": "bread"} for row in PAIRS if row["positive"] not in held[2:]]  # a few find too few
+        out.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+
+    def learned(data, _folder, *, config, development=None, **_options):
+        given = {"held_out": config.held_out, "seed": config.seed, "development": development}
+        made = prepare(data, tmp_path / f"rows-{len(parts)}", **given)
+        texts = made.table()["positive"].to_pylist()
+        parts.append([{texts[number] for number in rows} for rows in (made.training(), made.held_out())])
+
+    monkeypatch.setattr("binocle.training.rounds.mine", mined)
+    monkeypatch.setattr("binocle.training.rounds.train_encoder", learned)
+    config = Config(held_out=0.1)
+    train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=2, base=tiny_model, config=config)
+    (first, held), (second, still_held) = parts
+    assert (len(held), len(first), len(second)) == (10, 90, 90)
+    assert still_held == set(sorted(held)[:2])
+    assert not first & still_held
 
 
 def test_rounds_do_not_begin_in_the_folder_of_another_unfinished_run(tmp_path, tiny_model):

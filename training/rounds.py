@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, ModelNotFoundError
 from ..retriever.model_folder import DEFAULT_MODEL, find
+from . import data as rows
 from . import loop, objectives
 from .data import Shape
 from .encoder import Config, Trained, check, train_encoder
@@ -21,7 +22,7 @@ from .mining import mine
 from .run import folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .loop import Progress
 
@@ -65,14 +66,21 @@ def train_rounds(
     asked = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
     _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
+    held_out: set[tuple[int, int]] | None = None
     for number in range(1, rounds + 1):
         mined, folder = work / f"mined-{number}.jsonl", out if number == rounds else work / f"round-{number}"
         try:
+            if held_out is None:
+                held_out = _held_out(data, split, config, work / "pairs")
             if not mined.is_file():
                 tell(f"mining negatives, round {number} of {rounds}")
                 mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
             if not (folder / "binocle.json").is_file():
-                made = train_encoder(mined, folder, base=current, config=share, progress=progress)
+                learned, development = _parts(mined, held_out)
+                part = share if development else replace(share, held_out=0.0)
+                made = train_encoder(
+                    learned, folder, base=current, config=part, development=development, progress=progress
+                )
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
                 shutil.rmtree(work)
@@ -80,6 +88,31 @@ def train_rounds(
         current = str(folder)
     shutil.rmtree(work)
     return made
+
+
+def _held_out(data: str | Path, split: str, config: Config, folder: Path) -> set[tuple[int, int]]:
+    """The pairs that no round learns from: were they chosen of what is mined, each round would hold out others."""
+    given = rows.prepare(data, folder, split=split, held_out=config.held_out, seed=config.seed)
+    if given.texts[:2] != ("query", "positive"):  # which cannot be mined for, as will be told
+        return set()
+    return set(map(_key, rows.take(given.table(), given.held_out()).to_pylist()))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[int, int]:
+    return rows.hash_of(row["query"]), rows.hash_of(row["positive"])
+
+
+def _parts(mined: Path, held_out: set[tuple[int, int]]) -> tuple[Path, Path | None]:
+    """What was mined, in a file to learn from and one to hold out; None for that where it would be empty."""
+    learned, apart = mined.with_stem(f"{mined.stem}-learned"), mined.with_stem(f"{mined.stem}-held-out")
+    with (
+        mined.open(encoding="utf-8") as lines,
+        learned.open("w", encoding="utf-8") as one,
+        apart.open("w", encoding="utf-8") as other,
+    ):
+        for line in lines:
+            (other if _key(json.loads(line)) in held_out else one).write(line)
+    return learned, apart if apart.stat().st_size else None
 
 
 def _same(work: Path, asked: dict[str, Any]) -> None:
