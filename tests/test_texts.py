@@ -137,3 +137,9 @@ def test_a_large_file_is_read_in_bounded_memory(tmp_path):
     count, kilobytes = map(int, done.stdout.split())
     assert count == 60_000
     assert kilobytes < 20_000
+
+
+def test_a_table_is_one_whatever_the_case_of_its_name(tmp_path):
+    (tmp_path / "A.TXT").write_text("one\ntwo\n", "utf-8")
+    (tmp_path / "B.CSV").write_text("text\nthree\nfour\n", "utf-8")
+    assert list(documents([tmp_path / "A.TXT", tmp_path / "B.CSV"])) == ["one", "two", "three", "four"]
