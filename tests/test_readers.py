@@ -112,6 +112,11 @@ def test_a_declared_charset_is_believed_when_it_decodes() -> None:
     assert reading(html.encode("koi8-r"), "a.html").text == "ЁЁ"
 
 
+def test_a_charset_that_its_own_declaration_is_not_written_in_is_not_believed() -> None:
+    page = '<html><head><meta charset="utf-16"></head><p>Grüße aus Köln</p></html>'
+    assert reading(page.encode("cp1252"), "a.html").text == "Grüße aus Köln"
+
+
 def test_utf_8_with_a_bad_byte_stays_utf_8() -> None:
     data = "é".encode() * 200 + b"\xff" + b" ende"
     assert reading(data, "a.txt").text == "é" * 200 + "\ufffd ende"
@@ -774,6 +779,32 @@ def test_mail_is_its_headers_its_plain_text_and_the_names_of_its_attachments() -
     assert (
         reading("Subject: x\nContent-Type: text/html\n\n<p>only <b>html</b>", "a.eml").text == "Subject: x\n\nonly html"
     )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_letters_that_stand_bare_in_a_mails_headers_are_read(encoding: str) -> None:
+    document = reading("Subject: Grüße aus Köln\nFrom: Jürgen <j@example.com>\n\nx\n".encode(encoding), "a.eml")
+    assert document.text == "Subject: Grüße aus Köln\nFrom: Jürgen <j@example.com>\n\nx"
+
+
+def test_mail_in_latin_1_is_read_as_the_larger_code_page_that_it_means() -> None:
+    head = b"Subject: =?iso-8859-1?q?=93a=94?=\nContent-Type: text/plain; charset=iso-8859-1\n\n"
+    assert reading(head + b"don\x92t wait\x85 5 \x80\n", "a.eml").text == "Subject: “a”\n\ndon’t wait… 5 €"
+
+
+@pytest.mark.parametrize("charset", ["a\0b", "undefined", "rot13", "unicode_escape", "us-ascii", "nonsense"])
+def test_mail_in_a_charset_that_is_none_is_read_as_what_it_is(charset: str) -> None:
+    mail = f'Subject: x\nContent-Type: text/plain; charset="{charset}"\n\nGrüße C:\\new\n'
+    assert reading(mail, "a.eml").text == "Subject: x\n\nGrüße C:\\new"
+
+
+def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
+    def multipart(kind: str, other: str) -> str:
+        page = f"Content-Type: multipart/{kind}; boundary=X\n\n--X\nContent-Type: text/html\n\n<p>said</p>\n"
+        return f"Subject: x\nMIME-Version: 1.0\n{page}--X\nContent-Type: {other}\n\nBEGIN {{}}\n--X--\n"
+
+    for mail in multipart("related", "text/css"), multipart("alternative", "text/calendar"):
+        assert reading(mail, "a.mht").text == "Subject: x\n\nsaid"
 
 
 def test_mail_nested_without_end_is_refused() -> None:

@@ -19,16 +19,22 @@ _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1a\x1b")) + b"\x7f"
 _DECLARED = re.compile(rb"""(?:coding|charset|encoding)\s{0,5}[:=]\s{0,5}["']?([-\w.:]{2,40})""", re.IGNORECASE)
 # What a declared name means in practice: browsers read these labels as the larger code page.
 _MEANT = {
-    "ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
+    "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
     "euc_kr": "cp949", "big5": "cp950", "iso8859-9": "cp1254", "tis-620": "cp874",
 }  # fmt: skip
-_NOT_CHARSETS = {"idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined", "utf-7", "mbcs", "oem"}
+# Names that say nothing of the letters beyond ASCII, or are of no charset.
+_NOT_CHARSETS = {"ascii", "idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "mbcs", "oem"}
+_NOT_ASCII = ("utf-7", "utf-16", "utf-32")  # a declaration that can be read is in none of these
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
 
 
-def decode(data: bytes) -> str:
-    """The text of a file, its newlines as \\n; raises UnsupportedError where the bytes are no text."""
-    text = _decode(data)
+def decode(data: bytes, charset: str = "") -> str:
+    """The text of a file, its newlines as \\n; raises UnsupportedError where the bytes are no text.
+
+    :param charset: what the sender says that it is, believed where the bytes agree.
+    """
+    said = _charset(charset)
+    text = (_strictly(data, said) if said else None) or _decode(data)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _UNFIT.sub("\ufffd", text)
@@ -67,11 +73,16 @@ def _decode_legacy(data: bytes, first: int) -> str:
 
 def declared_charset(data: bytes) -> str | None:
     """The charset named in an HTML meta tag, an XML prolog or an editor's coding line."""
-    if not (found := _DECLARED.search(data[:1024])):
-        return None
+    found = _DECLARED.search(data[:1024])
+    name = _charset(found[1].decode("latin-1")) if found else None
+    return None if name and name.startswith(_NOT_ASCII) else name
+
+
+def _charset(label: str) -> str | None:
+    """What a charset of this name is in practice; None where there is none."""
     try:
-        name = codecs.lookup(found[1].decode("ascii")).name
-    except (LookupError, UnicodeDecodeError):
+        name = codecs.lookup(label).name
+    except (LookupError, ValueError):
         return None
     return None if name in _NOT_CHARSETS else _MEANT.get(name, name)
 
@@ -79,7 +90,7 @@ def declared_charset(data: bytes) -> str | None:
 def _strictly(data: bytes, encoding: str) -> str | None:
     try:
         return str(data, encoding)
-    except (UnicodeDecodeError, LookupError):
+    except (ValueError, LookupError):
         return None
 
 

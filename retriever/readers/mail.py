@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.errors
 import email.header
+from email.policy import Compat32
 from typing import TYPE_CHECKING
 
 from ...indexes.errors import UnreadableError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..document import Document
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
+_NOT_SAID = frozenset({"text/css", "text/javascript"})  # of a saved web page
 _DEEPEST = 20
 _MOST_PARTS = 2_000
 _LONGEST_HEADER = 4_000
@@ -27,7 +29,7 @@ _LONGEST_HEADER = 4_000
 
 def read_mail(data: bytes, form: str) -> Document:
     try:
-        message = email.message_from_bytes(data)
+        message = email.message_from_bytes(data, policy=_AsSent())
     except RecursionError:
         raise UnreadableError("its parts are nested too deeply") from None
     reader = _Mail()
@@ -35,6 +37,13 @@ def read_mail(data: bytes, form: str) -> Document:
     if reader.attachments:
         reader.builder.metadata["attachments"] = reader.attachments
     return reader.builder.document(form)
+
+
+class _AsSent(Compat32):
+    """Headers with the letters that stand in them as bare bytes; the standard library puts U+FFFD for each byte."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002 - its signature
+        return value if value.isascii() else _decoded(value.encode("utf-8", "surrogateescape"), "")
 
 
 class _Mail:
@@ -74,7 +83,7 @@ class _Mail:
             self.attachments.append(name or "unnamed")
         elif kind == "text/html":
             HtmlText(_content(part), self.builder, lines=False).read()
-        elif part.get_content_maintype() == "text":
+        elif part.get_content_maintype() == "text" and kind not in _NOT_SAID:
             self.builder.add(_content(part))
 
 
@@ -84,21 +93,17 @@ def _children(part: Message) -> Iterator[Message]:
 
 
 def _best(versions: list[Message]) -> list[Message]:
-    """Of the same thing said several ways the plain text, unless it is empty."""
+    """Of the same thing said several ways the plain text, unless it is empty; then the page, before a calendar's."""
     plain = [part for part in versions if part.get_content_type() == "text/plain" and _content(part).strip()]
-    return plain[:1] or versions[-1:]
+    pages = [part for part in versions if part.is_multipart() or part.get_content_type() == "text/html"]
+    return plain[:1] or pages[-1:] or versions[-1:]
 
 
 def _content(part: Message) -> str:
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
-    charset = part.get_content_charset()
     try:
-        return str(data, charset) if charset else decode(data)
-    except (LookupError, UnicodeDecodeError):
-        pass
-    try:
-        return decode(data)
+        return decode(data, part.get_content_charset() or "")
     except UnsupportedError:
         return ""
 
@@ -117,20 +122,17 @@ def _file_name(part: Message) -> str:
 def _readable(value: object) -> str:
     """A header's text, its encoded words decoded where they can be."""
     raw = str(value)[:_LONGEST_HEADER]
-    if raw.isascii():
-        try:
-            pieces = email.header.decode_header(raw)
-        except (email.errors.HeaderParseError, ValueError):
-            pieces = [(raw, None)]
-    else:  # bytes that the parser has smuggled through as surrogates
-        pieces = [(raw.encode("utf-8", "surrogateescape"), None)]
-    return " ".join("".join(_decoded(piece, charset) for piece, charset in pieces).split())
+    try:
+        pieces = email.header.decode_header(raw) if raw.isascii() else [(raw, None)]
+    except (email.errors.HeaderParseError, ValueError):
+        pieces = [(raw, None)]
+    return " ".join("".join(_decoded(piece, charset or "") for piece, charset in pieces).split())
 
 
-def _decoded(piece: bytes | str, charset: str | None) -> str:
+def _decoded(piece: bytes | str, charset: str) -> str:
     if isinstance(piece, str):
         return piece
     try:
-        return str(piece, charset) if charset else decode(piece)
-    except (LookupError, ValueError):
+        return decode(piece, charset)
+    except UnsupportedError:
         return piece.decode("latin-1")
