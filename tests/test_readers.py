@@ -376,7 +376,8 @@ def test_feeds_have_their_titles_as_headings_and_their_html_read() -> None:
     assert document.title == "Blog"
     assert outline(document) == [
         (("Blog",), 2, "prose", "Blog"),
-        (("Blog", "Post"), 3, "prose", "Post\n\nHello world"),
+        (("Blog", "Post"), 3, "prose", "Post"),
+        (("Blog", "Post"), 4, "prose", "Hello world"),
         (("Blog", "Post"), 5, "prose", "today"),
     ]
 
@@ -401,6 +402,30 @@ def test_journal_articles_are_read_by_section() -> None:
 def test_xml_without_text_of_its_own_is_its_source() -> None:
     source = '<config>\n<set key="a" value="b"/>\n</config>'
     assert reading(source, "a.xml").text == source
+
+
+def test_html_inside_xml_keeps_the_lines_of_the_file() -> None:
+    source = "<feed>\n<entry><title>T</title>\n<summary>\n&lt;p&gt;a&lt;/p&gt;\n\n\n&lt;p&gt;b&lt;/p&gt;</summary></entry></feed>"
+    assert [(line, text) for _, line, _, text in outline(reading(source, "a.xml"))] == [(2, "T\n\na"), (7, "b")]
+
+
+def test_a_row_of_plain_text_in_xml_is_read() -> None:
+    source = "<rows><row>one two</row><row><c>a</c> and b</row><row><c>c</c><c>d</c></row></rows>"
+    assert reading(source, "a.xml").text == "one two\n\na and b\nc | d"
+
+
+@pytest.mark.parametrize("doctype", ["", '<!DOCTYPE a SYSTEM "a.dtd">'])
+def test_letters_by_the_names_they_have_in_html_are_read_in_xml(doctype: str) -> None:
+    source = f"{doctype}<a><b>caf&eacute;&nbsp;x &amp; &lt;y&LT;</b><b>&mdash;</b></a>"
+    assert reading(source, "a.xml").text == "café x & <y< —"
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"), [("utf-16", "utf-8"), ("utf-16", "cp1252"), ("utf-8", "cp1252"), ("iso-8859-1", "cp1252")]
+)
+def test_xml_that_lies_about_its_encoding_is_read_as_what_it_is(declared: str, written: str) -> None:
+    source = f'<?xml version="1.0" encoding="{declared}"?>\n<a><b>Grüße, don’t</b></a>'
+    assert outline(reading(source.encode(written), "a.xml")) == [((), 2, "prose", "Grüße, don’t")]
 
 
 def test_records_in_xml_are_a_line_each() -> None:

@@ -34,7 +34,7 @@ def read_epub(data: bytes, form: str) -> Document:
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
         outline = Outline()
-        HtmlText(decode(package.read(name)), builder, outline=outline, lines=False).read()
+        HtmlText(decode(package.read(name)), builder, outline=outline, first_line=None).read()
     return builder.document(form)
 
 

@@ -82,7 +82,7 @@ class _Mail:
         elif (name := _file_name(part)) or part.get_content_disposition() == "attachment":
             self.attachments.append(name or "unnamed")
         elif kind == "text/html":
-            HtmlText(_content(part), self.builder, lines=False).read()
+            HtmlText(_content(part), self.builder, first_line=None).read()
         elif part.get_content_maintype() == "text" and kind not in _NOT_SAID:
             self.builder.add(_content(part))
 

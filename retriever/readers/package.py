@@ -41,15 +41,18 @@ def attribute(element: Any, name: str) -> str | None:
     return None
 
 
-def parse_xml(data: bytes, *, recover: bool = False) -> Any:
+def parse_xml(data: bytes, *, recover: bool = False, encoding: str | None = None) -> Any:
     """The root element.
 
     Entities are expanded only if declared in the file itself, and never beyond libxml2's limit of amplification;
     nothing is loaded from outside.
+
+    :param encoding: what it is in, whatever it says.
     """
     if len(data) > MAX_TREE:
         raise UnreadableError(f"it holds an XML file of more than {MAX_TREE >> 20} MB")
     parser = etree.XMLParser(
+        encoding=encoding,
         resolve_entities="internal",  # type: ignore[arg-type]  # the stubs know only the older booleans
         no_network=True,
         load_dtd=False,

@@ -88,13 +88,18 @@ def read_html(data: bytes, form: str) -> Document:
 
 
 class HtmlText:
-    """Reads one page into a builder; `lines` is False where nobody can open the source (a chapter in an EPUB)."""
+    """Reads one page into a builder.
 
-    def __init__(self, source: str, builder: Builder, *, outline: Outline | None = None, lines: bool = True) -> None:
+    :param first_line: where in the file it begins; None where nobody can open it (a chapter in an EPUB).
+    """
+
+    def __init__(
+        self, source: str, builder: Builder, *, outline: Outline | None = None, first_line: int | None = 1
+    ) -> None:
         self._source = source
         self._builder = builder
         self._outline = outline or Outline()
-        self._lines = lines
+        self._first_line = first_line
         self._newlines = [found.start() for found in re.finditer("\n", source)]
         self._open: list[str] = []
         self._count: dict[str, int] = {}
@@ -121,7 +126,7 @@ class HtmlText:
         self._builder.title = self._builder.title or self.page_title
 
     def _line(self, position: int) -> int:
-        return bisect_right(self._newlines, position - 1) + 1
+        return bisect_right(self._newlines, position - 1) + (self._first_line or 1)
 
     def _run(self, run: Run) -> None:
         if self._open and self._open[-1] == "title" and not self._count.get("svg"):
@@ -245,7 +250,7 @@ class HtmlText:
             if self._level or block.kind == "code":
                 row.layout = True
         else:
-            line = block.line if self._lines else None
+            line = None if self._first_line is None else block.line
             self._builder.add(block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap)
 
     def _end_row(self) -> None:

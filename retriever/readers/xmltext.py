@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
 from .builder import Builder, Outline, squeeze
+from .encoding import declared_charset, decode
 from .package import local, parse_xml
 from .text import read_code
 from .web import HtmlText
@@ -38,6 +41,9 @@ _LONGEST_RECORD = 600  # characters
 _LARGEST_RECORD = 120  # elements
 
 
+_ENTITY = re.compile(r"&(\w{2,31};)")
+
+
 def read_xml(data: bytes, form: str) -> Document:
     root = _parse(data)
     builder = Builder()
@@ -53,12 +59,24 @@ def read_xml(data: bytes, form: str) -> Document:
 
 
 def _parse(data: bytes) -> Any:
+    """The root, also of a file that lies about its encoding, or whose entities stand in a DTD that is not here."""
     try:
-        return parse_xml(data)
+        return parse_xml(data, encoding="windows-1252" if declared_charset(data) == "cp1252" else None)
     except UnreadableError as error:
         if "amplification" in str(error) or "depth" in str(error) or "more than" in str(error):
             raise
-        return parse_xml(data, recover=True)
+        return parse_xml(_spelled_out(decode(data)).encode(), recover=True, encoding="utf-8")
+
+
+def _spelled_out(source: str) -> str:
+    """The source with a letter for each entity that has its name in HTML, XML's own and its own left as they are."""
+    kept = {"amp;", "lt;", "gt;", "quot;", "apos;", *(f"{name};" for name in re.findall(r"<!ENTITY\s+(\w+)", source))}
+    named = html5.keys() - kept
+    return _ENTITY.sub(lambda found: _plain(html5[found[1]]) if found[1] in named else found[0], source)
+
+
+def _plain(letters: str) -> str:
+    return letters if letters not in "<&" else f"&#{ord(letters)};"
 
 
 class _Xml:
@@ -72,7 +90,7 @@ class _Xml:
             return
         section = name in _SECTIONS
         depth += section
-        if name in _ROWS:
+        if name in _ROWS and not _has_own_text(element):
             cells = [squeeze(_text(cell)) for cell in element]
             self._add(element, " | ".join(cell for cell in cells if cell), kind="table", gap="\n")
         elif _is_title(element):
@@ -96,9 +114,8 @@ class _Xml:
     def _block(self, element: Any) -> None:
         text = _text(element)
         if "<" in text and ("</" in text or "/>" in text) and not any(True for _ in element.iterchildren()):
-            HtmlText(
-                text, self._builder, outline=_Under(self._outline), lines=False
-            ).read()  # escaped HTML, as in feeds
+            first = int(element.sourceline or 1)
+            HtmlText(text, self._builder, outline=_Under(self._outline), first_line=first).read()  # as in feeds
             return
         self._add(element, squeeze(text))
 
