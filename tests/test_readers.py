@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import zipfile
@@ -684,6 +685,16 @@ def test_xlsx_rows_are_lines_and_cells_are_shown_as_people_see_them() -> None:
     assert [(part.page, part.heading, part.kind) for part in document.parts] == [(1, ("Ducks",), "table")]
 
 
+def test_the_last_moment_that_excel_knows_costs_no_workbook() -> None:
+    assert reading(xlsx('<row><c s="1"><v>2958465.9999999</v></c><c><v>7</v></c></row>'), "a.xlsx").text.endswith("\t7")
+
+
+def test_what_xlsx_escapes_is_written_out() -> None:
+    strings = '<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>a_x000D_\nb_x005F_x</t></si></sst>'
+    workbook = xlsx('<row><c t="s"><v>0</v></c></row>', **{"xl/strings.xml": strings})
+    assert reading(workbook, "a.xlsx").text == "a b_x"
+
+
 def test_a_workbook_that_claims_to_be_huge_costs_what_it_holds() -> None:
     rows = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
     assert reading(xlsx(rows), "a.xlsx").text == "1\n2"
@@ -861,6 +872,13 @@ def test_an_office_file_with_a_password_says_so() -> None:
     data = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "EncryptedPackage".encode("utf-16-le")
     with pytest.raises(UnreadableError, match=r"^password-protected$"):
         read(data, "a.docx")
+
+
+def test_a_package_in_an_unknown_compression_is_not_said_to_have_a_password() -> None:
+    data = docx(p("words")).replace(b"PK\x03\x04\x14\0\0\0\x08\0", b"PK\x03\x04\x14\0\0\0\x09\0")
+    for found in re.finditer(b"PK\x01\x02", data):
+        data = data[: found.start() + 10] + b"\x09\0" + data[found.start() + 12 :]
+    assert "does not unpack (That compression method" in outcome(data, "a.docx")
 
 
 def test_a_zip_bomb_is_stopped_while_it_unpacks() -> None:

@@ -106,6 +106,8 @@ class Package:
         try:
             with self._zip.open(entry) as file:
                 data = self._inflate(file)
+        except NotImplementedError as error:  # a RuntimeError, but of an unknown compression
+            raise UnreadableError(f"{entry.filename!r} inside does not unpack ({error})") from None
         except RuntimeError:
             raise UnreadableError("password-protected") from None
         except _DAMAGED as error:

@@ -25,6 +25,7 @@ _DATES = frozenset(
 _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
 _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]|_.|\*.|General', re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
+_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold, and a "_" before an "x"
 _ROWS_AT_ONCE = 200
 
 
@@ -81,7 +82,7 @@ class _Book:
             cells = [value for cell in row if (value := self._cell(cell))]
             line = "\t".join(cells)
             if line and not line.isspace():
-                yield " ".join(line.split("\n")) if "\n" in line else line
+                yield " ".join(line.splitlines())
 
     def _cell(self, cell: Any) -> str:
         kind = cell.get("t")
@@ -94,17 +95,17 @@ class _Book:
         if kind is None or kind == "n":
             return self._date(value) if cell.get("s") in self._date_styles else _number(value)
         if kind == "s":
-            return self._strings[int(value)] if value.isdigit() and int(value) < len(self._strings) else ""
+            return self._strings[int(value)] if value.isdecimal() and int(value) < len(self._strings) else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         return value.replace("\t", " ")
 
     def _date(self, value: str) -> str:
         try:
-            moment = self._epoch + dt.timedelta(days=float(value))
+            moment = self._epoch + dt.timedelta(days=float(value), milliseconds=500)
         except (ValueError, OverflowError):
             return value
-        moment = (moment + dt.timedelta(milliseconds=500)).replace(microsecond=0)
+        moment = moment.replace(microsecond=0)
         if float(value) < 1:
             return moment.strftime("%H:%M:%S")
         return moment.isoformat(" ").removesuffix(" 00:00:00")
@@ -112,7 +113,7 @@ class _Book:
     def _shared_strings(self) -> Iterator[str]:
         for part in self._targets("sharedStrings"):
             for string in _stream(self._package.read(part), "si"):
-                yield _rich(string).replace("\t", " ")
+                yield _ESCAPE.sub(lambda found: chr(int(found[1], 16)), _rich(string)).replace("\t", " ")
 
     def _find_date_styles(self) -> frozenset[str]:
         """The numbers of those cell styles that show a number as a date."""
