@@ -212,6 +212,25 @@ def test_the_first_heading_is_a_markdown_files_title() -> None:
     assert reading("## below\n", "a.md").title == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("title: Plain", "Plain"),
+        ("Title = 'quoted one'", "quoted one"),
+        ('title: "a" and "b', '"a" and "b'),
+        ("title:", "Heading"),
+        ("title: >-\n  folded", "Heading"),
+    ],
+)
+def test_front_matter_names_a_markdown_file_where_it_gives_a_title(line: str, title: str) -> None:
+    assert reading(f"---\n{line}\nauthor: Ada\n---\n# Heading\n", "a.md").title == title
+
+
+@pytest.mark.parametrize("line", ["---\ntitle: a{}b\n---\n", "a|b\n|-{}x\n", "a|b\n{}|\n", "a|b\n-{}|{}-{}x\n"])
+def test_a_markdown_line_of_blanks_takes_linear_time(line: str) -> None:
+    reading(line.replace("{}", " " * 300_000), "a.md")
+
+
 def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert [part.kind for part in reading("a\n~~~\n# b\n", "a.md").parts] == ["prose", "code"]
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)?(`{3,}|~{3,})(.*)$")
-_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_RULE = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 _NOT_PARAGRAPH = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]|    |\t|[ \t]*<|[ \t]*(?:[-*_][ \t]*){3,}$")
-_TITLE = re.compile(r"""^title\s*[:=]\s*["']?(.*?)["']?\s*$""", re.MULTILINE | re.IGNORECASE)
+_TITLE = re.compile(r"^title[ \t]*+[:=](.*)", re.MULTILINE | re.IGNORECASE)
+_FOLDED = re.compile(r"[|>][-+0-9]*$")  # YAML for a text that stands on the next lines
 _MARKS = re.compile(
     r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+[^()]*)?\)|\[[^\[\]]*\])|<[^<>]*>|[*`]+|\\(?=[!-/:-@\[-`{-~])"
 )
@@ -99,11 +100,17 @@ def _front_matter(scan: _Scan) -> int:
     for end, line in enumerate(scan.lines[1:500], 1):
         if line.rstrip() in {fence, "..."}:
             found = _TITLE.search("\n".join(scan.lines[1:end]))
-            scan.title = found[1] if found else ""
+            scan.title = _front_title(found[1].strip()) if found else ""
             return scan.block(0, end + 1, "code")
         if end == 1 and not line.strip():  # a thematic break, not front matter
             break
     return 0
+
+
+def _front_title(value: str) -> str:
+    if value[:1] in {'"', "'"} and value[-1:] == value[:1]:
+        return value[1:-1].strip()
+    return "" if _FOLDED.match(value) else value
 
 
 def _markdown_block(scan: _Scan, index: int) -> int:
