@@ -359,6 +359,11 @@ def test_html_is_what_a_browser_shows_with_the_lines_of_the_source() -> None:
     ]
 
 
+def test_text_after_a_head_that_nothing_ends_is_read() -> None:
+    document = reading("<head>\n<title>T</title>\n<style>x</style>\nText", "a.html")
+    assert (document.title, document.text) == ("T", "Text")
+
+
 def test_layout_tables_are_read_as_blocks() -> None:
     document = reading("<table><tr><td><h2>News</h2><p>one</p></td><td><p>side</p></td></tr></table>", "a.html")
     assert [(heading, kind, text) for heading, _, kind, text in outline(document)] == [
@@ -752,6 +757,11 @@ def test_odt_headings_lists_notes_and_tables() -> None:
     ]
 
 
+def test_fields_in_an_odt_are_read() -> None:
+    body = "<text:p>Berlin, <text:date>1 May</text:date>, by <text:creator>Ada</text:creator></text:p>"
+    assert reading(odf("text", body), "a.odt").text == "Berlin, 1 May, by Ada"
+
+
 def test_odp_slides_and_ods_sheets_are_pages() -> None:
     slide = '<draw:page><draw:frame><draw:text-box><text:p>body</text:p></draw:text-box></draw:frame><draw:frame presentation:class="title"><draw:text-box><text:p>Title</text:p></draw:text-box></draw:frame></draw:page>'
     document = reading(odf("presentation", slide + slide.replace("Title", "Next")), "a.odp")
@@ -781,6 +791,10 @@ def test_epub_chapters_come_in_the_order_of_the_spine() -> None:
     assert [(part.heading, document.text[part.start : part.end]) for part in document.parts] == [
         (("First",), "First\n\none"), (("Second",), "Second\n\ntwo"),
     ]  # fmt: skip
+
+
+def test_rtf_keeps_characters_that_it_writes_as_two() -> None:
+    assert reading(rb"{\rtf1\uc1 a \u-10179?\u-8704? b}", "a.rtf").text == "a \U0001f600 b"
 
 
 def test_rtf_text_is_unescaped() -> None:
@@ -885,6 +899,12 @@ def test_a_file_is_read_as_what_it_plainly_is() -> None:
         read(package({"a": "b"}), "a.docx")
     with pytest.raises(UnsupportedError, match="archive"):
         read(package({"a": "b"}), "a")
+
+
+@pytest.mark.parametrize("name", ["a.py", "a.md", "a.txt"])
+def test_a_text_that_speaks_of_pdf_is_a_text(name: str) -> None:
+    source = 'HEAD = b"%PDF-1.4"\nOBJECT = b"1 0 obj endobj"'
+    assert reading(source, name).text == source
 
 
 def test_an_office_file_with_a_password_says_so() -> None:

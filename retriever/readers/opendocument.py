@@ -17,8 +17,8 @@ _NOT_SAID = frozenset(
     {
         "tracked-changes", "deletion", "sequence-decls", "variable-decls", "forms", "scripts",
         "font-face-decls", "automatic-styles", "styles", "desc", "bibliography-configuration", "settings",
-        "annotation-end", "note-citation", "page-number", "shapes", "creator", "date", "date-string",
-        "sender-initials", "creator-initials", "database-ranges", "named-expressions", "content-validations"
+        "annotation-end", "note-citation", "page-number", "shapes", "database-ranges", "named-expressions",
+        "content-validations"
     }
 )  # fmt: skip
 _BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})

@@ -23,6 +23,7 @@ def read_rtf(data: bytes, form: str) -> Document:
         text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # RTF writes such pairs as two
     title = _TITLE.search(source[:20_000])
     builder = Builder(title=title[1] if title else "")
     builder.add(re.sub(r"\n{3,}", "\n\n", text))

@@ -41,6 +41,8 @@ def choose(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
         raise UnsupportedError(f"no reader for {ending} files" if ending else "an archive")
     if _is_package(ending):
         return _choose_package(data, ending, found, formats)
+    if found == ".pdf" and named and not data.startswith(b"%PDF-"):  # a text about PDF, or what writes one
+        return named
     if _is_package(found) or (found and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
         return formats[found]
     if ending in OLD_OFFICE:

@@ -131,7 +131,10 @@ class HtmlText:
     def _run(self, run: Run) -> None:
         if self._open and self._open[-1] == "title" and not self._count.get("svg"):
             self.page_title = self.page_title or squeeze(run.text)
-        elif self._hidden is None:
+            return
+        if self._open and self._open[-1] == "head" and run.text.strip():  # which its end tag may be left out for
+            self._end("head")
+        if self._hidden is None:
             self._say(run.text, run.position)
 
     def _say(self, text: str, position: int) -> None:
