@@ -231,6 +231,16 @@ def test_a_markdown_line_of_blanks_takes_linear_time(line: str) -> None:
     reading(line.replace("{}", " " * 300_000), "a.md")
 
 
+def test_what_stands_in_a_comment_or_a_fence_of_markdown_is_no_heading() -> None:
+    document = reading("<!--\n# no\n```\n-->\n# A\n~~~ `sh`\n# no\n~~~\n# B\n", "a.md")
+    assert [(heading, line, kind) for heading, line, kind, _ in outline(document)] == [
+        ((), 1, "prose"),
+        (("A",), 5, "prose"),
+        (("A",), 6, "code"),
+        (("B",), 9, "prose"),
+    ]
+
+
 def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert [part.kind for part in reading("a\n~~~\n# b\n", "a.md").parts] == ["prose", "code"]
 
@@ -274,6 +284,12 @@ def test_asciidoc_sections_and_blocks() -> None:
 
 
 # Data
+
+
+def test_colours_in_what_a_notebook_printed_are_left_out() -> None:
+    outputs = [{"output_type": "stream", "text": "\x1b[1;31mred\x1b[0m [2m]"}]
+    cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]
+    assert reading(json.dumps({"cells": cells}), "a.ipynb").text == "x\n\nred [2m]"
 
 
 def test_a_csv_part_carries_its_header() -> None:
@@ -427,6 +443,10 @@ def test_journal_articles_are_read_by_section() -> None:
 def test_xml_without_text_of_its_own_is_its_source() -> None:
     source = '<config>\n<set key="a" value="b"/>\n</config>'
     assert reading(source, "a.xml").text == source
+
+
+def test_a_page_that_a_script_is_to_show_is_read() -> None:
+    assert reading('<body style="display:none"><p>shown</p><p hidden>not</p>', "a.html").text == "shown"
 
 
 def test_html_inside_xml_keeps_the_lines_of_the_file() -> None:
@@ -781,7 +801,8 @@ def test_epub_chapters_come_in_the_order_of_the_spine() -> None:
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<container><rootfiles><rootfile full-path="in/book.opf"/></rootfiles></container>',
             "in/book.opf": '<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>A Book</dc:title><dc:creator>Ada</dc:creator></metadata>'
-            '<manifest><item id="a" href="a%20b.xhtml"/><item id="b" href="b.xhtml"/></manifest><spine><itemref idref="b"/><itemref idref="a"/></spine></package>',
+            '<manifest><item id="a" href="a%20b.xhtml"/><item id="b" href="b.xhtml"/><item id="c" href="c.tiff"/></manifest><spine><itemref idref="c"/><itemref idref="b"/><itemref idref="a"/></spine></package>',
+            "in/c.tiff": bytes(100),
             "in/a b.xhtml": "<html><head><title/></head><body><h1>Second</h1><p>two</p></body></html>",
             "in/b.xhtml": "<html><body><h1>First</h1><p>one</p></body></html>",
         }
@@ -874,6 +895,20 @@ def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
 
     for mail in multipart("related", "text/css"), multipart("alternative", "text/calendar"):
         assert reading(mail, "a.mht").text == "Subject: x\n\nsaid"
+
+
+def test_a_mails_text_is_read_also_under_a_name_unless_it_is_attached() -> None:
+    parts = "".join(
+        f"--X\nContent-Type: {kind}; name={name}\n{disposition}\n{name} said\n"
+        for kind, name, disposition in (
+            ("text/plain", "body.txt", ""),
+            ("text/x-patch", "a.patch", "Content-Disposition: inline\n"),
+            ("text/plain", "b.txt", "Content-Disposition: attachment\n"),
+            ("text/calendar", "c.ics", ""),
+        )
+    )
+    document = reading(f"Subject: x\nContent-Type: multipart/mixed; boundary=X\n\n{parts}--X--\n", "a.eml")
+    assert document.text == "Subject: x\n\nbody.txt said\n\na.patch said\n\nAttachments: b.txt, c.ics"
 
 
 def test_mail_nested_without_end_is_refused() -> None:

@@ -20,7 +20,7 @@ DEEPEST = 16  # levels of headings kept in a path
 LONGEST = 200  # characters of a title kept in a path
 
 _BREAKS = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r\n?")
-_NOISE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
+_NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
 def squeeze(text: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ...indexes.errors import UnreadableError
 from .builder import Builder, Outline, squeeze
 from .encoding import decode
+from .errors import UnsupportedError
 from .package import Package, local, parse_xml
 from .web import HtmlText
 
@@ -33,8 +35,8 @@ def read_epub(data: bytes, form: str) -> Document:
     if metadata.get("creator"):
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
-        outline = Outline()
-        HtmlText(decode(package.read(name)), builder, outline=outline, first_line=None).read()
+        with suppress(UnsupportedError):  # a spine may name pictures as well
+            HtmlText(decode(package.read(name)), builder, outline=Outline(), first_line=None).read()
     return builder.document(form)
 
 

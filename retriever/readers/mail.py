@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
 _NOT_SAID = frozenset({"text/css", "text/javascript"})  # of a saved web page
+_SHOWN = frozenset({"text/plain", "text/html", "text/x-patch", "text/x-diff"})  # in the mail itself, also by a name
 _DEEPEST = 20
 _MOST_PARTS = 2_000
 _LONGEST_HEADER = 4_000
@@ -79,8 +80,8 @@ class _Mail:
             children = list(_children(part))
             for child in _best(children) if kind == "multipart/alternative" else children:
                 self._part(child, depth + 1)
-        elif (name := _file_name(part)) or part.get_content_disposition() == "attachment":
-            self.attachments.append(name or "unnamed")
+        elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _SHOWN):
+            self.attachments.append(_file_name(part) or "unnamed")
         elif kind == "text/html":
             HtmlText(_content(part), self.builder, first_line=None).read()
         elif part.get_content_maintype() == "text" and kind not in _NOT_SAID:

@@ -117,18 +117,25 @@ def _markdown_block(scan: _Scan, index: int) -> int:
     line = scan.lines[index]
     if not line.strip():
         return index + 1
+    if line.lstrip().startswith("<!--"):
+        return scan.after(index, lambda row: "-->" in row)
     if found := _ATX.match(line):
         title = line[found.end() : 2000].rstrip()
         bare = title.rstrip("#")  # a closing run of # is not part of the title
         scan.head(index, len(found[1]), plain_title(bare if not bare or bare[-1].isspace() else title))
         return index + 1
-    if ("```" in line or "~~~" in line) and (found := _FENCE.match(line)) and "`" not in found[2]:
+    if ("```" in line or "~~~" in line) and (found := _FENCE.match(line)) and _opens(*found.groups()):
         fence = found[1]
         closing = re.compile(rf"[ \t>]*{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
         return scan.block(index, scan.after(index + 1, closing.match), "code")
     if "|" in line and index + 1 < len(scan.lines) and "|" in (rule := scan.lines[index + 1]) and _RULE.match(rule):
         return scan.block(index, scan.while_(index, lambda row: "|" in row), "table")
     return _markdown_paragraph(scan, index)
+
+
+def _opens(fence: str, information: str) -> bool:
+    """Whether it is a fence, and not a stretch of code within a line."""
+    return fence[0] == "~" or "`" not in information
 
 
 def _markdown_paragraph(scan: _Scan, index: int) -> int:

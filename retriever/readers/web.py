@@ -274,5 +274,7 @@ class HtmlText:
 
 
 def _hides(tag: Tag) -> bool:
+    if tag.name == "body":  # what is hidden whole is shown by a script
+        return False
     style = tag.attributes.get("style", "")
     return tag.name in _DROPPED or "hidden" in tag.attributes or (bool(style) and bool(_HIDDEN.search(style)))
