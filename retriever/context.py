@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One or more neighbouring hits of a document: `text` is the document's text[char_start:char_end]."""
+    """One or more neighbouring hits of a document: `text` is the document's text[char_start:char_end].
+
+    `heading` is what the headings of all of them have in common.
+    """
 
     number: int  # of the citation, from 1
     text: str
@@ -102,6 +106,6 @@ def _passage(number: int, run: Sequence[Hit], text: str) -> Passage:
         line_start=first.line_start,
         line_end=last.line_end,
         page=first.page,
-        heading=first.heading,
+        heading=tuple(commonprefix([hit.heading for hit in run])),
         hits=tuple(run),
     )

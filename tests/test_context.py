@@ -59,6 +59,14 @@ def test_neighbours_are_joined_and_written_in_the_order_of_the_document():
     assert packed.passages[0].hits == (earlier, later)
 
 
+def test_neighbours_are_cited_under_the_heading_that_all_of_them_stand_under():
+    headings = [("Guide", "Install", "Linux"), ("Guide", "Install", "macOS"), ("Guide", "Use")]
+    spans = [(0, 9), (10, 18), (20, 31)]
+    hits = [hit(1, *span, DOCUMENTS, heading=heading) for span, heading in zip(spans, headings, strict=True)]
+    cited = [pack(hits[:count], DOCUMENTS, words, 100).passages[0].heading for count in (1, 2, 3)]
+    assert cited == [("Guide", "Install", "Linux"), ("Guide", "Install"), ("Guide",)]
+
+
 def test_passages_with_text_between_them_stay_apart():
     packed = pack([hit(1, 0, 9, DOCUMENTS), hit(1, 20, 31, DOCUMENTS)], DOCUMENTS, words, 100)
     assert [passage.text for passage in packed.passages] == ["alpha one", "gamma three"]
