@@ -189,7 +189,9 @@ def test_a_hub_out_of_reach_is_a_missing_model_in_one_line(hub):
     assert "the path of a folder" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["/no/such/folder", "./nothing", "../nothing", "~/nothing", "a/b/c", "nothing/"])
+@pytest.mark.parametrize(
+    "name", ["/no/such/folder", "./nothing", "../nothing", "~/nothing", "~nobody-here/x", "a/b/c", "nothing/"]
+)
 def test_a_path_that_is_not_there_is_not_looked_for_on_the_hub(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
