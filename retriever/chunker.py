@@ -130,7 +130,7 @@ def _joined(sections: Iterable[_Section], text: str, offsets: Offsets) -> Iterat
         if held is None:
             held = section
         elif held.page == section.page and _is_tiny(text[held.start : held.end], offsets):
-            heading = _common(held.heading, section.heading)
+            heading = common(held.heading, section.heading)
             held = _Section(held.parts + section.parts, heading)
         else:
             yield held
@@ -143,7 +143,8 @@ def _is_tiny(text: str, offsets: Offsets) -> bool:
     return len(text) < _TINY * 12 and len(offsets([text])[0]) < _TINY
 
 
-def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+def common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """The titles that two heading paths begin with."""
     same = 0
     while same < min(len(first), len(second)) and first[same] == second[same]:
         same += 1

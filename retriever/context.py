@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from os.path import commonprefix
+from functools import reduce
 from typing import TYPE_CHECKING
+
+from .chunker import common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +108,6 @@ def _passage(number: int, run: Sequence[Hit], text: str) -> Passage:
         line_start=first.line_start,
         line_end=last.line_end,
         page=first.page,
-        heading=tuple(commonprefix([hit.heading for hit in run])),
+        heading=reduce(common, (hit.heading for hit in run)),
         hits=tuple(run),
     )
