@@ -729,6 +729,17 @@ def test_xlsx_rows_are_lines_and_cells_are_shown_as_people_see_them() -> None:
     assert [(part.page, part.heading, part.kind) for part in document.parts] == [(1, ("Ducks",), "table")]
 
 
+def test_hours_beyond_a_day_are_a_duration_in_xlsx() -> None:
+    forms = '<numFmts><numFmt numFmtId="170" formatCode="[hh]:mm"/></numFmts>'
+    formats = "".join(f'<xf numFmtId="{number}"/>' for number in (46, 170, 21))
+    namespace = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    styles = f"<styleSheet {namespace}>{forms}<cellXfs>{formats}</cellXfs></styleSheet>"
+    cells = '<c s="0"><v>1.5</v></c><c s="1"><v>-0.0625</v></c><c s="2"><v>0.25</v></c><c s="0"><v>nan</v></c>'
+    assert reading(xlsx(f"<row>{cells}</row>", **{"xl/styles.xml": styles}), "a.xlsx").text == (
+        "36:00:00\t-1:30:00\t06:00:00\tnan"
+    )
+
+
 def test_the_last_moment_that_excel_knows_costs_no_workbook() -> None:
     assert reading(xlsx('<row><c s="1"><v>2958465.9999999</v></c><c><v>7</v></c></row>'), "a.xlsx").text.endswith("\t7")
 

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from ..document import Document
 
-_DATES = frozenset(
-    [*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)]
-)  # number formats Excel has built in
+# What number formats Excel has built in for times; of dates only that they are some.
+_BUILT_IN = {str(number): "d" for number in (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))}
+_BUILT_IN["46"] = "[h]:mm:ss"
+_DURATION = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
-_NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]|_.|\*.|General', re.IGNORECASE)
+_NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|General', re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold, and a "_" before an "x"
 _ROWS_AT_ONCE = 200
@@ -64,7 +65,7 @@ class _Book:
         self._root = root
         self._relations = package.relations(main)
         self._strings = list(self._shared_strings())
-        self._date_styles = self._find_date_styles()
+        self._time_styles = self._find_time_styles()
         properties = next(root.iter("{*}workbookPr"), None)
         since_1904 = properties is not None and attribute(properties, "date1904") in {"1", "true"}
         self._epoch = dt.datetime(1904, 1, 1) if since_1904 else dt.datetime(1899, 12, 30)  # noqa: DTZ001 - Excel has no zones
@@ -93,15 +94,18 @@ class _Book:
             elif child.tag.endswith("}is"):
                 value = _rich(child)
         if kind is None or kind == "n":
-            return self._date(value) if cell.get("s") in self._date_styles else _number(value)
+            is_duration = self._time_styles.get(cell.get("s"))
+            return _number(value) if is_duration is None else self._time(value, is_duration=is_duration)
         if kind == "s":
             return self._strings[int(value)] if value.isdecimal() and int(value) < len(self._strings) else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         return value.replace("\t", " ")
 
-    def _date(self, value: str) -> str:
+    def _time(self, value: str, *, is_duration: bool) -> str:
         try:
+            if is_duration:
+                return _duration(float(value))
             moment = self._epoch + dt.timedelta(days=float(value), milliseconds=500)
         except (ValueError, OverflowError):
             return value
@@ -115,23 +119,17 @@ class _Book:
             for string in _stream(self._package.read(part), "si"):
                 yield _ESCAPE.sub(lambda found: chr(int(found[1], 16)), _rich(string)).replace("\t", " ")
 
-    def _find_date_styles(self) -> frozenset[str]:
-        """The numbers of those cell styles that show a number as a date."""
+    def _find_time_styles(self) -> dict[str, bool]:
+        """The numbers of those cell styles that show a number as a time, and whether it is a duration."""
         part = next(iter(self._targets("styles")), "")
         root = self._package.xml(part)
         if root is None:
-            return frozenset()
-        dates = {
-            attribute(form, "numFmtId"): _shows_date(attribute(form, "formatCode") or "")
-            for form in root.iter("{*}numFmt")
-        }
+            return {}
+        own = {attribute(form, "numFmtId"): attribute(form, "formatCode") or "" for form in root.iter("{*}numFmt")}
         styles = next(root.iter("{*}cellXfs"), ())
-        numbers = [style.get("numFmtId", "0") for style in styles]
-        return frozenset(
-            str(index)
-            for index, number in enumerate(numbers)
-            if dates.get(number, number.isdigit() and int(number) in _DATES)
-        )
+        numbers = (style.get("numFmtId", "0") for style in styles)
+        codes = [own.get(number, _BUILT_IN.get(number, "")) for number in numbers]
+        return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
 
     def _targets(self, kind: str) -> list[str]:
         return [part for this, part in self._relations.values() if this == kind and part in self._package]
@@ -160,6 +158,11 @@ class _Book:
             text = _rich(comment).strip()
             if text and not text.startswith("[Threaded comment]"):
                 yield text
+
+
+def _duration(days: float) -> str:
+    seconds = round(abs(days) * 86_400)
+    return f"{'-' * (days < 0)}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def _shows_date(code: str) -> bool:
