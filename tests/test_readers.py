@@ -286,6 +286,11 @@ def test_asciidoc_sections_and_blocks() -> None:
 # Data
 
 
+def test_a_cell_of_control_characters_costs_no_notebook() -> None:
+    cells = [{"cell_type": "markdown", "source": source} for source in ("\x01\x02", "# A\r\nb \ud800")]
+    assert reading(json.dumps({"cells": cells}), "a.ipynb").text == "# A\nb ?"
+
+
 def test_colours_in_what_a_notebook_printed_are_left_out() -> None:
     outputs = [{"output_type": "stream", "text": "\x1b[1;31mred\x1b[0m [2m]"}]
     cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]

@@ -85,7 +85,10 @@ def plain_title(markdown: str) -> str:
 
 
 def read_markdown(data: bytes, form: str) -> Document:
-    text = decode(data)
+    return of_markdown(decode(data), form)
+
+
+def of_markdown(text: str, form: str) -> Document:
     scan = _Scan(text)
     index = _front_matter(scan)
     while index < len(scan.lines):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...indexes.errors import UnreadableError
 from .builder import Builder, Outline
 from .encoding import decode
-from .markup import read_markdown
+from .markup import of_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,8 @@ def _joined(value: Any) -> str:
 
 def _add_markdown(builder: Builder, outline: Outline, source: str) -> None:
     """A cell's own headings go on from those of the cells above it."""
-    document = read_markdown(source.encode("utf-8", "replace"), "markdown")
+    whole = source.encode("utf-8", "replace").decode()  # JSON can hold half a surrogate pair
+    document = of_markdown(whole.replace("\r\n", "\n"), "markdown")
     builder.title = builder.title or document.title
     levels: dict[tuple[str, ...], int] = {}
     for part in document.parts:
