@@ -478,6 +478,10 @@ def test_xml_that_lies_about_its_encoding_is_read_as_what_it_is(declared: str, w
     assert outline(reading(source.encode(written), "a.xml")) == [((), 2, "prose", "Grüße, don’t")]
 
 
+def test_only_the_prolog_of_xml_declares_its_encoding() -> None:
+    assert reading("<a><b>charset=iso-8859-1: Grüße</b></a>", "a.xml").text == "charset=iso-8859-1: Grüße"
+
+
 def test_records_in_xml_are_a_line_each() -> None:
     document = reading(
         "<people><person><name>Ada</name><age>36</age></person><person><name>Bob</name><age>41</age></person></people>"

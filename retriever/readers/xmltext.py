@@ -60,8 +60,9 @@ def read_xml(data: bytes, form: str) -> Document:
 
 def _parse(data: bytes) -> Any:
     """The root, also of a file that lies about its encoding, or whose entities stand in a DTD that is not here."""
+    prolog = data.partition(b"?>")[0] if data.startswith(b"<?xml") else b""
     try:
-        return parse_xml(data, encoding="windows-1252" if declared_charset(data) == "cp1252" else None)
+        return parse_xml(data, encoding="windows-1252" if declared_charset(prolog) == "cp1252" else None)
     except UnreadableError as error:
         if "amplification" in str(error) or "depth" in str(error) or "more than" in str(error):
             raise
