@@ -461,7 +461,7 @@ def test_html_inside_xml_keeps_the_lines_of_the_file() -> None:
 
 def test_a_row_of_plain_text_in_xml_is_read() -> None:
     source = "<rows><row>one two</row><row><c>a</c> and b</row><row><c>c</c><c>d</c></row></rows>"
-    assert reading(source, "a.xml").text == "one two\n\na and b\nc | d"
+    assert reading(source, "a.xml").text == "one two\na and b\nc | d"
 
 
 @pytest.mark.parametrize("doctype", ["", '<!DOCTYPE a SYSTEM "a.dtd">'])

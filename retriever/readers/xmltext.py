@@ -91,8 +91,8 @@ class _Xml:
             return
         section = name in _SECTIONS
         depth += section
-        if name in _ROWS and not _has_own_text(element):
-            cells = [squeeze(_text(cell)) for cell in element]
+        if name in _ROWS:
+            cells = [squeeze(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
             self._add(element, " | ".join(cell for cell in cells if cell), kind="table", gap="\n")
         elif _is_title(element):
             self._title(element, depth)
