@@ -28,6 +28,7 @@ from binocle.retriever.token_decoder import TokenDecoderSettings  # noqa: E402
 from binocle.training import inversion_rows, pretraining_rows  # noqa: E402
 from binocle.training.inversion_rows import Stretches  # noqa: E402
 from binocle.training.inverter import InverterConfig, alone, train_inverter  # noqa: E402
+from binocle.training.learning import Plan, learn  # noqa: E402
 from binocle.training.text_inversion import TextInversion, Texts  # noqa: E402
 from binocle.training.token_inversion import TokenInversion  # noqa: E402
 from binocle.training.tokenized import Rows  # noqa: E402
@@ -397,3 +398,9 @@ def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tm
     assert shown.splitlines()[-1] == "100.0% of 2 tokens recovered"
     with pytest.raises(InputError, match="give it a text"):
         invert("--vectors", texts, "--inverter", tmp_path / "out")
+
+
+def test_time_buys_no_more_passes_than_there_may_be():
+    module = torch.nn.Linear(1, 1)
+    plan = Plan(1e-3, batch_size=10, seconds=3_600, rows=200, passes=3)
+    assert learn(module, lambda _: module(torch.ones(1)).sum(), plan).steps == 60

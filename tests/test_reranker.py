@@ -408,7 +408,7 @@ def test_a_reranker_that_is_nowhere_is_named_in_one_line(name):
     assert "\n" not in str(caught.value)
     assert "encoder " not in str(caught.value).replace("cross-encoder/nothing", "")
     if name.startswith("no"):
-        assert "--rerank PATH" in str(caught.value)
+        assert "give the path of a folder instead" in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [3, None, b"x", ["a"]])
