@@ -71,6 +71,7 @@ class TextAttacker:
     def recover(self, vectors: Floats) -> list[str]:
         """For each vector the proposal nearest to it: encoded again, and seen through the map."""
         from ..retriever.inverter import bag_of, proposing_with
+        from .learning import trim
 
         given = self._mapped(vectors)
         proposing = proposing_with(self._decoder, self._tokens, half=loop.has_bf16())
@@ -82,6 +83,7 @@ class TextAttacker:
             proposals = [self._tokens.text(ids) for ids in (*texts, bag) if ids]
             nearness = self._plain(proposals) @ given[row] if proposals else np.empty(0)
             found.append(proposals[int(nearness.argmax())] if proposals else "")
+        trim()
         return found
 
     def _plain(self, texts: Sequence[str]) -> Floats:

@@ -95,7 +95,7 @@ def learn(
         optimizer.step()
         run.step += 1
         if run.step % _TRIMMED == 0:
-            _trim()
+            trim()
         window.append(float(found.detach()))
         run.steps = pace.steps(run.step) if run.steps is None else run.steps
         due = run.steps is not None and _due(run.step, run.steps, plan.evaluations)
@@ -119,7 +119,7 @@ def rate(step: int, steps: int | None, warmup: int = 50) -> float:
     return min(1.0, (step + 1) / max(1, warmup)) * (1.0 if steps is None else max(0.0, 1.0 - step / steps))
 
 
-def _trim() -> None:
+def trim() -> None:
     """Give freed memory back: batches of many sizes leave holes, which otherwise grow to gigabytes. Of glibc alone."""
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
