@@ -84,12 +84,20 @@ class Batches:
         yield from self._short(waiting)
 
     def _short(self, waiting: NDArray[np.uint32]) -> Iterator[list[int]]:
-        """Batches of rows that fill none, each as large as it can be."""
+        """Batches of the last rows, which may fill none: a text is in each once at most, however many rows have it."""
         rows, texts = self._by_length(waiting)
         hashes = self._hashes(texts) if self._different else [frozenset[int]()] * len(rows)
-        left = list(range(len(rows)))
-        while left:
-            batch, left = self._filled(left, hashes)
+        batches: list[list[int]] = []
+        behind: dict[int, int] = {}  # for a text the first batch behind those that hold it
+        for place, held in enumerate(hashes):
+            at = max((behind.get(text, 0) for text in held), default=0)
+            while at < len(batches) and len(batches[at]) == self.batch_size:
+                at += 1
+            if at == len(batches):
+                batches.append([])
+            batches[at].append(place)
+            behind.update(dict.fromkeys(held, at + 1))
+        for batch in batches:
             yield rows[batch].tolist()
 
     def _cut(self, window: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
