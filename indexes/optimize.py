@@ -456,8 +456,8 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
     trial.sweep(demand.recall)
     proven = trial.prove(unseen, demand.recall) if trial.chosen else None
     mended = None if proven is None else renewal(proven)
-    if proven is not None and mended is not None and mended.measured.met:
-        values = ", ".join(f"{name} {value}" for name, value in proven.items())
+    if mended and mended.measured.met:
+        values = ", ".join(f"{name} {value}" for name, value in mended.spec.search.items())
         return replace(mended, note=f"{missed}: mended by searching with {values}{_now(mended.measured)}")
     other = optimize(build, queries, demand, source=source)
     if other.built and other.measured and other.spec:

@@ -442,10 +442,11 @@ def learn_text(
     if words is not None:
         bag.begin(words)
     tell("learning which words a vector holds")
-    passes = max(_PASSES, _FEW / len(texts))
-    short = replace(plan(_BAG, 1e-3, 4 * batch_size, len(texts)), passes=passes)
-    first = learn(decoder.bag, bag.loss, short, folder=places[0], progress=progress)
-    spent = _BAG if short.steps or not short.seconds else _BAG * min(1.0, first.seconds / short.seconds)
+    planned = replace(plan(_BAG, 1e-3, 4 * batch_size, len(texts)), passes=max(_PASSES, _FEW / len(texts)))
+    first = learn(decoder.bag, bag.loss, planned, folder=places[0], progress=progress)
+    spent = _BAG
+    if planned.steps is None and planned.seconds:  # the text has what the bag left of its time
+        spent *= min(1.0, first.seconds / planned.seconds)
     decoder.bag.requires_grad_(requires_grad=False)
     tell("learning to put them into texts")
     inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
