@@ -106,7 +106,8 @@ def _judge(name: str | None) -> Any:
 def _summary(report: MiningReport, out: Path, wanted: int) -> str:
     made = f"{out}: {report.rows:,} row{'s' * (report.rows != 1)}, {report.negatives:,} negatives"
     asked = f"{report.queries:,} queries from {report.documents:,} texts"
-    lines = [f"{made} for {asked}, in {sum(report.seconds.values()):,.1f} s"]
+    by = "" if report.searched_by == "the CPU" else f", searched by {report.searched_by}"
+    lines = [f"{made} for {asked}, in {sum(report.seconds.values()):,.1f} s{by}"]
     if report.dropped:
         counts = ", ".join(f"{why} {count:,}" for why, count in report.dropped.items())
         lines.append(f"dropped of {report.candidates:,} candidates: {counts}")

@@ -63,10 +63,11 @@ class Retriever:
     >>> retriever.search("how do I cancel a task?", k=3)  # doctest: +SKIP
     """
 
-    def __init__(self, place: Place, *, model: str | None = None, ray: str | None = None) -> None:
+    def __init__(self, place: Place, *, model: str | None = None, ray: str | None = None, gpu: bool = False) -> None:
         self.place = place
         self.path = place.cache
         self._ray = ray
+        self._gpu = gpu
         self._cluster: Cluster | None = None
         self._model = model
         self._lock = threading.RLock()
@@ -76,7 +77,9 @@ class Retriever:
         self._current: Snapshot | None = None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, model: str | None = None, ray: str | None = None) -> Retriever:
+    def open(
+        cls, path: str | os.PathLike[str], *, model: str | None = None, ray: str | None = None, gpu: bool = False
+    ) -> Retriever:
         """Open the index at `path`, or of the folder `path`; it is made when something is first put in.
 
         An existing index is opened as it is. A folder with something in it gets its index in `.binocle` inside;
@@ -86,18 +89,20 @@ class Retriever:
         :param model: a sentence-transformers folder or name for a new index, all-MiniLM-L6-v2 unless given.
         :param ray: the address of a Ray cluster that is to do the work: then every machine of it must reach the index
             under this path, and have the model.
+        :param gpu: compare every vector on the GPUs of this machine, whatever the kind of index: for a process that
+            answers many queries. Where they cannot, it is searched on the CPU as ever; `searched_by` says which.
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         model = None if model is None else _name_of(model)
         if is_bucket(path):
-            return cls(place_of(path), model=model, ray=ray)
+            return cls(place_of(path), model=model, ray=ray, gpu=gpu)
         place = Path(path).expanduser()
         if place.exists() and not place.is_dir():
             raise InputError(f"{path} is a file: expected a folder of documents or an index")
         if not (is_index(place) or place.name == INDEX_NAME or place_of(place).is_free()):
             place = place / INDEX_NAME
-        return cls(place_of(place.resolve()), model=model, ray=ray)
+        return cls(place_of(place.resolve()), model=model, ray=ray, gpu=gpu)
 
     # Filling
 
@@ -392,6 +397,11 @@ class Retriever:
             return self._current
 
     @property
+    def searched_by(self) -> str:
+        """What compares vectors: "2 GPUs" or "the CPU", and why that if GPUs were asked for."""
+        return self.snapshot().searched_by
+
+    @property
     def folder(self) -> Path | None:
         """The folder that is indexed."""
         folder = self._open_store().settings.folder
@@ -505,6 +515,7 @@ class Retriever:
         return self._helped(Store.open(self.place))
 
     def _helped(self, store: Store) -> Store:
+        store.gpu = self._gpu
         cluster = self._connected()
         if cluster:
             store.serve, store.spread = cluster.serve, cluster.shards

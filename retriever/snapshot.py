@@ -10,6 +10,7 @@ import numpy as np
 
 from ..indexes.errors import DamagedError
 from ..indexes.flat import FlatIndex, best_of
+from ..indexes.gpu import on_gpus
 from ..indexes.kinds import KINDS
 from ..indexes.published import Published
 from ..indexes.sharded import ShardedIndex, joined
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 
 _FILTERS = 8  # whose documents and chunks are remembered
 _FEW = 16  # a filter that lets pass fewer than one in so many is looked up row by row
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The vector index, what it says of itself, or what is wrong with it."""
+
+    index: VectorIndex
+    published: Published | None = None
+    damage: DamagedError | None = None
+    searched_by: str = "the CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +140,7 @@ class Snapshot:
     @cached_property
     def index(self) -> LiveIndex:
         """The vector index of exactly these chunks."""
-        published, manifest, _ = self._published
+        published, manifest = self._loaded.index, self._loaded.published
         if manifest is not None and manifest.covers == self.head.rows:
             return LiveIndex(published, None, None)
         live = self.chunk_ids["id"].to_numpy()
@@ -142,39 +153,45 @@ class Snapshot:
     @property
     def published(self) -> Published | None:
         """What the vector index says of itself; None if there is none that can be read."""
-        return self._published[1]
+        return self._loaded.published
 
     @property
     def damage(self) -> DamagedError | None:
         """What is wrong with the vector index: all is searched exactly until the next writer builds it anew."""
-        return self._published[2]
+        return self._loaded.damage
+
+    @property
+    def searched_by(self) -> str:
+        """What compares vectors: the CPU, and why, if GPUs were asked for; or how many GPUs."""
+        return self._loaded.searched_by
 
     def take_over(self, earlier: Snapshot) -> None:
         """Have the vector index that an earlier state loaded, if this one has the same, without checking it again.
 
         Not a damaged one: it may have been put right.
         """
-        loaded = vars(earlier).get("_published")
+        loaded = vars(earlier).get("_loaded")
         same = earlier.head.parts == self.head.parts and earlier.head.encoder == self.head.encoder
         if same and loaded and earlier.damage is None and not self.store.serve:
-            self._published = loaded
+            self._loaded = loaded
 
     @cached_property
-    def _published(self) -> tuple[VectorIndex, Published | None, DamagedError | None]:
+    def _loaded(self) -> Loaded:
         nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))
         if self.head.vectors is None:
-            return nothing, None, None
+            return Loaded(nothing)
         try:
             if self.store.serve:
-                return *self.store.serve(self.store, self.head), None
+                return Loaded(*self.store.serve(self.store, self.head))
             folders = [self.store.place.vectors(name) for name in self.head.parts]
             manifests = [Published.read(folder, dim=self.head.encoder.dim) for folder in folders]
-            if len(manifests) == 1:
-                return manifests[0].load(folders[0], KINDS), manifests[0], None
             shards = [manifest.load(folder, KINDS) for manifest, folder in zip(manifests, folders, strict=True)]
-            return ShardedIndex(shards), joined(manifests), None
+            if len(shards) > 1:
+                return Loaded(ShardedIndex(shards), joined(manifests))
         except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it
-            return nothing, None, error
+            return Loaded(nothing, damage=error)
+        index, searched_by = on_gpus(shards[0]) if self.store.gpu else (shards[0], "the CPU")
+        return Loaded(index, manifests[0], searched_by=searched_by)
 
     def batches(self, columns: list[str], *, rows: int = 8_192, where: str | None = None) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk, or of those for which a condition holds, in order of id, in bounded memory."""

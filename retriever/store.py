@@ -50,6 +50,7 @@ class Store:
     def __init__(self, place: Place, settings: Settings) -> None:
         self.place = place
         self.settings = settings
+        self.gpu = False  # whether the vectors are to be compared on GPUs
         # Who else searches vectors, and builds what is searched, where others do:
         self.serve: Callable[[Store, Head], tuple[VectorIndex, Published]] | None = None
         self.spread: Callable[[Snapshot, Spec], BuiltShards | None] | None = None

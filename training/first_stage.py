@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..indexes.flat import FlatIndex
+    from ..indexes.vector_index import VectorIndex
     from ..retriever.encoder import Encoder
     from ..retriever.snapshot import Snapshot
     from .collection import Collection
@@ -54,7 +55,7 @@ class Documents:
 
     cut = False
 
-    def __init__(self, collection: Collection, keys: tuple[Ids, Ids], index: FlatIndex) -> None:
+    def __init__(self, collection: Collection, keys: tuple[Ids, Ids], index: VectorIndex) -> None:
         self.size = collection.documents
         self.texts = self.bodies = collection.texts
         self._text_keys, self._name_keys = keys

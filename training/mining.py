@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import EncoderMismatchError, InputError, StoreError
+from ..indexes.gpu import on_gpus
 from ..retriever import encoder as encoders
 from ..retriever.folder import is_index
 from ..retriever.model_folder import DEFAULT_MODEL
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ..indexes.vector_index import VectorIndex
     from ..retriever.encoder import Encoder
     from .first_stage import FirstStage
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 MODES = ("semantic", "hybrid")
 _QUERIES = 4_096  # encoded and searched together
+_MANY = 10**9  # comparisons: some seconds on a CPU, for which it is not worth asking torch for a GPU
 
 
 def mine(
@@ -154,11 +157,14 @@ def _mined(
                 tell("indexing", 0, 1)
                 corpus = _indexed(collection, corpus, encoder, work / "index")
         keys = collection.keys()
-        stage: FirstStage = (
-            Passages(corpus.snapshot(), report.mode)
-            if isinstance(corpus, Retriever)
-            else Documents(collection, keys, index)
-        )
+        stage: FirstStage
+        if isinstance(corpus, Retriever):
+            stage = Passages(corpus.snapshot(), report.mode)
+        else:
+            searched: VectorIndex = index
+            if collection.queries * total >= _MANY:
+                searched, report.searched_by = on_gpus(index)
+            stage = Documents(collection, keys, searched)
         report.documents = stage.size
         miner = Miner(collection, keys, index, stage, encoder, rules, report)
         for first in range(0, collection.queries, _QUERIES):

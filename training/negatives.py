@@ -99,6 +99,7 @@ class MiningReport:
 
     model: str = ""
     mode: str = "semantic"
+    searched_by: str = "the CPU"
     pairs: int = 0  # different ones
     queries: int = 0  # different ones
     documents: int = 0  # texts, or passages of an index, that negatives were taken from
