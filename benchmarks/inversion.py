@@ -31,6 +31,7 @@ from binocle.retriever.token_decoder import KINDS
 from binocle.training import significance
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.inverter import InverterConfig, train_inverter
+from binocle.training.overlaps import Known
 from binocle.training.progress import line
 from binocle.training.recovered import overlap
 
@@ -178,6 +179,12 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     }
 
 
+def _apart(documents: list[str], known: Known, inverter: EmbeddingInverter, count: int) -> list[str]:
+    """Texts of 32 tokens of which most does not stand in what was learned from."""
+    texts = cut_texts(documents, inverter.encoder, 32, 10 * count, seed=0)
+    return [text for text, ids in zip(texts, inverter.tokens(texts), strict=True) if not known.holds(ids)][:count]
+
+
 def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, seconds: float = 10.0) -> dict[str, Any]:
     sources = {
         "squad": _squad(data),
@@ -203,6 +210,7 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, second
         "squad (other documents)": held_out["squad"],
         "debian (other documents)": held_out["debian"],
     }
+    known = Known(ids for start in range(0, len(train), 1_000) for ids in inverter.tokens(train[start : start + 1_000]))
     found: dict[str, Any] = {
         "tokens": 32,
         "seconds of training": round(card["seconds"]),
@@ -210,7 +218,7 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, second
         "threshold": inverter.about.threshold,
         "control": inverter.about.control,
         "tests": {
-            name: _tested(inverter, cut_texts(documents, inverter.encoder, 32, texts, seed=0), seconds)
+            name: _tested(inverter, _apart(documents, known, inverter, texts), seconds)
             for name, documents in tests.items()
         },
     }

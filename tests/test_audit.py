@@ -24,6 +24,7 @@ from binocle.training.audit_page import page
 from binocle.training.defending import defend
 from binocle.training.evaluation import ndcg_at_10
 from binocle.training.leak_texts import cut
+from binocle.training.overlaps import Known
 
 
 class Ridge:
@@ -139,6 +140,22 @@ def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_m
     assert any(text in common for text in learned)
     assert {length: len(texts) for length, texts in field.true.items()} == {4: 30, 8: 30}
     assert not learned & {text for texts in field.true.values() for text in texts}
+
+
+def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, tiny_model):
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(60):
+        words = random.choice(THINGS, 40).tolist()
+        rows.append({"id": f"{number}", "text": " ".join(words)})
+        if number < 40:
+            rows.append({"id": f"{number} again", "text": " ".join([*words[:39], "edited"])})
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(rows)
+    field = auditing._Field.of(retriever, (16,), 50, 4_000, 0.5, 0, lambda _: None)
+    known = Known(field.tokens(field.corpus))
+    assert not any(map(known.holds, field.tokens(field.true[16])))
+    assert any("most of each stands in what the attacker learned from" in note for note in field.notes)
 
 
 # What an audit finds

@@ -9,6 +9,7 @@ pytest.importorskip("transformers")
 
 from binocle.retriever.states import States  # noqa: E402
 from binocle.retriever.token_decoder import _FAST, TokenDecoderSettings, token_decoder  # noqa: E402
+from binocle.training.classes import classes_of, some_places  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,23 @@ def test_tokens_are_as_likely_as_they_are_frequent_only_where_the_state_is_not_s
         assert torch.equal(seen, decoder.bias)
         assert torch.equal(unseen, decoder.common)
         assert torch.equal(decoder.logits(targets, torch.tensor([3, 1]), torch.tensor([True, True]))[0], unseen[[3, 1]])
+
+
+@pytest.mark.parametrize(("own", "others", "among"), [(3, 10, 1_000), (300, 250, 1_000), (5, 600, 700), (40, 10, 50)])
+def test_the_tokens_told_apart_are_a_multiple_of_256_where_there_are_as_many(own, others, among):
+    ids = torch.arange(own).repeat(2) * 2
+    made = classes_of(ids, torch.arange(among), others)
+    assert made.tolist() == sorted(set(made.tolist()))
+    assert set(ids.tolist()) <= set(made.tolist())
+    assert len(made) == min(-(-(own + others) // 256) * 256, len({*range(among), *ids.tolist()}))
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 0), (63, 63), (64, 64), (65, 64), (200, 192)])
+def test_as_many_places_are_judged_as_make_round_numbers(asked, kept):
+    mask = torch.zeros(15, 20, dtype=torch.bool)
+    mask.view(-1)[torch.randperm(300)[:asked]] = True
+    before = mask.clone()
+    made = some_places(mask)
+    assert made.sum() == kept
+    assert not (made & ~mask).any()
+    assert (mask == before).all()

@@ -24,6 +24,7 @@ from ..retriever.defended_encoder import DefendedEncoder
 from ..retriever.encoder_tokens import EncoderTokens
 from . import corpus, defences, recovered, search_cost, significance
 from .leak_texts import cut
+from .overlaps import Known
 from .recovered import Recovery, Value
 
 if TYPE_CHECKING:
@@ -375,7 +376,15 @@ class _Field:
         theirs = {passage.text for source in few for passage in source.passages}
         both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
         own_texts = dict.fromkeys(text for found in learned.values() for text in found)
-        true = cut(few, encoder, fitting, texts, seed + 1, without=both, known=own_texts)
+        tokens = EncoderTokens(encoder)
+        known, near = Known(tokens(list(own_texts))), 0
+        true: dict[int, list[str]] = {}
+        for length, found in cut(few, encoder, fitting, 4 * texts, seed + 1, without=both, known=own_texts).items():
+            apart = [text for text, ids in zip(found, tokens(found), strict=True) if not known.holds(ids)]
+            near += len(found) - len(apart)
+            true[length] = apart[:texts]
+        if near:
+            notes.append(f"{near} texts were not attacked: most of each stands in what the attacker learned from.")
         notes += [
             f"Of {length} tokens there were {len(found)} texts to attack, not {texts}."
             for length, found in true.items()
@@ -388,7 +397,7 @@ class _Field:
                 f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
                 f"with passages of {min(lengths)} tokens and more"
             )
-        return cls(list(own_texts), learned, true, EncoderTokens(encoder), notes)
+        return cls(list(own_texts), learned, true, tokens, notes)
 
 
 def _encoded(encoder: Encoder, texts: Sequence[str]) -> Floats:

@@ -23,6 +23,7 @@ from . import inversion_rows, loop, pretraining_rows, significance
 from .card import Card
 from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
+from .overlaps import Known
 from .pretraining_rows import parted
 from .run import RunFolder
 from .text_inversion import BagInversion, TextInversion, Texts
@@ -355,12 +356,21 @@ class _Embedding(_Session):
         about = with_threshold(about, inverter, self.held_out.vectors, own, config.seed)
         return self.finish(decoder, about, learned, measures)
 
+    def _apart(self) -> NDArray[np.int64]:
+        """Numbers of held-out stretches, from all over them, of which most does not stand in what was learned from."""
+        known = Known(self.train_rows.tokens[number].tokens for number in range(len(self.train_rows)))
+        tried = np.unique(np.linspace(0, len(self.held_out) - 1, min(4 * _JUDGED, len(self.held_out))).astype(np.int64))
+        apart = [number for number in tried.tolist() if not known.holds(self.held_out.tokens[number].tokens)]
+        if not apart:
+            self.tell("all held-out texts stand for the most part in those that were learned from")
+            apart = tried.tolist()
+        return np.array(apart)[np.unique(np.linspace(0, len(apart) - 1, min(_JUDGED, len(apart))).astype(np.int64))]
+
     def _measures(self, inverter: EmbeddingInverter) -> tuple[list[dict[str, Any]], list[float]]:
         """Recovery of held-out texts, and the cosines of what was recovered."""
         from .recovered import overlap
 
-        count = min(_JUDGED, len(self.held_out))
-        chosen = np.unique(np.linspace(0, len(self.held_out) - 1, count).astype(np.int64))
+        chosen = self._apart()
         true = [self.held_out.tokens[int(number)].tokens.tolist() for number in chosen]
         vectors = inverter.check(self.held_out.vectors[chosen])
         shares, counts = inverter.proposing.bag(vectors)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PACE = 30  # steps from which the number that fits a time is reckoned
 _FIRST = 5  # of these are slower, and left out
-_TRIMMED = 20  # steps after which freed memory is given back
+_TRIMMED = 5  # steps after which freed memory is given back
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,7 @@ def learn(
         if due:
             with pace.paused():
                 run.save(made.history)
+    optimizer.zero_grad(set_to_none=True)  # else they stay as long as the module
     made.steps, made.seconds = run.step, pace.seconds()
     made.texts_per_second = pace.texts_per_second(run.step)
     module.eval()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..retriever.text_decoder import padded
+from .classes import classes_of, some_places
 from .masked_batches import by_length
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ class BagInversion:
         ids = torch.from_numpy(np.concatenate(rows)).to(device)
         of = torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device)
         weights = torch.from_numpy((1 / lengths / len(rows))[of.cpu().numpy()]).float().to(device)
-        others = torch.randint(len(self.bag.bias), (_CLASSES,), device=device)
-        classes = torch.unique(torch.cat([ids, others]))
+        classes = classes_of(ids, torch.arange(len(self.bag.bias), device=device), _CLASSES)
         vectors = self._texts.vectors(numbers)
         drawn = log_softmax(self.bag(vectors, classes).float(), -1)[of, torch.searchsorted(classes, ids)]
         length = cross_entropy(self.bag.lengths(vectors).float(), torch.from_numpy(lengths).to(device))
@@ -143,13 +143,13 @@ class TextInversion:
         vectors = self._texts.vectors(numbers)
         with torch.no_grad():
             bag = self.decoder.bag(vectors).float()
-        others = torch.randint(len(self.decoder.bias), (_CLASSES,), device=device)
-        classes = torch.unique(torch.cat([ids.flatten(), others]))
+        classes = classes_of(ids, torch.arange(len(self.decoder.bias), device=device), _CLASSES)
         before = self.decoder.before(vectors, bag)
-        targets = self.decoder.targets(before, self._seen(ids, own, masked), there)[masked]
-        row_of = torch.arange(len(rows), device=device)[:, None].expand_as(ids)[masked]
+        judged = some_places(masked)
+        targets = self.decoder.targets(before, self._seen(ids, own, masked), there)[judged]
+        row_of = torch.arange(len(rows), device=device)[:, None].expand_as(ids)[judged]
         logits = self.decoder.logits(targets, bag[:, classes][row_of], classes)
-        return cross_entropy(logits.float(), torch.searchsorted(classes, ids[masked]))
+        return cross_entropy(logits.float(), torch.searchsorted(classes, ids[judged]))
 
     def _seen(self, ids: Any, own: Any, masked: Any) -> Any:
         import torch

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..retriever.token_decoder import TokenDecoderSettings, token_decoder
+from .classes import classes_of, some_places
 from .masked_batches import by_length
 
 if TYPE_CHECKING:
@@ -96,12 +97,12 @@ class TokenInversion:
         import torch
         from torch.nn.functional import cross_entropy
 
+        places = some_places(places)
         asked = ids[places]
-        others = self._vocabulary[torch.randint(len(self._vocabulary), (_CLASSES,))].to(ids.device)
-        classes, at = torch.unique(torch.cat([asked, others]), return_inverse=True)
+        classes = classes_of(asked, self._vocabulary.to(ids.device), _CLASSES)
         behind = torch.ones(len(asked), dtype=torch.bool, device=ids.device) if unseen else None
         logits = self.decoder.logits(targets[places], classes, behind).float()
-        return cross_entropy(logits, at[: len(asked)], reduction="sum") / max(1, len(asked))
+        return cross_entropy(logits, torch.searchsorted(classes, asked), reduction="sum") / max(1, len(asked))
 
     def _replaced(self, ids: Any, mask: Any, share: float) -> Any:
         import torch
