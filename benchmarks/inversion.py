@@ -185,7 +185,7 @@ def _apart(documents: list[str], known: Known, inverter: EmbeddingInverter, coun
     return [text for text, ids in zip(texts, inverter.tokens(texts), strict=True) if not known.holds(ids)][:count]
 
 
-def embedding(data: Path, work: Path, minutes: float, *, texts: int = 24, seconds: float = 10.0) -> dict[str, Any]:
+def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, seconds: float = 10.0) -> dict[str, Any]:
     sources = {
         "squad": _squad(data),
         "debian": _debian(data),

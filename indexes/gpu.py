@@ -105,7 +105,7 @@ class _Part:
         """Scores and places of the k best of these rows, of all of them where there are fewer: (queries, k)."""
         import torch
 
-        given, left_out = torch.from_numpy(queries).to(self.vectors.device), self._left_out(mask)
+        given, left_out = torch.tensor(queries, device=self.vectors.device), self._left_out(mask)
         best, places = given.new_empty((len(given), 0)), given.new_empty((len(given), 0), dtype=torch.int64)
         for start, block in self._blocks(len(given)):
             scores = self._scores(given, block)
@@ -134,7 +134,8 @@ class _Part:
 
         if mask is None:
             return self.broken
-        left_out = ~torch.from_numpy(mask[self.first : self.first + len(self.vectors)]).to(self.vectors.device)
+        mine = mask[self.first : self.first + len(self.vectors)]
+        left_out = ~torch.tensor(mine, device=self.vectors.device)
         return left_out if self.broken is None else left_out | self.broken
 
     @property

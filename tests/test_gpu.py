@@ -117,6 +117,12 @@ def test_queries_of_another_dimension_are_refused():
         GpuIndex.of(index_of(50), ["cpu"]).search(queries_of(2, dim=23), 3)
 
 
+def test_arrays_that_may_not_be_written_to_are_searched_for():
+    index, wanted, mask = index_of(100), queries_of(2), np.ones(100, bool)
+    wanted.flags.writeable = mask.flags.writeable = index.vectors.flags.writeable = False
+    check_same(GpuIndex.of(index, ["cpu"]).search(wanted, 3, allowed=mask), index.search(wanted, 3))
+
+
 def test_vectors_are_given_back():
     index = index_of(100)
     made = GpuIndex.of(index, ["cpu"])
