@@ -392,6 +392,11 @@ def test_layout_tables_are_read_as_blocks() -> None:
     ]  # fmt: skip
 
 
+def test_an_empty_cell_of_an_html_table_keeps_its_place() -> None:
+    source = "<table><tr><th>Name<th>Q1<th>Q2</tr><tr><td>Ann<td><td>5</tr><tr><td>Bob<td>7<td></tr><tr><td><td>8</tr></table>"
+    assert reading(source, "a.html").text == "Name | Q1 | Q2\nAnn |  | 5\nBob | 7\n | 8"
+
+
 def test_lines_beyond_65535_are_true() -> None:
     document = reading("<p>a</p>" + "\n" * 70_000 + "<p>b</p>", "a.html")
     assert [part.line for part in document.parts] == [1, 70_001]
@@ -462,6 +467,11 @@ def test_html_inside_xml_keeps_the_lines_of_the_file() -> None:
 def test_a_row_of_plain_text_in_xml_is_read() -> None:
     source = "<rows><row>one two</row><row><c>a</c> and b</row><row><c>c</c><c>d</c></row></rows>"
     assert reading(source, "a.xml").text == "one two\na and b\nc | d"
+
+
+def test_an_empty_cell_in_xml_keeps_its_place() -> None:
+    source = "<t><tr><td>Ann</td><td/><td>5</td></tr></t>"
+    assert reading(source, "a.xml").text == "Ann |  | 5"
 
 
 @pytest.mark.parametrize("doctype", ["", '<!DOCTYPE a SYSTEM "a.dtd">'])
@@ -672,6 +682,20 @@ def test_docx_gives_all_that_is_seen_and_nothing_that_was_deleted() -> None:
     assert [part.kind for part in document.parts] == ["prose", "table", "prose"]
 
 
+def test_an_empty_cell_of_a_table_in_docx_keeps_its_place() -> None:
+    rows = [["", "Q1", "Q2"], ["Ann", "", "5"], ["Bob", "7", ""]]
+    table = "".join("<w:tr>" + "".join(f"<w:tc>{p(text)}</w:tc>" for text in row) + "</w:tr>" for row in rows)
+    assert reading(docx(f"<w:tbl>{table}</w:tbl>"), "a.docx").text == " | Q1 | Q2\nAnn |  | 5\nBob | 7"
+
+
+@pytest.mark.parametrize("digits", ["²", "9" * 5000])
+def test_an_outline_level_that_is_no_number_costs_no_document(digits: str) -> None:
+    level = f'<w:outlineLvl w:val="{digits}"/>'
+    styles = f'<w:style w:styleId="S"><w:pPr>{level}</w:pPr></w:style>'
+    assert reading(docx(p("a", level), styles=styles), "a.docx").text == "a"
+    assert reading(odf("text", f'<text:h text:outline-level="{digits}">a</text:h>'), "a.odt").text == "a"
+
+
 def test_pptx_is_read_by_slide_with_tables_notes_and_groups() -> None:
     def shape(text: str, kind: str = "") -> str:
         place = f'<p:nvSpPr><p:nvPr><p:ph type="{kind}"/></p:nvPr></p:nvSpPr>' if kind else ""
@@ -682,7 +706,7 @@ def test_pptx_is_read_by_slide_with_tables_notes_and_groups() -> None:
             f'<p:{kind} xmlns:p="p" xmlns:a="a" xmlns:r="r"><p:cSld><p:spTree>{content}</p:spTree></p:cSld></p:{kind}>'
         )
 
-    table = "<p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody><a:p><a:r><a:t>x</a:t></a:r></a:p></a:txBody></a:tc><a:tc><a:txBody><a:p><a:r><a:t>y</a:t></a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>"
+    table = "<p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody><a:p><a:r><a:t>x</a:t></a:r></a:p></a:txBody></a:tc><a:tc/><a:tc><a:txBody><a:p><a:r><a:t>y</a:t></a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>"
     data = package(
         {
             **TYPES,
@@ -704,7 +728,7 @@ def test_pptx_is_read_by_slide_with_tables_notes_and_groups() -> None:
     document = reading(data, "a.pptx")
     assert [(part.page, part.heading, part.kind, document.text[part.start : part.end]) for part in document.parts] == [
         (1, ("The Title",), "prose", "The Title\n\nbody\nline\n\ngrouped"),
-        (1, ("The Title",), "table", "x | y"),
+        (1, ("The Title",), "table", "x |  | y"),
         (1, ("The Title",), "prose", "remember"),
         (2, (), "prose", "last"),
     ]
@@ -736,6 +760,20 @@ def test_xlsx_rows_are_lines_and_cells_are_shown_as_people_see_them() -> None:
     document = reading(xlsx(rows), "a.xlsx")
     assert document.text == "shared\tin runs\town\n0.3\t2023-03-15\t2023-03-15 12:00:00\tTRUE\t#N/A"
     assert [(part.page, part.heading, part.kind) for part in document.parts] == [(1, ("Ducks",), "table")]
+
+
+def test_cells_of_a_sheet_stand_in_their_columns() -> None:
+    def row(**cells: str) -> str:
+        written = "".join(f'<c r="{place}"><v>{value}</v></c>' for place, value in cells.items())
+        return f"<row>{written}</row>"
+
+    rows = (
+        row(B1="1", D1="2")
+        + row(A2="3", B2="", C2="4", E2="")
+        + row(Z3="5", AB3="6")
+        + "<row><c/><c><v>7</v></c></row>"
+    )
+    assert reading(xlsx(rows), "a.xlsx").text == "\t1\t\t2\n3\t\t4\n" + "\t" * 25 + "5\t\t6\n\t7"
 
 
 def test_hours_beyond_a_day_are_a_duration_in_xlsx() -> None:
@@ -795,6 +833,17 @@ def test_odt_headings_lists_notes_and_tables() -> None:
         (("One", "Two"), "prose", "Two\nx\ny".replace("Two\n", "Two\n", 1)),
         (("One", "Two"), "table", "1 | 2"),
     ]
+
+
+def test_cells_of_an_ods_stand_in_their_columns_and_as_often_as_they_are_repeated() -> None:
+    def cell(text: str, times: int = 1) -> str:
+        said = f"<text:p>{text}</text:p>" if text else ""
+        return f'<table:table-cell table:number-columns-repeated="{times}">{said}</table:table-cell>'
+
+    rows = (cell("", 2) + cell("May"), cell("Rent") + cell("500", 2) + cell("", 1000))
+    body = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
+    sheet = odf("spreadsheet", f'<table:table table:name="S">{body}</table:table>')
+    assert reading(sheet, "a.ods").text == "\t\tMay\nRent\t500\t500"
 
 
 def test_fields_in_an_odt_are_read() -> None:

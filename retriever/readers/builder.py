@@ -23,6 +23,22 @@ _BREAKS = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r\n?")
 _NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
+_WIDEST_GAP = 100  # empty cells; where there are more, what follows stands apart from the table
+
+
+def table_row(cells: Iterable[tuple[int, str]], separator: str = " | ") -> str:
+    """The cells of a row, each with its column from 0, on one line; empty ones keep their place between others."""
+    pieces: list[str] = []
+    last = 0
+    for column, text in cells:
+        if text:
+            gap = column - last
+            pieces.append(separator * (gap if gap <= _WIDEST_GAP else bool(pieces)))
+            pieces.append(text)
+            last = column
+    return "".join(pieces)
+
+
 def squeeze(text: str) -> str:
     """The text on one line, as a browser collapses white space."""
     return " ".join(text.split())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
-from .builder import Builder, Outline, squeeze
-from .package import Package, attribute, local, parse_xml
+from .builder import Builder, Outline, squeeze, table_row
+from .package import Package, attribute, local, parse_xml, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,7 @@ _NOT_SAID = frozenset(
 _BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})
 _LETTERS = {"tab": "\t", "line-break": "\n"}
 _MOST_SPACES = 100
+_MOST_COPIES = 100  # of one cell in a row; more are a column's format, not what somebody wrote
 
 
 def read_odf(data: bytes, form: str) -> Document:
@@ -105,8 +106,7 @@ class _OpenDocument:
         inner: list[Any] = []
         text = _text(element, inner)
         if is_heading and text.strip():
-            level = attribute(element, "outline-level") or "1"
-            self._outline.enter(int(level) if level.isdigit() else 1, text)
+            self._outline.enter(whole(attribute(element, "outline-level")) or 1, text)
         if not self.builder.title and attribute(element, "style-name") in self._title_styles:
             self.builder.title = text
         self.builder.add(text, page=self._page, heading=self._outline.path, gap=self._gap)
@@ -119,13 +119,8 @@ class _OpenDocument:
             self._outline = Outline()
             self._outline.enter(1, attribute(table, "name") or "")
         inner: list[Any] = []
-        lines = []
-        for row in _rows(table):
-            cells = [
-                " ".join(_cell(cell, inner)) for cell in row if local(cell) in {"table-cell", "covered-table-cell"}
-            ]
-            lines.append(("\t" if self._spreadsheet else " | ").join(cell for cell in cells if cell))
-        text = "\n".join(line for line in lines if line)
+        separator = "\t" if self._spreadsheet else " | "
+        text = "\n".join(line for row in _rows(table) if (line := table_row(_cells(row, inner), separator)))
         self.builder.add(text, page=self._page, heading=self._outline.path, kind="table")
         for element in inner:
             self.blocks(element)
@@ -142,6 +137,17 @@ def _rows(table: Any) -> Iterator[Any]:
             yield child
         elif name in {"table-header-rows", "table-rows", "table-row-group"}:
             yield from _rows(child)
+
+
+def _cells(row: Any, inner: list[Any]) -> Iterator[tuple[int, str]]:
+    """The texts of a row's cells with their columns."""
+    column = 0
+    for cell in row:
+        if local(cell) in {"table-cell", "covered-table-cell"}:
+            text = " ".join(_cell(cell, inner))
+            repeated = whole(attribute(cell, "number-columns-repeated")) or 1
+            yield from ((column + copy, text) for copy in range(repeated if repeated <= _MOST_COPIES else 1))
+            column += repeated
 
 
 def _cell(cell: Any, inner: list[Any]) -> Iterator[str]:
@@ -165,8 +171,7 @@ def _text(element: Any, inner: list[Any] | None = None) -> str:
     for child in element:
         name = local(child)
         if name == "s":
-            count = attribute(child, "c") or "1"
-            pieces.append(" " * min(int(count) if count.isdigit() else 1, _MOST_SPACES))
+            pieces.append(" " * min(whole(attribute(child, "c")) or 1, _MOST_SPACES))
         elif name in _LETTERS:
             pieces.append(_LETTERS[name])
         elif name in _BLOCKS_INSIDE:

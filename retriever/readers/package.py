@@ -41,6 +41,11 @@ def attribute(element: Any, name: str) -> str | None:
     return None
 
 
+def whole(text: str | None) -> int | None:
+    """The number that a text of digits is, None for any other text."""
+    return int(text) if text and text.isdecimal() and len(text) < 10 else None
+
+
 def parse_xml(data: bytes, *, recover: bool = False, encoding: str | None = None) -> Any:
     """The root element.
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from ...indexes.errors import UnreadableError
-from .builder import Builder
+from .builder import Builder, table_row
 from .drawing import chart_text, paragraphs
-from .package import Package, attribute, local
+from .package import Package, attribute, local, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
 _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|General', re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold, and a "_" before an "x"
+_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
 _ROWS_AT_ONCE = 200
 
 
@@ -80,10 +81,15 @@ class _Book:
     def rows(self, part: str) -> Iterator[str]:
         """A sheet's rows that hold something; read as a stream, for sheets can be large."""
         for row in _stream(self._package.read(part), "row"):
-            cells = [value for cell in row if (value := self._cell(cell))]
-            line = "\t".join(cells)
+            line = table_row(self._cells(row), "\t")
             if line and not line.isspace():
                 yield " ".join(line.splitlines())
+
+    def _cells(self, row: Any) -> Iterator[tuple[int, str]]:
+        column = -1
+        for cell in row:
+            column = max(_column(cell), column + 1)
+            yield column, self._cell(cell)
 
     def _cell(self, cell: Any) -> str:
         kind = cell.get("t")
@@ -97,7 +103,8 @@ class _Book:
             is_duration = self._time_styles.get(cell.get("s"))
             return _number(value) if is_duration is None else self._time(value, is_duration=is_duration)
         if kind == "s":
-            return self._strings[int(value)] if value.isdecimal() and int(value) < len(self._strings) else ""
+            index = whole(value)
+            return self._strings[index] if index is not None and index < len(self._strings) else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         return value.replace("\t", " ")
@@ -158,6 +165,15 @@ class _Book:
             text = _rich(comment).strip()
             if text and not text.startswith("[Threaded comment]"):
                 yield text
+
+
+def _column(cell: Any) -> int:
+    """From 0, by the letters of its reference; -1 where it has none and follows the cell before it."""
+    found = _LETTERS.match(cell.get("r", ""))
+    number = 0
+    for letter in found[0] if found else "":
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number - 1
 
 
 def _duration(days: float) -> str:
@@ -233,16 +249,18 @@ def read_xls(data: bytes, form: str) -> Document:
 
 def _calamine_rows(sheet: Any) -> Iterator[str]:
     for row in sheet.iter_rows():
-        line = "\t".join(" ".join(_shown(cell).split()) for cell in row if cell not in {"", None})
+        line = table_row(enumerate(_shown(cell) for cell in row), "\t")
         if line.strip():
             yield line
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, float):
         return f"{value:.12g}"
     if isinstance(value, dt.datetime):
         return value.isoformat(" ").removesuffix(" 00:00:00")
-    return str(value)
+    return " ".join(str(value).split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
-from .builder import Builder, Heading, squeeze
+from .builder import Builder, Heading, squeeze, table_row
 from .drawing import graphics_text, paragraphs
 from .package import Package, attribute, local
 
@@ -123,5 +123,4 @@ def _placeholder(shape: Any) -> str:
 
 def _rows(table: Any) -> Iterator[str]:
     for row in table.iter("{*}tr"):
-        cells = [squeeze(" ".join(paragraphs(cell))) for cell in row if local(cell) == "tc"]
-        yield " | ".join(cell for cell in cells if cell)
+        yield table_row(enumerate(squeeze(" ".join(paragraphs(cell))) for cell in row if local(cell) == "tc"))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .builder import Builder, Heading, Outline, squeeze
+from .builder import Builder, Heading, Outline, squeeze, table_row
 from .encoding import decode
 from .htmltokens import Run, Tag, tokens
 
@@ -267,7 +267,7 @@ class HtmlText:
             if self._rows:
                 self._rows[-1].layout = True
         elif cells:
-            text = " | ".join(" ".join(block.text for block in cell) for cell in cells)
+            text = table_row(enumerate(" ".join(block.text for block in cell) for cell in row.cells))
             first = cells[0][0]
             self._place(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
             self._gap = "\n"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
-from .builder import Builder, Outline, squeeze
+from .builder import Builder, Outline, squeeze, table_row
 from .drawing import graphics_text
-from .package import Package, attribute, local
+from .package import Package, attribute, local, whole
 from .wordstyles import Styles, paragraph_property
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ class _Word:
 
     def _level(self, element: Any, style: str) -> int | None:
         """A paragraph's outline level from 1, None for body text."""
-        own = paragraph_property(element, "outlineLvl")
-        if own is not None and own.isdigit():
-            return int(own) + 1 if int(own) < 9 else None
+        own = whole(paragraph_property(element, "outlineLvl"))
+        if own is not None:
+            return own + 1 if own < 9 else None
         return self._levels.get(style)
 
     def _inline(self, element: Any) -> _Paragraph:
@@ -201,7 +201,7 @@ class _Word:
         for row in cells:
             texts = [" ".join(self._cell(cell, attached)) for cell in row]
             if any(texts):
-                lines.append(" | ".join(text for text in texts if text))
+                lines.append(table_row(enumerate(texts)))
         self.builder.add("\n".join(lines), heading=self._outline.path, kind="table")
         for paragraph in attached:
             self._attached(paragraph)
@@ -277,7 +277,7 @@ def _form_field(element: Any) -> str:
             return "☒" if ticked else "☐"
         if local(node) == "ddList":
             entries = [attribute(child, "val") or "" for child in node if local(child) == "listEntry"]
-            chosen = int(states.get("result") or 0) if (states.get("result") or "0").isdigit() else 0
+            chosen = whole(states.get("result")) or 0
             return entries[chosen] if chosen < len(entries) else ""
     return ""
 

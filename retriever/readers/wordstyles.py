@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from .package import attribute, local
+from .package import attribute, local, whole
 
 if TYPE_CHECKING:
     from .package import Package
@@ -42,9 +42,9 @@ class Styles:
 
 def _own_level(style: Any, name: str) -> int | None:
     """0 for a style that says it is body text, None for one that says nothing."""
-    level = paragraph_property(style, "outlineLvl")
-    if level is not None and level.isdigit():
-        return int(level) + 1 if int(level) < 9 else 0
+    level = whole(paragraph_property(style, "outlineLvl"))
+    if level is not None:
+        return level + 1 if level < 9 else 0
     if _CHAPTER_NAME.match(name):
         return 1
     found = _HEADING_NAME.match(name)

@@ -7,7 +7,7 @@ from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
-from .builder import Builder, Outline, squeeze
+from .builder import Builder, Outline, squeeze, table_row
 from .encoding import declared_charset, decode
 from .package import local, parse_xml
 from .text import read_code
@@ -93,7 +93,7 @@ class _Xml:
         depth += section
         if name in _ROWS:
             cells = [squeeze(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
-            self._add(element, " | ".join(cell for cell in cells if cell), kind="table", gap="\n")
+            self._add(element, table_row(enumerate(cells)), kind="table", gap="\n")
         elif _is_title(element):
             self._title(element, depth)
         elif _is_mixed(element):
