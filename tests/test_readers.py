@@ -455,6 +455,33 @@ def test_xml_without_text_of_its_own_is_its_source() -> None:
     assert reading(source, "a.xml").text == source
 
 
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("a.opml", '<opml><head><title>My feeds</title></head><body><outline text="Rust blog"/></body></opml>'),
+        ("a.xsl", '<xsl:template xmlns:xsl="x" match="invoice"><h1>An invoice, of some length</h1></xsl:template>'),
+        ("a.resx", '<root><data name="Full"><value>The disk is full</value></data></root>'),
+        ("a.xml", '<project><description>Builds it</description><target name="compile" depends="init, resources, icons"/></project>'),
+    ],
+)  # fmt: skip
+def test_xml_that_says_most_in_its_attributes_is_its_source(name: str, source: str) -> None:
+    assert outline(reading(source, name)) == [((), 1, "code", source)]
+
+
+def test_addresses_do_not_make_xml_a_source() -> None:
+    source = f'<a><b resource="https://example.org/{"x" * 50}">Duck</b></a>'
+    assert reading(source, "a.rdf").text == "Duck"
+
+
+def test_the_names_of_settings_in_xml_are_read() -> None:
+    source = (
+        '<resources><string name="app_name">My app</string><string name="quit">Leave <b>now</b></string></resources>'
+    )
+    assert reading(source, "strings.xml").text == "app_name My app quit Leave now"
+    group = f'<group name="colours"><p>{"red " * 200}</p></group>'
+    assert reading(f"<a>{group}</a>", "a.xml").text.startswith("colours\n\nred red")
+
+
 def test_a_page_that_a_script_is_to_show_is_read() -> None:
     assert reading('<body style="display:none"><p>shown</p><p hidden>not</p>', "a.html").text == "shown"
 

@@ -15,7 +15,7 @@ _READERS: dict[str, tuple[str, str]] = {
     "html": (".web:read_html", "html htm xhtml xht"),
     "xml": (
         ".xmltext:read_xml",
-        "xml nxml rss atom rdf opml svg xsd xsl xslt dita tei docbook dbk kml gpx wsdl plist fb2 resx xlf xliff tmx",
+        "xml nxml rss atom rdf svg dita tei docbook dbk kml gpx plist fb2 xlf xliff tmx",
     ),
     "pdf": (".pdf:read_pdf", "pdf"),
     "docx": (".word:read_docx", "docx docm dotx dotm"),
@@ -56,6 +56,7 @@ _LANGUAGES = {
     "jinja": "j2 jinja jinja2 tmpl", "roff": "1 2 3 4 5 6 7 8 9 man",
     "template": "mustache hbs ejs erb haml pug slim liquid twig", "po": "po pot", "graphviz": "dot gv",
     "mermaid": "mmd", "makefile": "makefile", "dockerfile": "dockerfile containerfile",
+    "xml": "opml wsdl xsd xsl xslt resx",  # which say most in their attributes
 }  # fmt: skip
 
 FORMATS: dict[str, Format] = {

@@ -53,9 +53,16 @@ def read_xml(data: bytes, form: str) -> Document:
     except RecursionError:
         raise UnreadableError("its elements are nested too deeply") from None
     document = builder.document(form)
-    if not document.parts and local(root) != "svg":  # all it says is in its attributes: then the source is the text
+    if local(root) != "svg" and (not document.parts or _is_in_attributes(root)):
         return read_code(data, form)
     return document
+
+
+def _is_in_attributes(root: Any) -> bool:
+    """Whether a file says most of what it says in its attributes; addresses say little."""
+    text = sum(len(word) for text in root.itertext() for word in text.split())
+    values = (value for element in root.iter("*") for value in element.attrib.values() if "://" not in value)
+    return sum(map(len, values)) >= 3 * text
 
 
 def _parse(data: bytes) -> Any:
@@ -101,6 +108,7 @@ class _Xml:
         elif _is_record(element):
             self._add(element, squeeze(_text(element)), gap="\n")
         else:
+            self._add(element, _name(element), gap="\n")
             for child in element:
                 self.walk(child, depth)
         if section:
@@ -177,8 +185,14 @@ def _text(element: Any) -> str:
             for child in reversed(node):
                 stack.append((child.tail or "") + gap)
                 stack.append(child)
-            stack.append(node.text or "")
+            stack.append(_name(node) + (node.text or ""))
     return "".join(pieces)
+
+
+def _name(element: Any) -> str:
+    """What programs call an element, and the space after it: the key of a setting or of a text to translate."""
+    name = element.get("name") or element.get("key") if local(element) not in _PASSING else ""
+    return f"{name} " if name else ""
 
 
 def _has_own_text(element: Any) -> bool:
