@@ -385,6 +385,13 @@ def test_text_after_a_head_that_nothing_ends_is_read() -> None:
     assert (document.title, document.text) == ("T", "Text")
 
 
+@pytest.mark.parametrize("mark", ["¶", "#", " § ", "\U0001f517"])
+def test_the_link_to_a_heading_is_no_part_of_it(mark: str) -> None:
+    source = f'<h1>Install<a href="#install">{mark}</a></h1><h2><a href="#c">{mark}</a> C<a href="#c">C#</a></h2>'
+    assert [part.heading for part in reading(source, "a.html").parts] == [("Install",), ("Install", "CC#")]
+    assert reading('<p>a <a href="#b">#</a></p>', "a.html").text == "a #"
+
+
 def test_layout_tables_are_read_as_blocks() -> None:
     document = reading("<table><tr><td><h2>News</h2><p>one</p></td><td><p>side</p></td></tr></table>", "a.html")
     assert [(heading, kind, text) for heading, _, kind, text in outline(document)] == [
@@ -604,6 +611,15 @@ def test_pdf_text_comes_by_page_under_the_outlines_titles() -> None:
 def test_a_pdf_without_text_says_how_many_pages_it_has() -> None:
     document = reading(pdf(["", ""]), "a.pdf")
     assert (document.text, document.parts, document.metadata) == ("", (), {"pages": 2})
+
+
+@pytest.mark.parametrize(
+    ("title", "kept"),
+    [("Learning ASP.NET", True), ("Introduction to Node.js", True), ("Notes for 2.10", True), ("x", True),
+     ("paper.tex", False), ("Report final.DOCX", False), ("Untitled", False)],
+)  # fmt: skip
+def test_a_pdfs_title_is_none_where_it_is_the_name_of_a_file(title: str, kept: bool) -> None:
+    assert reading(pdf([""], title=title), "a.pdf").title == (title if kept else "")
 
 
 def test_what_is_not_a_pdf_says_so() -> None:
@@ -920,6 +936,15 @@ def test_rtf_text_is_unescaped() -> None:
         "a.rtf",
     )
     assert (document.title, document.text) == ("Ducks", "Café — bold\nnext")
+
+
+def test_notes_in_rtf_are_read_and_what_is_hidden_is_not() -> None:
+    source = (
+        rb"{\rtf1\ansi\ansicpg1252{\info{\title Fran\'e7ais \u8212?}}"
+        rb"Text{\super\chftn{\footnote\pard noted}} {\lang1033\v hidden}{\b\v a\v0 shown}{\v0 as is}}"
+    )
+    document = reading(source, "a.rtf")
+    assert (document.title, document.text) == ("Français —", "Text\tnoted ashownas is")
 
 
 # Mail

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from ..document import Document
 
+_FILE = r".*\.(?:pdf|docx?|pptx?|xlsx?|od[tps]|rtf|txt|html?|tex|dvi|e?ps|indd|qxd|pub|pages|wpd|ai|cdr)"
 _UNTITLED = re.compile(
-    r"(?:untitled|\(?anonymous\)?|powerpoint presentation|microsoft word - .*|.*\.\w{2,4})$", re.IGNORECASE
+    rf"(?:untitled|\(?anonymous\)?|powerpoint presentation|microsoft word - .*|{_FILE})$", re.IGNORECASE
 )
 _LAM_ALEF = re.compile("[اأإآ]ل")
 _ERRORS = {

@@ -12,19 +12,29 @@ if TYPE_CHECKING:
     from ..document import Document
 
 _IMAGE = re.compile(r"[0-9a-fA-F\r\n]{512,}")  # pictures in hexadecimal, the bulk of many files
-_TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
+_TITLE = re.compile(r"\{\\title ([^{}]{1,1000})\}")
+_CODE_PAGE = re.compile(r"\\ansicpg\d+")
+_NOTE = re.compile(r"\\footnote(?![a-z])")
+_HIDDEN = re.compile(r"(\{(?:\\[a-z]+-?\d* ?){0,20}?)\\v(?![a-z\d])(?![^{}]*\\v0)(?=[^{}]*\})")
 
 
 def read_rtf(data: bytes, form: str) -> Document:
+    source = _IMAGE.sub("", data.decode("latin-1"))
+    shown = _HIDDEN.sub(r"\1\\*", _NOTE.sub(r"\\tab", source))  # striprtf drops the notes and shows what is hidden
+    title = _TITLE.search(source[:20_000])
+    code_page = _CODE_PAGE.search(source[:1000])
+    builder = Builder()
+    if title:
+        builder.title = _text(f"{{\\rtf1{code_page[0] if code_page else ''} {title[1]}}}")
+    builder.add(re.sub(r"\n{3,}", "\n\n", _text(shown)))
+    return builder.document(form)
+
+
+def _text(source: str) -> str:
     from striprtf.striprtf import rtf_to_text
 
-    source = _IMAGE.sub("", data.decode("latin-1"))
     try:
         text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
-    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # RTF writes such pairs as two
-    title = _TITLE.search(source[:20_000])
-    builder = Builder(title=title[1] if title else "")
-    builder.add(re.sub(r"\n{3,}", "\n\n", text))
-    return builder.document(form)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # RTF writes such pairs as two

@@ -59,6 +59,7 @@ _ALLOWED_IN_HEAD = frozenset(
 )  # fmt: skip
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
+_PERMALINK = "¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n"  # how links show that lead to the heading they stand in
 _DEEPEST_TABLE = 24
 _LONGEST_CELL = 2000  # characters; above that a table is there for its layout
 
@@ -109,6 +110,7 @@ class HtmlText:
         self._start: int | None = None
         self._preformatted = 0
         self._level = 0  # of the heading being read
+        self._link = 0  # pieces of text before the last link in it
         self._gap = ""  # what the blocks since the last text leave between it and the next
         self.page_title = ""
 
@@ -175,6 +177,8 @@ class HtmlText:
             self._rows[-1].layout = True
         elif name in _HEADINGS:
             self._level = int(name[1])
+        elif name == "a" and "#" in tag.attributes.get("href", ""):
+            self._link = len(self._text)
 
     def _void(self, tag: Tag) -> None:
         if self._hidden is not None or _hides(tag):
@@ -221,6 +225,8 @@ class HtmlText:
             self._end_row()
         elif name in _HEADINGS:
             self._level = 0
+        elif name == "a" and self._level and not "".join(self._text[self._link :]).strip(_PERMALINK):
+            del self._text[self._link :]
 
     def _break(self, name: str) -> None:
         """A block begins or ends here."""
