@@ -21,6 +21,8 @@ from binocle.indexes.errors import UnreadableError
 from binocle.retriever.readers import FORMATS, UnsupportedError, read
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from binocle.retriever.document import Document
 
 
@@ -553,11 +555,19 @@ def test_entities_expand_only_within_the_file_and_within_bounds(tmp_path: Path) 
 # PDF
 
 
-def pdf(pages: list[str], *, outline: list[tuple[str, int]] = (), title: str = "", images: bool = False) -> bytes:  # type: ignore[assignment]
-    """A PDF written by hand; a page's lines are set one below the other."""
+def pdf(
+    pages: list[str],
+    *,
+    outline: Sequence[tuple[str, int]] = (),
+    title: str = "",
+    annotations: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """A PDF written by hand; a page's lines are set one below the other, kinds and texts of annotations on each page."""
     objects: list[bytes] = []
     first = 5 + bool(outline) + len(outline)
     kids = " ".join(f"{first + 2 * index} 0 R" for index in range(len(pages)))
+    last = first + 2 * len(pages)
+    shown = " ".join(f"{last + 2 * index} 0 R" for index in range(len(annotations)))
     objects.append(b"<< /Type /Catalog /Pages 2 0 R" + (b" /Outlines 5 0 R" if outline else b"") + b" >>")
     objects.append(f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode())
     objects.append(b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
@@ -574,9 +584,21 @@ def pdf(pages: list[str], *, outline: list[tuple[str, int]] = (), title: str = "
         stream = f"BT /F1 12 Tf 50 700 Td {lines}ET".encode()
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {first + 2 * index + 1} 0 R "
-            "/Resources << /Font << /F1 3 0 R >> >> >>".encode()
+            f"/Resources << /Font << /F1 3 0 R >> >> /Annots [{shown}] >>".encode()
         )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n".encode() + stream + b"\nendstream")
+    for index, (kind, text) in enumerate(annotations):
+        stream = f"BT /F1 12 Tf 2 4 Td ({text}) Tj ET".encode()
+        objects.append(
+            f"<< /Type /Annot /Subtype /{kind} /FT /Tx /T (a) /V ({text}) /Rect [200 {600 - 30 * index} 500 {625 - 30 * index}] "
+            f"/F 4 /AP << /N {last + 2 * index + 1} 0 R >> >>".encode()
+        )
+        objects.append(
+            f"<< /Type /XObject /Subtype /Form /BBox [0 0 300 25] /Resources << /Font << /F1 3 0 R >> >> /Length {len(stream)} "
+            ">>\nstream\n".encode()
+            + stream
+            + b"\nendstream"
+        )
     out = b"%PDF-1.4\n"
     offsets = []
     for number, body in enumerate(objects, 1):
@@ -620,6 +642,12 @@ def test_a_pdf_without_text_says_how_many_pages_it_has() -> None:
 )  # fmt: skip
 def test_a_pdfs_title_is_none_where_it_is_the_name_of_a_file(title: str, kept: bool) -> None:
     assert reading(pdf([""], title=title), "a.pdf").title == (title if kept else "")
+
+
+@pytest.mark.parametrize("kind", ["Widget", "FreeText"])
+def test_what_was_filled_into_a_pdf_is_read(kind: str) -> None:
+    form = pdf(["Name of the applicant:"], annotations=[(kind, "Margarethe"), (kind, "Quast")])
+    assert reading(form, "a.pdf").text.split() == ["Name", "of", "the", "applicant:", "Margarethe", "Quast"]
 
 
 def test_what_is_not_a_pdf_says_so() -> None:

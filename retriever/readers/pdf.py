@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
@@ -70,19 +71,32 @@ def _entries(file: Any) -> dict[int, list[Entry]]:
 
 def _page_text(file: Any, index: int) -> str:
     try:
-        page = file[index]
+        with closing(file[index]) as page:
+            if not _is_filled_in(page):
+                return _text(page)
+            pdfium_c.FPDFPage_Flatten(page.raw, pdfium_c.FLAT_NORMALDISPLAY)
+        with closing(file[index]) as page:
+            return _text(page)
     except pdfium.PdfiumError:  # a damaged page does not cost the others
         return ""
-    try:
-        text_page = page.get_textpage()
-        try:
-            text = str(text_page.get_text_range(errors="replace"))
-            if _LAM_ALEF.search(text):
-                text = _mend_ligatures(text_page, text)
-        finally:
-            text_page.close()
-    finally:
-        page.close()
+
+
+def _is_filled_in(page: Any) -> bool:
+    """Whether there are fields of a form or written remarks on the page, which PDFium keeps apart from its text."""
+    for number in range(pdfium_c.FPDFPage_GetAnnotCount(page.raw)):
+        annotation = pdfium_c.FPDFPage_GetAnnot(page.raw, number)
+        kind = pdfium_c.FPDFAnnot_GetSubtype(annotation)
+        pdfium_c.FPDFPage_CloseAnnot(annotation)
+        if kind in {pdfium_c.FPDF_ANNOT_WIDGET, pdfium_c.FPDF_ANNOT_FREETEXT}:
+            return True
+    return False
+
+
+def _text(page: Any) -> str:
+    with closing(page.get_textpage()) as text_page:
+        text = str(text_page.get_text_range(errors="replace"))
+        if _LAM_ALEF.search(text):
+            text = _mend_ligatures(text_page, text)
     return text.replace("\r\n", "\n").replace("\ufffe", "")
 
 
