@@ -387,11 +387,35 @@ def test_text_after_a_head_that_nothing_ends_is_read() -> None:
     assert (document.title, document.text) == ("T", "Text")
 
 
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        (
+            "<p>a</p>\n<pre>one<br>two<br>three\nfour\nfive</pre>",
+            {"one": 2, "two": 2, "three": 2, "four": 3, "five": 4},
+        ),
+        ("<pre\nclass=x\n>\none\ntwo</pre>", {"one": 4, "two": 5}),
+        ('<pre><b>\n</b>one\n<a\nhref="y">two</a>\n\n  three</pre>', {"one": 2, "two": 4, "three": 6}),
+        ("<pre><br>one <i\n>two</i> <i\n>three</i>\nfour<br><br></pre>five", {"one": 1, "four": 4, "five": 4}),
+    ],
+)
+def test_lines_of_preformatted_html_are_the_files(source: str, lines: dict[str, int]) -> None:
+    document = reading(source, "a.html")
+    assert {word: document.line_at(document.text.index(word)) for word in lines} == lines
+
+
+def test_preformatted_html_keeps_its_blank_lines() -> None:
+    assert reading("<pre>one<br>\n\n  two\nthree <b\n>four</b>\n\nfive</pre>", "a.html").text == (
+        "one\n\n\n  two\nthree four\n\nfive"
+    )
+
+
 @pytest.mark.parametrize("mark", ["¶", "#", " § ", "\U0001f517"])
 def test_the_link_to_a_heading_is_no_part_of_it(mark: str) -> None:
     source = f'<h1>Install<a href="#install">{mark}</a></h1><h2><a href="#c">{mark}</a> C<a href="#c">C#</a></h2>'
     assert [part.heading for part in reading(source, "a.html").parts] == [("Install",), ("Install", "CC#")]
     assert reading('<p>a <a href="#b">#</a></p>', "a.html").text == "a #"
+    assert reading(f'<pre><h1><a href="#b">{mark}</a>a</h1></pre>', "a.html").text == "a"
 
 
 def test_layout_tables_are_read_as_blocks() -> None:

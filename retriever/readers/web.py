@@ -36,6 +36,7 @@ _VOID = frozenset(
     }
 )  # fmt: skip
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 _CLOSED_BY: dict[str, frozenset[str]] = {
     "li": frozenset({"li", "p"}),
     "dt": frozenset({"dt", "dd", "p"}),
@@ -108,6 +109,7 @@ class HtmlText:
         self._rows: list[_Row] = []
         self._text: list[str] = []
         self._start: int | None = None
+        self._reached = 0  # the line of the file that the text has come to, if it is preformatted
         self._preformatted = 0
         self._level = 0  # of the heading being read
         self._link = 0  # pieces of text before the last link in it
@@ -140,11 +142,33 @@ class HtmlText:
             self._say(run.text, run.position)
 
     def _say(self, text: str, position: int) -> None:
-        if self._start is None and (self._preformatted or text.strip()):
+        if self._preformatted:
+            self._keep(text, position)
+            return
+        if self._start is None and text.strip():
             raw = self._source[position : position + len(text)]
-            blank = len(raw) - len(raw.lstrip())
-            self._start = position + (0 if self._preformatted else blank)
-        self._text.append(text if self._preformatted else _SPACE.sub(" ", text))
+            self._start = position + len(raw) - len(raw.lstrip())
+        self._text.append(_SPACE.sub(" ", text))
+
+    def _keep(self, text: str, position: int) -> None:
+        """Preformatted text; at a line that is not where the lines so far have led, another block begins."""
+        if self._text and not self._text[-1].endswith("\n"):
+            end = text.find("\n") + 1 or len(text)
+            self._put(text[:end])
+            text, position = text[end:], self._source.find("\n", position) + 1
+        if not text:
+            return
+        if self._text and self._reached != self._line(position):
+            ended = "".join(self._text)
+            self._flush()
+            self._gap = self._gap or "\n" * (_newlines(ended[::-1]) + _newlines(text))
+        if self._start is None:
+            self._start, self._reached = position, self._line(position)
+        self._put(text)
+
+    def _put(self, text: str) -> None:
+        self._text.append(text)
+        self._reached += text.count("\n")
 
     def _begin(self, tag: Tag) -> None:
         name = tag.name
@@ -167,7 +191,7 @@ class HtmlText:
 
     def _enter(self, tag: Tag) -> None:
         name = tag.name
-        if name in {"pre", "listing", "xmp", "textarea"}:
+        if name in _PREFORMATTED:
             self._preformatted += 1
         elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
             self._rows.append(_Row(self._gap))
@@ -184,10 +208,10 @@ class HtmlText:
         if self._hidden is not None or _hides(tag):
             return
         if tag.name == "br":
-            if self._preformatted:
-                self._text.append("\n")
-            else:
+            if not self._preformatted:
                 self._break("br")
+            elif self._start is not None:
+                self._put("\n")
         elif tag.name in _BLOCKS:
             self._break(tag.name)
         elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
@@ -219,7 +243,7 @@ class HtmlText:
             return
         if name in _BLOCKS:
             self._break(name)
-        if name in {"pre", "listing", "xmp", "textarea"}:
+        if name in _PREFORMATTED:
             self._preformatted = max(0, self._preformatted - 1)
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
             self._end_row()
@@ -277,6 +301,11 @@ class HtmlText:
             first = cells[0][0]
             self._place(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
             self._gap = "\n"
+
+
+def _newlines(text: str) -> int:
+    """How many it begins with."""
+    return text.count("\n", 0, len(text) - len(text.lstrip()))
 
 
 def _hides(tag: Tag) -> bool:
