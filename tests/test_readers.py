@@ -668,6 +668,24 @@ def test_a_pdfs_title_is_none_where_it_is_the_name_of_a_file(title: str, kept: b
     assert reading(pdf([""], title=title), "a.pdf").title == (title if kept else "")
 
 
+@pytest.mark.parametrize(
+    ("page", "titles", "starts"),
+    [
+        ("says of restarting.\n4 Art\nOn art.\n5 C++\nx", ["Art", "C++"], ["4 Art", "5 C++"]),
+        ("the art of\nArt\nx", ["Art"], ["Art"]),
+        ("restarting\nPart IV: Art\nx", ["Art"], ["Part IV: Art"]),
+        ("restarting", ["Art"], ["restarting"]),
+    ],
+)
+def test_a_title_of_a_pdfs_outline_is_found_as_a_line_or_as_words(
+    page: str, titles: list[str], starts: list[str]
+) -> None:
+    document = reading(pdf([page], outline=[(title, 0) for title in titles]), "a.pdf")
+    titled = [part for part in document.parts if part.heading]
+    assert [part.heading for part in titled] == [(title,) for title in titles]
+    assert [document.text[part.start : part.end].partition("\n")[0] for part in titled] == starts
+
+
 @pytest.mark.parametrize("kind", ["Widget", "FreeText"])
 def test_what_was_filled_into_a_pdf_is_read(kind: str) -> None:
     form = pdf(["Name of the applicant:"], annotations=[(kind, "Margarethe"), (kind, "Quast")])

@@ -124,9 +124,16 @@ def _sections(text: str, entries: list[Entry], outline: Outline) -> Iterator[tup
     """Where on a page its headings stand; those that cannot be found count from where the one before them stands."""
     position = 0
     for level, title in entries:
-        words = [re.escape(word) for word in title.split()[:20]]
-        spread = re.compile(r"\s+".join(words), re.IGNORECASE) if words else None
-        if spread and (found := spread.search(text, position)):
+        if found := _find(title, text, position):
             line = text.rfind("\n", position, found.start()) + 1
             position = max(position, line)
         yield position, outline.enter(level, title)
+
+
+def _find(title: str, text: str, position: int) -> re.Match[str] | None:
+    """A title on a page: best where it is all of a line but for a number, else where it stands as words."""
+    spread = r"\s+".join(re.escape(word) for word in title.split()[:20])
+    for pattern in (rf"^[ \t]*(?:[\d.]+[ \t]+)?{spread}[ \t]*$", rf"(?<!\w){spread}(?!\w)") if spread else ():
+        if found := re.compile(pattern, re.IGNORECASE | re.MULTILINE).search(text, position):
+            return found
+    return None
