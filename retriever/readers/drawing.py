@@ -44,8 +44,9 @@ def diagram_text(package: Package, part: str) -> list[str]:
     return [] if root is None else list(paragraphs(root))
 
 
-def graphics_text(package: Package, element: Any, relations: dict[str, tuple[str, str]]) -> list[str]:
-    """What charts and SmartArt below an element say."""
+def graphics_text(package: Package, part: str, element: Any) -> list[str]:
+    """What charts and SmartArt below an element of a part say."""
+    relations = package.relations(part)
     lines: list[str] = []
     for node in element.iter("{*}chart", "{*}relIds"):
         name = "dm" if local(node) == "relIds" else "id"

@@ -16,6 +16,8 @@ from ...indexes.errors import UnreadableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+Relations = dict[str, tuple[str, str]]  # relation id -> last word of its type, name of the part it leads to
+
 MAX_ENTRIES = 20_000
 MAX_INFLATED = 256 << 20  # bytes in all, counted while inflating
 MAX_TREE = 96 << 20  # bytes of one XML file that is held as a tree
@@ -95,6 +97,7 @@ class Package:
             raise UnreadableError(f"it packs {len(entries):,} files; more than {MAX_ENTRIES:,} are not opened")
         self._entries = {entry.filename.replace("\\", "/").lstrip("/").lower(): entry for entry in entries}
         self._left = MAX_INFLATED
+        self._relations: dict[str, Relations] = {}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._entries
@@ -137,11 +140,16 @@ class Package:
         """The root of an XML file that a relation promises."""
         return parse_xml(self.read(name))
 
-    def relations(self, part: str) -> dict[str, tuple[str, str]]:
-        """Of an Office Open XML part: relation id -> (last word of its type, name of the part it leads to)."""
+    def relations(self, part: str) -> Relations:
+        """Of an Office Open XML part."""
+        if part not in self._relations:
+            self._relations[part] = self._read_relations(part)
+        return self._relations[part]
+
+    def _read_relations(self, part: str) -> Relations:
         folder, name = posixpath.split(part)
         root = self.xml(posixpath.join(folder, "_rels", name + ".rels"))
-        found: dict[str, tuple[str, str]] = {}
+        found: Relations = {}
         for relation in root if root is not None else ():
             if local(relation) == "Relationship" and relation.get("TargetMode") != "External":
                 target = unquote(relation.get("Target", "")).replace("\\", "/")
@@ -158,8 +166,22 @@ class Package:
             if this == kind and target in self:
                 yield target
 
+    def part_of(self, part: str, element: Any) -> str:
+        """The part that an element of another part names by its relation's id, "" where there is none."""
+        identity = next((value for key, value in element.attrib.items() if key.endswith("}id")), "")
+        _, target = self.relations(part).get(identity, ("", ""))
+        return target if target in self else ""
+
     def main_part(self, usual: str) -> str:
         return next(self.related("", "officeDocument"), usual)
+
+    def main(self, usual: str, name: str) -> tuple[str, Any]:
+        """The main part and its root; `name` is what it is called where it is missing."""
+        part = self.main_part(usual)
+        root = self.xml(part)
+        if root is None:
+            raise UnreadableError(f"damaged: no {name} in it")
+        return part, root
 
     def title(self) -> str:
         """The title in the document properties."""

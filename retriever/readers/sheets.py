@@ -33,12 +33,9 @@ _ROWS_AT_ONCE = 200
 
 def read_xlsx(data: bytes, form: str) -> Document:
     package = Package(data)
-    main = package.main_part("xl/workbook.xml")
-    root = package.xml(main)
-    if root is None:
-        raise UnreadableError("damaged: no workbook in it")
-    if main.endswith(".bin"):
+    if package.main_part("").endswith(".bin"):
         return read_xls(data, "xls")
+    main, root = package.main("xl/workbook.xml", "workbook")
     book = _Book(package, main, root)
     builder = Builder(title=package.title())
     for number, (name, part) in enumerate(book.sheets(), 1):
@@ -64,7 +61,6 @@ class _Book:
         self._package = package
         self._main = main
         self._root = root
-        self._relations = package.relations(main)
         self._strings = list(self._shared_strings())
         self._time_styles = self._find_time_styles()
         properties = next(root.iter("{*}workbookPr"), None)
@@ -73,9 +69,7 @@ class _Book:
 
     def sheets(self) -> Iterator[tuple[str, str]]:
         for sheet in self._root.iter("{*}sheet"):
-            identity = next((value for key, value in sheet.attrib.items() if key.endswith("}id")), "")
-            _, part = self._relations.get(identity, ("", ""))
-            if part in self._package:
+            if part := self._package.part_of(self._main, sheet):
                 yield sheet.get("name", ""), part
 
     def rows(self, part: str) -> Iterator[str]:
@@ -122,14 +116,13 @@ class _Book:
         return moment.isoformat(" ").removesuffix(" 00:00:00")
 
     def _shared_strings(self) -> Iterator[str]:
-        for part in self._targets("sharedStrings"):
+        for part in self._package.related(self._main, "sharedStrings"):
             for string in _stream(self._package.read(part), "si"):
                 yield _ESCAPE.sub(lambda found: chr(int(found[1], 16)), _rich(string)).replace("\t", " ")
 
     def _find_time_styles(self) -> dict[str, bool]:
         """The numbers of those cell styles that show a number as a time, and whether it is a duration."""
-        part = next(iter(self._targets("styles")), "")
-        root = self._package.xml(part)
+        root = self._package.xml(next(self._package.related(self._main, "styles"), ""))
         if root is None:
             return {}
         own = {attribute(form, "numFmtId"): attribute(form, "formatCode") or "" for form in root.iter("{*}numFmt")}
@@ -137,9 +130,6 @@ class _Book:
         numbers = (style.get("numFmtId", "0") for style in styles)
         codes = [own.get(number, _BUILT_IN.get(number, "")) for number in numbers]
         return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
-
-    def _targets(self, kind: str) -> list[str]:
-        return [part for this, part in self._relations.values() if this == kind and part in self._package]
 
     def beside(self, part: str) -> Iterator[str]:
         """What stands on a sheet besides its cells: comments, text boxes and charts."""

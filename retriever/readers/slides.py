@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...indexes.errors import UnreadableError
 from .builder import Builder, Heading, squeeze, table_row
 from .drawing import graphics_text, paragraphs
 from .package import Package, attribute, local
@@ -20,24 +19,13 @@ _NOT_SAID = frozenset({"sldNum", "sldImg", "dt"})  # placeholders that PowerPoin
 
 def read_pptx(data: bytes, form: str) -> Document:
     package = Package(data)
-    main = package.main_part("ppt/presentation.xml")
-    root = package.xml(main)
-    if root is None:
-        raise UnreadableError("damaged: no presentation in it")
+    main, root = package.main("ppt/presentation.xml", "presentation")
     builder = Builder()
-    for number, part in enumerate(_slides(package, main, root), 1):
+    parts = (package.part_of(main, slide) for slide in root.iter("{*}sldId"))
+    for number, part in enumerate(filter(None, parts), 1):
         _Slide(package, part, number, builder).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
     return builder.document(form)
-
-
-def _slides(package: Package, main: str, root: Any) -> Iterator[str]:
-    relations = package.relations(main)
-    for slide in root.iter("{*}sldId"):
-        identity = next((value for key, value in slide.attrib.items() if key.endswith("}id")), "")
-        _, part = relations.get(identity, ("", ""))
-        if part in package:
-            yield part
 
 
 class _Slide:
@@ -46,7 +34,6 @@ class _Slide:
         self._part = part
         self._number = number
         self._builder = builder
-        self._relations = package.relations(part)
         self._heading: Heading = ()
 
     def read(self) -> None:
@@ -76,27 +63,23 @@ class _Slide:
         if name == "graphicFrame":
             for table in shape.iter("{*}tbl"):
                 self._add("\n".join(_rows(table)), "table")
-            self._add("\n".join(graphics_text(self._package, shape, self._relations)))
+            self._add("\n".join(graphics_text(self._package, self._part, shape)))
         elif _placeholder(shape) not in _NOT_SAID:
             self._add("\n".join(paragraphs(shape)))
 
     def _notes(self) -> None:
-        for part in _targets(self._package, self._relations, "notesSlide"):
+        for part in self._package.related(self._part, "notesSlide"):
             tree = next(self._package.tree(part).iter("{*}spTree"), None)
             for shape in _shapes(tree) if tree is not None else ():
                 if _placeholder(shape) not in {*_NOT_SAID, "hdr", "ftr"}:
                     self._add("\n".join(paragraphs(shape)))
 
     def _comments(self) -> None:
-        for part in _targets(self._package, self._relations, "comments"):
+        for part in self._package.related(self._part, "comments"):
             for comment in self._package.tree(part).iter("{*}cm", "{*}reply"):
                 old = [node.text or "" for node in comment if local(node) == "text"]
                 bodies = [text for node in comment if local(node) == "txBody" for text in paragraphs(node)]
                 self._add("\n".join(old + bodies))
-
-
-def _targets(package: Package, relations: dict[str, tuple[str, str]], kind: str) -> list[str]:
-    return [part for this, part in relations.values() if this == kind and part in package]
 
 
 def _shapes(tree: Any) -> Iterator[Any]:

@@ -46,10 +46,7 @@ class _Paragraph:
 
 def read_docx(data: bytes, form: str) -> Document:
     package = Package(data)
-    main = package.main_part("word/document.xml")
-    root = package.xml(main)
-    if root is None:
-        raise UnreadableError("damaged: no Word document in it")
+    main, root = package.main("word/document.xml", "Word document")
     reader = _Word(package, main)
     try:
         reader.read(root)
@@ -63,7 +60,6 @@ class _Word:
         self.builder = Builder()
         self._package = package
         self._main = main
-        self._relations = package.relations(main)
         self._outline = Outline()
         self._first_heading = ""
         styles = Styles.read(package, main)
@@ -170,7 +166,7 @@ class _Word:
             paragraph.notes.append((_NOTES[name], attribute(element, "id") or ""))
         elif name in _BOXES:
             paragraph.inner.extend(_boxes(element))
-            paragraph.graphics.extend(graphics_text(self._package, element, self._relations))
+            paragraph.graphics.extend(graphics_text(self._package, self._main, element))
             paragraph.graphics.extend(_word_art(element))
         elif name == "ffData":
             pieces.append(_form_field(element))
