@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -913,6 +914,27 @@ def test_what_xlsx_escapes_is_written_out() -> None:
 def test_a_workbook_that_claims_to_be_huge_costs_what_it_holds() -> None:
     rows = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
     assert reading(xlsx(rows), "a.xlsx").text == "1\n2"
+
+
+@pytest.mark.parametrize("name", ["a.xlsb", "a.xlsx"])
+def test_a_binary_workbook_is_read(name: str) -> None:
+    def record(kind: int, data: bytes = b"") -> bytes:
+        number = bytes([kind]) if kind < 128 else bytes([kind % 128 + 128, kind // 128])
+        return number + bytes([len(data)]) + data
+
+    def text(value: str) -> bytes:
+        return struct.pack("<I", len(value)) + value.encode("utf-16-le")
+
+    book = record(156, bytes(8) + text("worksheet") + text("Ducks")) + record(144) + record(157)
+    rows = record(0, bytes(17)) + record(6, bytes(8) + text("Ann")) + record(5, struct.pack("<IId", 2, 0, 5.0))
+    files = {
+        **TYPES,
+        "_rels/.rels": relations(officeDocument="xl/workbook.bin"),
+        "xl/workbook.bin": book,
+        "xl/_rels/workbook.bin.rels": relations(worksheet="worksheets/sheet1.bin"),
+        "xl/worksheets/sheet1.bin": record(148, bytes(16)) + record(145) + rows + record(146),
+    }
+    assert outline(reading(package(files), name)) == [(("Ducks",), 1, "table", "Ann\t\t5")]
 
 
 def test_a_table_saved_under_excels_name_is_read_as_a_table() -> None:
