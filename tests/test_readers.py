@@ -802,6 +802,14 @@ def test_an_empty_cell_of_a_table_in_docx_keeps_its_place() -> None:
     assert reading(docx(f"<w:tbl>{table}</w:tbl>"), "a.docx").text == " | Q1 | Q2\nAnn |  | 5\nBob | 7"
 
 
+def test_a_cell_over_several_columns_moves_those_after_it() -> None:
+    source = "<table><tr><th>Name<th colspan=2>2025<th colspan=x>2026<td colspan=0>a</tr></table>"
+    assert reading(source, "a.html").text == "Name | 2025 |  | 2026 | a"
+    wide = f'<w:tc><w:tcPr><w:gridSpan w:val="2"/></w:tcPr>{p("2025")}</w:tc>'
+    table = f"<w:tbl><w:tr><w:tc>{p('Name')}</w:tc>{wide}<w:tc>{p('2026')}</w:tc></w:tr></w:tbl>"
+    assert reading(docx(table), "a.docx").text == "Name | 2025 |  | 2026"
+
+
 @pytest.mark.parametrize("digits", ["²", "9" * 5000])
 def test_an_outline_level_that_is_no_number_costs_no_document(digits: str) -> None:
     level = f'<w:outlineLvl w:val="{digits}"/>'

@@ -80,7 +80,14 @@ class _Row:
 
     gap: str
     cells: list[list[_Block]] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)  # in which each cell begins
+    width: int = 0  # columns so far
     layout: bool = False
+
+    def begin_cell(self, span: str) -> None:
+        self.cells.append([])
+        self.columns.append(self.width)
+        self.width += int(span) if re.fullmatch("[1-9][0-9]{0,2}", span) else 1
 
 
 def read_html(data: bytes, form: str) -> Document:
@@ -196,7 +203,7 @@ class HtmlText:
         elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
             self._rows.append(_Row(self._gap))
         elif name in {"td", "th"} and self._rows:
-            self._rows[-1].cells.append([])
+            self._rows[-1].begin_cell(tag.attributes.get("colspan", ""))
         elif name == "table" and self._rows:
             self._rows[-1].layout = True
         elif name in _HEADINGS:
@@ -297,7 +304,8 @@ class HtmlText:
             if self._rows:
                 self._rows[-1].layout = True
         elif cells:
-            text = table_row(enumerate(" ".join(block.text for block in cell) for cell in row.cells))
+            texts = (" ".join(block.text for block in cell) for cell in row.cells)
+            text = table_row(zip(row.columns, texts, strict=True))
             first = cells[0][0]
             self._place(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
             self._gap = "\n"

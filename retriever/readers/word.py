@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
@@ -195,9 +196,10 @@ class _Word:
         lines = []
         attached: list[_Paragraph] = []
         for row in cells:
-            texts = [" ".join(self._cell(cell, attached)) for cell in row]
-            if any(texts):
-                lines.append(table_row(enumerate(texts)))
+            texts = (" ".join(self._cell(cell, attached)) for cell in row)
+            columns = accumulate(map(_span, row), initial=0)
+            if line := table_row(zip(columns, texts, strict=False)):
+                lines.append(line)
         self.builder.add("\n".join(lines), heading=self._outline.path, kind="table")
         for paragraph in attached:
             self._attached(paragraph)
@@ -252,6 +254,12 @@ def _is_hidden(run: Any) -> bool:
 
 def _is_deleted_row(row: Any) -> bool:
     return any(local(child) == "trPr" and any(local(mark) == "del" for mark in child) for child in row)
+
+
+def _span(cell: Any) -> int:
+    """How many columns a cell takes."""
+    spans = (whole(attribute(child, "val")) for child in cell.iterfind("{*}tcPr/{*}gridSpan"))
+    return next(spans, None) or 1
 
 
 def _is_layout(cell: Any) -> bool:
