@@ -4,12 +4,15 @@ A condition is a field, an operator and a value. Fields are `path` (a glob in .g
 `/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, meaning the whole day, or a
 date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the
 documents' own metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is without regard to case, and what
-is not equal may still match as a glob. In a mapping texts are equal or not, and only a path may be a glob. Several
-conditions must all hold.
+is not equal may still match as a glob. Several conditions must all hold.
+
+A mapping is for programs: a value of `title` or of metadata is found by that very value alone, a text by the same text
+with the same capitals, a number by a number, a boolean by a boolean. Only a path may be a glob.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import math
@@ -40,7 +43,7 @@ COLUMNS = ("path", "source", "size", "mtime_ns", "format", "title", "metadata") 
 class Filter:
     """All of these conditions on a document row. Filters that ask for the same are equal."""
 
-    asked: tuple[str | tuple[str, tuple[str, ...]], ...]  # a condition as it was written, or a field and its values
+    asked: tuple[str | tuple[str, tuple[str, ...]], ...]  # a condition as written, or a field and its values, quoted
     conditions: tuple[Callable[[Row], bool], ...] = field(compare=False)
 
     def passes(self, row: Row) -> bool:
@@ -60,20 +63,29 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
         if not isinstance(where, Sequence) or not all(isinstance(text, str) for text in where):
             raise InputError(f"a filter is a text, a list of texts or a mapping, not {where!r}")
         return Filter(tuple(where), tuple(map(_condition, where)))
-    fields = tuple((str(name), _members(str(name), value)) for name, value in where.items())
-    return Filter(fields, tuple(_equal_any(*one) for one in fields))
+    fields = {str(name): _members(str(name), value) for name, value in where.items()}
+    asked = tuple((name, tuple(map(repr, members))) for name, members in fields.items())  # "1" is not 1, nor is True
+    return Filter(asked, tuple(_equal_any(name, members) for name, members in fields.items()))
 
 
-def _members(name: str, value: Any) -> tuple[str, ...]:
-    members = value if isinstance(value, (list, tuple, set)) else [value]
+def _members(name: str, value: Any) -> Sequence[Any]:
+    members = list(value) if isinstance(value, (list, tuple, set)) else [value]
     if not all(isinstance(member, (str, int, float)) for member in members):
         raise InputError(f"the filter on {name!r} compares with {value!r}: expected a text, a number or a list of them")
-    return tuple(map(str, members))
+    return members
 
 
-def _equal_any(name: str, members: tuple[str, ...]) -> Callable[[Row], bool]:
-    choices = [_test(name, "=", member, glob=False) for member in members]
-    return lambda row: any(choice(row) for choice in choices)
+def _equal_any(name: str, members: Sequence[Any]) -> Callable[[Row], bool]:
+    if name in ("path", "type", "format", "modified", "size"):
+        choices = [_test(name, "=", str(member)) for member in members]
+        return lambda row: any(choice(row) for choice in choices)
+    value_of = _value_of(name)
+    return lambda row: any(_is_same(found, member) for found in _listed(value_of(row)) for member in members)
+
+
+def _is_same(found: Any, wanted: Any) -> bool:
+    """Equal, and of one type, but that 1.0 is 1."""
+    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
 
 
 def _condition(text: str) -> Callable[[Row], bool]:
@@ -86,7 +98,7 @@ def _condition(text: str) -> Callable[[Row], bool]:
     return _test(match[1], "=" if match[2] in (":", "==") else match[2], match[3])
 
 
-def _test(name: str, operator: str, value: str, *, glob: bool = True) -> Callable[[Row], bool]:
+def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
     if name == "path":
         return _path(operator, value)
     if name in ("type", "format"):
@@ -96,9 +108,17 @@ def _test(name: str, operator: str, value: str, *, glob: bool = True) -> Callabl
         return _timed(operator, value)
     if name == "size":
         return _ordered(operator, _size(value), lambda row: row["size"])
+    return _textual(operator, value, _value_of(name))
+
+
+def _value_of(name: str) -> Callable[[Row], Any]:
     if name == "title":
-        return _textual(operator, value, lambda row: row["title"], glob=glob)
-    return _textual(operator, value, lambda row: json.loads(row["metadata"]).get(name), glob=glob)
+        return lambda row: row["title"]
+    return lambda row: json.loads(row["metadata"]).get(name)
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [] if found is None else [found]
 
 
 def _path(operator: str, value: str) -> Callable[[Row], bool]:
@@ -169,16 +189,16 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _textual(operator: str, value: str, value_of: Callable[[Row], Any], *, glob: bool) -> Callable[[Row], bool]:
+def _textual(operator: str, value: str, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
     """Own metadata: a list passes when one of its members does; numbers compare as numbers."""
     wanted, number = value.lower(), _number(value)
-    matches = re.compile(fnmatch.translate(wanted)).match if glob else None
+    matches = re.compile(fnmatch.translate(wanted)).match
 
     def same(found: Any) -> bool:
         if isinstance(found, (int, float)) and not isinstance(found, bool) and found == number:
             return True
         plain = _plain(found)
-        return plain == wanted or bool(matches and matches(plain))
+        return plain == wanted or bool(matches(plain))
 
     def one(found: Any) -> bool:
         if operator in ("=", "!="):
@@ -188,10 +208,7 @@ def _textual(operator: str, value: str, value_of: Callable[[Row], Any], *, glob:
         return _COMPARE[operator](_plain(found), wanted)
 
     def holds(row: Row) -> bool:
-        found = value_of(row)
-        if found is None or found == []:
-            return operator == "!="
-        members = found if isinstance(found, list) else [found]
+        members = _listed(value_of(row))
         return all(map(one, members)) if operator == "!=" else any(map(one, members))
 
     return holds
@@ -202,10 +219,10 @@ def _plain(value: Any) -> str:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    for read in (int, float):  # a float has no more than 53 bits of a whole number
+        with contextlib.suppress(ValueError):
+            return read(text)
+    return None
 
 
 def _ending(path: str) -> str:
