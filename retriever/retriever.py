@@ -56,7 +56,8 @@ _ADD_BATCH = 1_000  # documents looked at together, of which the last of each id
 
 
 class Retriever:
-    """One index. Safe to share among threads; other processes may read it and one may write it meanwhile.
+    """One index. Safe to share among threads, whose writes wait for each other; other processes may read it meanwhile,
+    and one may write it.
 
     >>> retriever = Retriever.open("docs")  # doctest: +SKIP
     >>> retriever.sync()  # doctest: +SKIP
@@ -72,6 +73,7 @@ class Retriever:
         self._model = model
         self._lock = threading.RLock()
         self._loading = threading.Lock()
+        self._turn = threading.RLock()  # of those threads that write, one after the other
         self._encoder: encoders.Encoder | None = None
         self._rerankers: dict[str, Reranker] = {}
         self._current: Snapshot | None = None
@@ -534,7 +536,7 @@ class Retriever:
     @contextlib.contextmanager
     def _writing(self, store: Store) -> Iterator[Writer]:
         """Be the one who writes; a cluster then serves what is in service, and nothing before it."""
-        with store.write() as writer:
+        with self._turn, store.write() as writer:
             yield writer
             if self._cluster:
                 self._cluster.retire(store, writer.head)
@@ -543,14 +545,15 @@ class Retriever:
         """The store, made if there is none; its folder set if it had none."""
         inside = root is not None and self.path == root.resolve() / INDEX_NAME
         folder = None if root is None else (".." if inside else str(root.resolve()))
-        try:
-            store = self._open_store()
-        except NoIndexError:
-            made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
-            return self._helped(Store.create(self.place, made_with, folder))
-        if folder is not None and store.settings.folder is None:
-            store.set_folder(folder)
-        return store
+        with self._turn:
+            try:
+                store = self._open_store()
+            except NoIndexError:
+                made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
+                return self._helped(Store.create(self.place, made_with, folder))
+            if folder is not None and store.settings.folder is None:
+                store.set_folder(folder)
+            return store
 
     def _root_to_sync(self, folder: str | os.PathLike[str] | None) -> Path:
         if folder is not None and (not isinstance(folder, (str, os.PathLike)) or "\0" in str(folder)):

@@ -636,25 +636,34 @@ def test_threads_share_a_retriever_while_another_deletes(retriever):
     assert read_while(retriever, write) == []
 
 
-def test_two_threads_writing_at_once_are_refused_or_both_done(notes):
-    outcomes = []
+def test_threads_that_write_through_one_retriever_wait_for_each_other(notes):
+    faults = []
 
     def add(number):
         try:
             notes.add([{"id": f"{number}", "text": f"cat number {number}"}])
-            outcomes.append(number)
-        except LockedError:
-            pass
+        except BinocleError as error:
+            faults.append(error)
 
-    notes.add([])
-    threads = [threading.Thread(target=add, args=[number]) for number in range(6)]
+    threads = [threading.Thread(target=add, args=[number]) for number in range(4)]  # the first of them makes the index
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert outcomes
-    assert {row["path"] for row in notes.documents()} == {f"{number}" for number in outcomes}
+    assert faults == []
+    assert {row["path"] for row in notes.documents()} == {"0", "1", "2", "3"}
     assert notes.verify() == []
+
+
+def test_a_second_retriever_that_writes_at_once_is_refused(notes):
+    notes.add([])
+
+    def documents():
+        with pytest.raises(LockedError, match="is being written by process"):
+            Retriever.open(notes.path).add([{"text": "dog"}])
+        yield {"text": "cat"}
+
+    assert notes.add(documents()).indexed == 1
 
 
 def test_the_example_in_the_package_works(folder, tiny_model, monkeypatch):
