@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..indexes.errors import InputError
+from ..indexes.errors import InputError, StoreError
 from ..indexes.proof import as_size
 from ..retriever.passage import printable, printable_path
+from ..retriever.place import is_bucket
 from .places import (
     FOLDER,
     INDEX,
@@ -67,6 +68,9 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
+    inside = index and not is_bucket(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
+    if inside and not is_index(retriever.path):
+        raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
     with only_answers(ray), _Bar() as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     _tell_note(report)

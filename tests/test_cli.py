@@ -269,6 +269,17 @@ def test_index_elsewhere_leaves_the_folder_alone(folder: Path, tmp_path: Path, r
     assert (tmp_path / "elsewhere/.gitignore").read_text() == "*\n"
 
 
+@pytest.mark.parametrize("held", ["a.txt", "HEAD.json"])
+def test_index_elsewhere_is_made_in_no_folder_that_holds_something_else(held: str, folder: Path, tmp_path: Path, run):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / held).write_text("{}")
+    done = run("index", folder, "--index", elsewhere)
+    said = f"binocle: {elsewhere} is not empty and not a whole index: give another folder with --index\n"
+    assert done == (2, "", said)
+    assert [entry.name for entry in elsewhere.iterdir()] == [held]
+
+
 def test_index_may_be_named_by_the_environment(here: Path, tmp_path: Path, run, monkeypatch):
     monkeypatch.setenv("BINOCLE_INDEX", str(here / ".binocle"))
     monkeypatch.chdir(tmp_path)
