@@ -3,53 +3,69 @@
 from __future__ import annotations
 
 import hashlib
-import sys
+from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from .document import Document
+from .metadata import is_plain, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Iterator
 
+_BATCH = 1_000  # documents looked at together, of which the last of each id counts
 _FIELDS = {"id", "text", "title", "metadata"}
+
+
+def batches(documents: Iterable[Mapping[str, Any]], files: Container[str]) -> Iterator[list[tuple[str, str, Document]]]:
+    """Documents that a caller adds, as `checked` gives them, some at a time.
+
+    :raises InputError: naming the first that cannot be added, and how many were given before.
+    """
+    given = enumerate(documents)
+    while some := list(islice(given, _BATCH)):
+        try:
+            yield [checked(number, document, files) for number, document in some]
+        except InputError as error:
+            before = some[0][0]
+            raise InputError(f"{error}; {f'the first {before:,} were' if before else 'none was'} added") from None
 
 
 def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -> tuple[str, str, Document]:
     """Id, sha256 and document of one that a caller adds.
 
     :param files: what no id may be.
-    :raises InputError: naming the document by its number and what is wrong with it.
+    :raises InputError: naming the document by its number and id, and what is wrong with it.
     """
     if not hasattr(given, "keys"):
         raise InputError(f"document {number} is of type {type(given).__name__}: expected a mapping with 'text'")
+    name = given.get("id")
+    which = f"document {number}" if name is None else f"document {number} ({name!r})"
     unknown = set(given) - _FIELDS
     if unknown:
-        raise InputError(f"document {number} has {sorted(map(repr, unknown))}: expected only {sorted(_FIELDS)}")
+        raise InputError(f"{which} has {sorted(map(repr, unknown))}: expected only {sorted(_FIELDS)}")
     text, title, metadata = given.get("text"), given.get("title") or "", given.get("metadata") or {}
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f"document {number} has no text: expected a mapping whose 'text' and 'title' are strings")
+        raise InputError(f"{which} has no text: expected a mapping whose 'text' and 'title' are strings")
+    if isinstance(metadata, Mapping):
+        metadata = {key: plain(value) for key, value in metadata.items() if value is not None}
     for key, value in metadata.items() if isinstance(metadata, dict) else [(None, metadata)]:
         members = value if isinstance(value, list) else [value]
-        if not isinstance(key, str) or not all(_is_plain(member) for member in members):
+        if not isinstance(key, str) or not all(is_plain(member) for member in members):
             raise InputError(
-                f"document {number} has metadata {key!r} of type {type(value).__name__} that cannot be kept: expected "
-                "a mapping of names to strings, finite numbers up to 1.8e308, booleans or lists of them"
+                f"{which} has metadata {key!r} of type {type(value).__name__} that cannot be kept: expected a mapping "
+                "of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"
             )
     text, title = _whole(text).replace("\r\n", "\n"), _whole(title)
     metadata = {_whole(key): _whole_value(value) for key, value in metadata.items()}
     document = Document.from_text(text, title=title, metadata=metadata)
     sha256 = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
-    name = given.get("id")
     if name is not None and (not isinstance(name, str) or not name):
         raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
     if name in files:
         raise InputError(f"document {number} has id {name!r}, which is a file of this index: give it another id")
     return _whole(name or sha256[:16]), sha256, document
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)
 
 
 def _whole(text: str) -> str:

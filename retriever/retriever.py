@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +21,7 @@ from . import encoder as encoders
 from . import lookup, misplaced, questions, switching
 from . import query as queries
 from . import verify as verification
-from .added import checked
+from .added import batches
 from .cut import cut_of
 from .folder import is_index
 from .model_folder import DEFAULT_MODEL
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 INDEX_NAME = ".binocle"
-_ADD_BATCH = 1_000  # documents looked at together, of which the last of each id counts
 
 
 class Retriever:
@@ -135,12 +133,12 @@ class Retriever:
 
         :param documents: mappings with `text` and, if wanted, `id` (a name that no file of the index and no other added
             document has; else made from the text), `title` and `metadata` (strings, numbers, booleans or lists of
-            them).
+            them; dates, which are kept as text; what is None is left out).
+        :raises InputError: naming the first that cannot be added, and how many before it were.
         """
         began = time.monotonic()
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
-        given = enumerate(documents)
         report = Report()
         with self._writing(self._store_for(self.encoder, None)) as writer:
             encoder = self._encoder_of(writer.head.encoder)
@@ -150,7 +148,7 @@ class Retriever:
             files = {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}.difference(known)
             before = snapshot.chunks.count_rows()
             indexer = Indexer(writer, encoder, report)
-            while some := [checked(number, document, files) for number, document in islice(given, _ADD_BATCH)]:
+            for some in batches(documents, files):
                 for name, (sha256, document) in {name: (sha, document) for name, sha, document in some}.items():
                     number, held = known.get(name, (None, ""))
                     if held == sha256:

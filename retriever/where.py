@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from .ignore import Pattern, holds
+from .metadata import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,9 +70,11 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
 
 
 def _members(name: str, value: Any) -> Sequence[Any]:
-    members = list(value) if isinstance(value, (list, tuple, set)) else [value]
+    members = [plain(member) for member in (value if isinstance(value, (list, tuple, set)) else [value])]
     if not all(isinstance(member, (str, int, float)) for member in members):
-        raise InputError(f"the filter on {name!r} compares with {value!r}: expected a text, a number or a list of them")
+        raise InputError(
+            f"the filter on {name!r} compares with {value!r}: expected a text, a number, a date or a list of them"
+        )
     return members
 
 

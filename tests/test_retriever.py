@@ -4,7 +4,9 @@ import json
 import math
 import shutil
 import threading
+from datetime import date, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from binocle import Document, Hit, Retriever
 from binocle.indexes import published
 from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
 from binocle.retriever.status import measure as status
+from binocle.retriever.sync import Indexer
 
 # Opening
 
@@ -275,7 +278,8 @@ def test_documents_may_come_from_a_generator_and_stop_halfway(notes):
         {"text": "cat", "metadata": {"a": {"b": 1}}},
         {"text": "cat", "metadata": {"a": [1, [2]]}},
         {"text": "cat", "metadata": {3: "a"}},
-        {"text": "cat", "metadata": {"a": None}},
+        {"text": "cat", "metadata": {"a": [None]}},
+        {"text": "cat", "metadata": {"a": np.array(["b"])}},
         {"text": "cat", "metadata": {"a": ...}},
         {"text": "cat", "metadata": {"a": math.nan}},
         {"text": "cat", "metadata": {"a": [math.inf]}},
@@ -328,6 +332,43 @@ def test_metadata_comes_back_as_it_went_in(notes):
     (hit,) = notes.search("cat")
     assert hit.metadata == metadata
     assert [type(value) for value in hit.metadata.values()] == [type(value) for value in metadata.values()]
+
+
+def test_metadata_is_kept_as_text_numbers_and_lists(notes):
+    metadata = {
+        "none": None,
+        "pair": ("a", 1),
+        "day": date(2026, 11, 21),
+        "moment": datetime(2026, 11, 21, 8, 30),  # noqa: DTZ001
+        "stamp": np.datetime64("2026-11-21"),
+        "count": np.int64(3),
+        "share": np.float32(0.5),
+        "good": np.True_,
+        "counts": [np.int64(3)],
+    }
+    notes.add([{"text": "cat", "metadata": MappingProxyType(metadata)}])
+    (hit,) = notes.search("cat", where={"day": date(2026, 11, 21), "count": np.int64(3), "good": np.True_})
+    assert hit.metadata == {
+        "pair": ["a", 1],
+        "day": "2026-11-21",
+        "moment": "2026-11-21T08:30:00",
+        "stamp": "2026-11-21",
+        "count": 3,
+        "share": 0.5,
+        "good": True,
+        "counts": [3],
+    }
+
+
+@pytest.mark.parametrize(("number", "added"), [(0, "none was added"), (1_000, "the first 1,000 were added")])
+def test_a_document_that_cannot_be_added_is_named_and_how_many_were(number, added, notes, monkeypatch):
+    monkeypatch.setattr(Indexer, "add", lambda *_, **__: 0)
+    documents = [{"id": "same", "text": "cat"}] * number
+    with pytest.raises(InputError) as caught:
+        notes.add([*documents, {"id": "faq-1", "text": "cat"}, {"id": "faq-2", "text": 3}])
+    assert str(caught.value) == (
+        f"document {number + 1} ('faq-2') has no text: expected a mapping whose 'text' and 'title' are strings; {added}"
+    )
 
 
 def test_documents_of_the_readers_are_no_mappings(notes):
