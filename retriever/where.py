@@ -6,6 +6,9 @@ date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 
 documents' own metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is without regard to case, and what
 is not equal may still match as a glob. Several conditions must all hold.
 
+What an added document's metadata says under the name of a field (`type`, `title`, …) is found as well: a document may
+have several types. `modified` in it is a date, or seconds since 1970.
+
 A mapping is for programs: a value of `title` or of metadata is found by that very value alone, a text by the same text
 with the same capitals, a number by a number, a boolean by a boolean. Only a path may be a glob.
 """
@@ -106,22 +109,31 @@ def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
         return _path(operator, value)
     if name in ("type", "format"):
         wanted = value.lower().lstrip(".")
-        return _negated(operator, name, lambda row: wanted in (row["format"].lower(), _ending(row["path"])))
+        return _negated(operator, name, lambda row: wanted in _types(row, name))
     if name == "modified":
         return _timed(operator, value)
     if name == "size":
-        return _ordered(operator, _size(value), lambda row: row["size"])
+        return _ordered(operator, _size(value), lambda row: [row["size"], *filter(_is_number, _stated(row, name))])
     return _textual(operator, value, _value_of(name))
 
 
 def _value_of(name: str) -> Callable[[Row], Any]:
     if name == "title":
-        return lambda row: row["title"]
+        return lambda row: [row["title"], *_stated(row, name)]
     return lambda row: json.loads(row["metadata"]).get(name)
+
+
+def _stated(row: Row, name: str) -> list[Any]:
+    """What the metadata of a document that is no file says under the name of a field."""
+    return [] if row["source"] == "file" else _listed(json.loads(row["metadata"]).get(name))
 
 
 def _listed(found: Any) -> list[Any]:
     return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def _types(row: Row, name: str) -> set[str]:
+    return {row["format"].lower(), _ending(row["path"]), *map(_plain, _stated(row, name))}
 
 
 def _path(operator: str, value: str) -> Callable[[Row], bool]:
@@ -131,12 +143,11 @@ def _path(operator: str, value: str) -> Callable[[Row], bool]:
         raise InputError(f"cannot read the path filter {value!r}: expected a glob such as docs/** or *.md")
     around = lru_cache(maxsize=256)(lambda folder: holds(pattern, folder))  # most files lie beside the one before
 
-    def found(row: Row) -> bool:
-        path = row["path"]
+    def matches(path: str) -> bool:
         folder = path[: path.rfind("/") + 1]
         return path in (value, glob) or pattern.matches(path) or (folder != "" and around(folder))
 
-    return _negated(operator, "path", found)
+    return _negated(operator, "path", lambda row: any(map(matches, [row["path"], *map(str, _stated(row, "path"))])))
 
 
 def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[[Row], bool]:
@@ -172,14 +183,9 @@ def _timed(operator: str, value: str) -> Callable[[Row], bool]:
     return holds
 
 
-def _ordered(operator: str, bound: Any, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
-    compare = _COMPARE[operator]
-
-    def holds(row: Row) -> bool:
-        value = value_of(row)
-        return value is not None and compare(value, bound)
-
-    return holds
+def _ordered(operator: str, bound: float, values_of: Callable[[Row], list[float]]) -> Callable[[Row], bool]:
+    compare, quantity = _COMPARE[operator], all if operator == "!=" else any
+    return lambda row: quantity(compare(value, bound) for value in values_of(row))
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -198,7 +204,7 @@ def _textual(operator: str, value: str, value_of: Callable[[Row], Any]) -> Calla
     matches = re.compile(fnmatch.translate(wanted)).match
 
     def same(found: Any) -> bool:
-        if isinstance(found, (int, float)) and not isinstance(found, bool) and found == number:
+        if _is_number(found) and found == number:
             return True
         plain = _plain(found)
         return plain == wanted or bool(matches(plain))
@@ -228,6 +234,10 @@ def _number(text: str) -> float | None:
     return None
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _ending(path: str) -> str:
     return path.rsplit(".", 1)[-1].lower() if "." in path.rsplit("/", 1)[-1] else ""
 
@@ -237,6 +247,8 @@ def _modified(row: Row) -> float | None:
     if row["source"] == "file":
         return float(row["mtime_ns"]) / 1e9
     stated = json.loads(row["metadata"]).get("modified")
+    if _is_number(stated):
+        return float(stated)
     try:
         return None if stated is None else _moment(str(stated))
     except InputError:

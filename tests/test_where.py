@@ -169,8 +169,35 @@ def test_an_added_document_is_as_old_as_its_metadata_says():
     stated = {**row(source="added"), "metadata": json.dumps({"modified": "2021-05-05"})}
     assert parse("modified>=2021-01-01").passes(stated)
     assert not parse("modified>=2022-01-01").passes(stated)
-    for odd in ("whenever", 3, [1], True, ["2021-05-05"]):
+    for odd in ("whenever", [1], True, ["2021-05-05"]):
         assert not parse("modified>=0001-01-02").passes({**stated, "metadata": json.dumps({"modified": odd})})
+    for number in (1_700_000_000, 1_700_000_000.5):  # the 14th of November 2023
+        since = {**stated, "metadata": json.dumps({"modified": number})}
+        assert parse(["modified>=2023-11-13", "modified<2023-11-16"]).passes(since)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found", "missed"),
+    [
+        ({"type": "Invoice"}, ["type=invoice", "type=text", {"type": "invoice"}, "type!=letter"], ["type!=invoice"]),
+        ({"type": ["faq", "help"]}, ["type=help", "type=faq"], ["type=invoice", "type!=help", "format=help"]),
+        ({"format": "latex"}, ["format=latex", {"format": ["latex", "pdf"]}], ["type=latex"]),
+        ({"path": "docs/a.md"}, ["path=docs/**", "path=faq-1", {"path": "docs/"}], ["path=src/**", "path!=docs/**"]),
+        ({"size": 3}, ["size=3", "size<1KB", "size=5000", {"size": 3}], ["size=4", "size!=3", "size>5KB"]),
+        ({"size": "large"}, ["size=5000", "size!=3"], ["size=3"]),
+        ({"title": "Offer"}, ["title=offer", {"title": "Offer"}, "title=the guide"], ["title=x", {"title": "offer"}]),
+    ],
+)
+def test_what_an_added_document_says_of_itself_under_a_fields_name_is_found_too(metadata, found, missed):
+    added = {**row("faq-1", kind="text", source="added"), "metadata": json.dumps(metadata)}
+    for where in found:
+        assert parse(where).passes(added), where
+    for where in missed:
+        assert not parse(where).passes(added), where
+
+
+def test_what_a_file_says_of_itself_under_a_fields_name_is_not_looked_at():
+    assert not parse("type=invoice").passes({**row(), "metadata": json.dumps({"type": "invoice"})})
 
 
 @pytest.mark.parametrize("size", ["5000", "5000B", "5KB", "5 KB", "5kb", "0.005MB", "5.0kB", "0.000005 gb"])
