@@ -169,7 +169,7 @@ def _timed(operator: str, value: str) -> Callable[[Row], bool]:
     def holds(row: Row) -> bool:
         at = _modified(row)
         if at is None:
-            return False
+            return operator == "!="
         within = start <= at < end if end > start else at == start
         return {
             "=": within,

@@ -200,6 +200,11 @@ def test_what_a_file_says_of_itself_under_a_fields_name_is_not_looked_at():
     assert not parse("type=invoice").passes({**row(), "metadata": json.dumps({"type": "invoice"})})
 
 
+@pytest.mark.parametrize("condition", ["modified!=2024-06-15", "missing!=x"])
+def test_a_document_without_a_value_has_another_one(condition):
+    assert parse(condition).passes({**row(source="added"), "metadata": "{}"})
+
+
 @pytest.mark.parametrize("size", ["5000", "5000B", "5KB", "5 KB", "5kb", "0.005MB", "5.0kB", "0.000005 gb"])
 def test_sizes_have_units(size):
     assert passes(f"size={size}")
