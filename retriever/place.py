@@ -149,19 +149,28 @@ class FolderPlace:
     def locked(self) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
-        self.cache.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.cache / "lock", timeout=0)
+        with reached(self):
+            self.cache.mkdir(parents=True, exist_ok=True)
+            self._refuse_links()
+            try:
+                lock.acquire()
+            except Timeout:
+                raise locked_by(self, self.cache / "lock.json") from None
+        try:
+            with reached(self):
+                self.write("lock.json", writer_now(), over=ANY)
+            yield
+        finally:
+            lock.release()
+
+    def _refuse_links(self) -> None:
         for entry in self.cache.iterdir():
             if entry.is_symlink():
                 raise StoreError(
                     f"{entry} is a symbolic link, and an index writes and removes only what is in its own folder: "
                     "put what it points to in its place, or remove it"
                 )
-        try:
-            with FileLock(self.cache / "lock", timeout=0):
-                self.write("lock.json", writer_now(), over=ANY)
-                yield
-        except Timeout:
-            raise locked_by(self, self.cache / "lock.json") from None
 
     def is_free(self) -> bool:
         return not self.cache.exists() or unfinished(self, (entry.name for entry in self.cache.iterdir()))
@@ -195,6 +204,17 @@ class FolderPlace:
             with contextlib.suppress(OSError):  # another process was first
                 if folder.stat().st_mtime < (begun if folder.name.startswith(".") else before):
                     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def reached(place: object) -> Iterator[None]:
+    """What the file system says against a folder, as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{place} cannot be used ({error.strerror or error}): give another folder, for an index with --index"
+        ) from error
 
 
 def unfinished(place: Place, names: Iterable[str]) -> bool:

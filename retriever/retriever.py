@@ -25,7 +25,7 @@ from .added import batches
 from .cut import cut_of
 from .folder import is_index
 from .model_folder import DEFAULT_MODEL
-from .place import is_bucket, place_of
+from .place import is_bucket, place_of, reached
 from .settings import EncoderId
 from .snapshot import Snapshot
 from .store import Store
@@ -98,10 +98,11 @@ class Retriever:
         if is_bucket(path):
             return cls(place_of(path), model=model, ray=ray, gpu=gpu)
         place = Path(path).expanduser()
-        if place.exists() and not place.is_dir():
-            raise InputError(f"{path} is a file: expected a folder of documents or an index")
-        if not (is_index(place) or place.name == INDEX_NAME or place_of(place).is_free()):
-            place = place / INDEX_NAME
+        with reached(place):
+            if place.exists() and not place.is_dir():
+                raise InputError(f"{path} is a file: expected a folder of documents or an index")
+            if not (is_index(place) or place.name == INDEX_NAME or place_of(place).is_free()):
+                place = place / INDEX_NAME
         return cls(place_of(place.resolve()), model=model, ray=ray, gpu=gpu)
 
     # Filling
@@ -564,10 +565,11 @@ class Retriever:
         root = Path(folder).expanduser() if folder is not None else indexed or beside
         if root is None:
             raise InputError("which folder? This index holds added documents only: call sync(folder)")
-        if not root.exists():
-            raise InputError(f"there is no folder {root}")
-        if not root.is_dir():
-            raise InputError(f"{root} is a file: expected a folder of documents")
+        with reached(root):
+            if not root.exists():
+                raise InputError(f"there is no folder {root}")
+            if not root.is_dir():
+                raise InputError(f"{root} is a file: expected a folder of documents")
         if indexed is not None and root.resolve() != indexed.resolve():
             raise InputError(f"the index at {self.path} is of {indexed}, not of {root}: give another with --index")
         return root

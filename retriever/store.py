@@ -30,7 +30,7 @@ from ..indexes.errors import NoIndexError, StoreError
 from .place import NEW, place_of
 from .settings import FORMAT, HEAD, EncoderId, Head, Settings
 from .snapshot import Snapshot
-from .tables import FULL_TEXT, chunk_schema, document_schema
+from .tables import FULL_TEXT, chunk_schema, document_schema, writing
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Store:
         place = place_of(where)
         if not (place.is_free() or _is_index(place)):
             raise StoreError(f"{place} is not empty and not an index: give another folder with --index")
-        with place.locked():
+        with place.locked(), writing(place):
             if not _is_index(place):
                 place.prepare()
                 Settings(FORMAT, folder).write(place)  # first: it says whose the tables beside it are
@@ -99,7 +99,7 @@ class Store:
 
     def set_folder(self, folder: str) -> None:
         """Say which folder this index is of, for an index made by adding documents."""
-        with self.place.locked():
+        with self.place.locked(), writing(self.place):
             self._modernise()
             self.settings = replace(self.settings, folder=folder)
             self.settings.write(self.place)
@@ -115,7 +115,8 @@ class Store:
         :raises LockedError: at once, naming the process that holds it.
         """
         with self.place.locked():
-            self._modernise()
+            with writing(self.place):
+                self._modernise()
             yield Writer(self)
 
     def _modernise(self) -> None:

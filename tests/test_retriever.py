@@ -80,6 +80,24 @@ def test_before_anything_is_put_in_there_is_no_index(tmp_path):
             ask()
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "/proc/nowhere/index", "/dev/null/index"])
+def test_a_folder_that_cannot_be_is_an_error_of_ours(name, tmp_path, tiny_model):
+    with pytest.raises(StoreError, match=r"cannot be used \(.+\): give another folder, for an index with --index"):
+        Retriever.open(tmp_path / name, model=tiny_model).add([{"text": "cat"}])
+
+
+@pytest.mark.parametrize("method", ["mkdir", "iterdir"])
+def test_an_index_that_may_not_be_written_is_an_error_of_ours(method, retriever, monkeypatch):
+    def refused(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, method, refused)
+    for write in (lambda: retriever.add([{"text": "cat"}]), lambda: retriever.delete("a"), retriever.sync):
+        with pytest.raises(StoreError, match=r"\.binocle cannot be used \(Permission denied\)"):
+            write()
+    assert retriever.search("cancel", 1)
+
+
 # One encoder
 
 
