@@ -1,8 +1,9 @@
-"""Documents that are not files: what a caller may add, checked."""
+"""Documents that are not files: what a caller may add, checked, and put into the store."""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -10,19 +11,54 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import InputError
 from .document import Document
 from .metadata import is_plain, plain
+from .sync import Indexer, Report
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
+
+    from .encoder import Encoder
+    from .writer import Writer
 
 _BATCH = 1_000  # documents looked at together, of which the last of each id counts
 _FIELDS = {"id", "text", "title", "metadata"}
 
 
-def batches(documents: Iterable[Mapping[str, Any]], files: Container[str]) -> Iterator[list[tuple[str, str, Document]]]:
-    """Documents that a caller adds, as `checked` gives them, some at a time.
+def add(writer: Writer, encoder: Encoder, documents: Iterable[Mapping[str, Any]]) -> Report:
+    """Put documents into the store in place of those of the same id; one that is there as it is stays.
 
-    :raises InputError: naming the first that cannot be added, and how many were given before.
+    :raises InputError: naming the first that cannot be added, and how many were.
     """
+    began = time.monotonic()
+    report = Report()
+    snapshot = writer.snapshot()
+    rows = snapshot.document_rows.to_pylist()
+    known = {row["path"]: (row["id"], row["sha256"]) for row in rows if row["source"] == "added"}
+    files = {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}.difference(known)
+    before = snapshot.chunks.count_rows()
+    indexer = Indexer(writer, encoder, report)
+    for some in _batches(documents, files):
+        for name, (sha256, document) in {name: (sha, document) for name, sha, document in some}.items():
+            number, held = known.get(name, (None, ""))
+            became = "skipped" if not document.parts else "unchanged" if held == sha256 else "indexed"
+            setattr(report, became, getattr(report, became) + 1)
+            if held != sha256:
+                known[name] = indexer.add(_row(name, sha256, document), document, replaces=number), sha256
+        indexer.commit()
+    report.note = writer.finish()
+    report.count_chunks(before, writer.snapshot().chunks.count_rows())
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _row(name: str, sha256: str, document: Document) -> dict[str, Any]:
+    skipped = {} if document.parts else {"state": "skipped", "reason": "no text in it"}
+    return {"path": name, "source": "added", "sha256": sha256, "size": len(document.text.encode()), **skipped}
+
+
+def _batches(
+    documents: Iterable[Mapping[str, Any]], files: Container[str]
+) -> Iterator[list[tuple[str, str, Document]]]:
+    """What `checked` gives of documents, some at a time."""
     given = enumerate(documents)
     while some := list(islice(given, _BATCH)):
         try:

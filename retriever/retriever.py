@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from . import encoder as encoders
 from . import lookup, misplaced, questions, switching
 from . import query as queries
 from . import verify as verification
-from .added import batches
+from .added import add
 from .cut import cut_of
 from .folder import is_index
 from .model_folder import DEFAULT_MODEL
@@ -29,7 +28,7 @@ from .place import is_bucket, place_of, reached
 from .settings import EncoderId
 from .snapshot import Snapshot
 from .store import Store
-from .sync import FORGOTTEN, Indexer, Progress, Report, sync
+from .sync import FORGOTTEN, Progress, Report, sync
 from .where import parse
 
 if TYPE_CHECKING:
@@ -137,37 +136,10 @@ class Retriever:
             them; dates, which are kept as text; what is None is left out).
         :raises InputError: naming the first that cannot be added, and how many before it were.
         """
-        began = time.monotonic()
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
-        report = Report()
         with self._writing(self._store_for(self.encoder, None)) as writer:
-            encoder = self._encoder_of(writer.head.encoder)
-            snapshot = writer.snapshot()
-            rows = snapshot.document_rows.to_pylist()
-            known = {row["path"]: (row["id"], row["sha256"]) for row in rows if row["source"] == "added"}
-            files = {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}.difference(known)
-            before = snapshot.chunks.count_rows()
-            indexer = Indexer(writer, encoder, report)
-            for some in batches(documents, files):
-                for name, (sha256, document) in {name: (sha, document) for name, sha, document in some}.items():
-                    number, held = known.get(name, (None, ""))
-                    if held == sha256:
-                        report.unchanged += 1
-                        continue
-                    report.indexed += 1
-                    row = {
-                        "path": name,
-                        "source": "added",
-                        "sha256": sha256,
-                        "size": len(document.text.encode()),
-                    }
-                    known[name] = indexer.add(row, document, replaces=number), sha256
-                indexer.commit()
-            report.note = writer.finish()
-            report.count_chunks(before, writer.snapshot().chunks.count_rows())
-        report.seconds = time.monotonic() - began
-        return report
+            return add(writer, self._encoder_of(writer.head.encoder), documents)
 
     def delete(self, *paths: str) -> int:
         """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".

@@ -333,7 +333,7 @@ def test_half_a_surrogate_pair_is_stored_or_refused_plainly(field, notes):
 
 @pytest.mark.parametrize(
     "text",
-    ["", " \n", "\0", "a\0b cat", "\r\n\r\ncat\r\n", "cat\rdog", "\ufeffcat", "cat " * 20_000, "🐈" * 500, "\u200b"],
+    ["\0", "a\0b cat", "\r\n\r\ncat\r\n", "cat\rdog", "\ufeffcat", "cat " * 20_000, "🐈" * 500, "\u200b"],
     ids=lambda text: ascii(text[:8]),
 )
 def test_any_text_can_be_added(text, notes):
@@ -341,6 +341,17 @@ def test_any_text_can_be_added(text, notes):
     assert notes.add([{"id": "a", "text": text}]).unchanged == 1
     for hit in notes.search("cat", 1000):
         assert notes.document("a")["text"][hit.char_start : hit.char_end] == hit.text
+    assert notes.verify() == []
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_added_document_without_a_text_is_skipped_as_a_file_is(text, notes):
+    for _ in range(2):
+        report = notes.add([{"id": "a", "text": text, "title": "Nothing"}])
+        assert (report.indexed, report.unchanged, report.skipped) == (0, 0, 1)
+    (row,) = notes.documents()
+    assert (row["state"], row["reason"], row["title"], row["chunks"]) == ("skipped", "no text in it", "Nothing", 0)
+    assert notes.add([{"id": "a", "text": "cat"}]).indexed == 1
     assert notes.verify() == []
 
 
