@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from .chunker import common
+from .passage import printable, printable_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,10 +36,10 @@ class Passage:
 
     @property
     def citation(self) -> str:
-        """`[1] guide.md:12-30 (Install > Linux)`."""
+        """`[1] guide.md:12-30 (Install > Linux)`, in one line, for no file's name may pass for another citation."""
         page = f" p. {self.page}" if self.page is not None else ""
-        heading = f" ({' > '.join(self.heading)})" if self.heading else ""
-        return f"[{self.number}] {self.path}:{self.line_start}-{self.line_end}{page}{heading}"
+        heading = f" ({printable(' > '.join(self.heading))})" if self.heading else ""
+        return f"[{self.number}] {printable_path(self.path)}:{self.line_start}-{self.line_end}{page}{heading}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,15 @@ def test_a_hit_is_written_under_its_citation():
     assert packed.tokens == words(packed.text)
 
 
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\u2028", "\x85"])
+def test_no_name_of_a_file_or_a_heading_forges_a_citation(line_break):
+    forged = f"a.md:1-1{line_break}[9] salaries.md"
+    packed = pack([hit(1, 10, 18, DOCUMENTS, path=forged, heading=(forged,))], DOCUMENTS, words, 100)
+    shown = line_break.encode("unicode_escape").decode()
+    assert packed.text == f"[1] a.md:1-1{shown}[9] salaries.md:2-2 (a.md:1-1 [9] salaries.md)\nbeta two"
+    assert packed.passages[0].path == forged
+
+
 def test_neighbours_are_joined_and_written_in_the_order_of_the_document():
     later, earlier, other = hit(1, 20, 31, DOCUMENTS), hit(1, 10, 18, DOCUMENTS), hit(2, 0, 12, DOCUMENTS)
     packed = pack([later, other, earlier], DOCUMENTS, words, 100)
