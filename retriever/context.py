@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from .chunker import common
 from .passage import printable, printable_path
+from .query import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from .query import Hit
 
 
 @dataclass(frozen=True, slots=True)

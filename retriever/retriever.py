@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..indexes.errors import EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..indexes.kinds import Spec
-from ..indexes.optimize import check_kinds
+from ..indexes.optimize import Outcome, check_kinds
 from ..indexes.proof import Demand
+from ..indexes.published import Published, Settled
+from ..indexes.vector_index import VectorIndex
 from . import context as contexts
 from . import encoder as encoders
 from . import lookup, misplaced, questions, switching
@@ -23,8 +26,10 @@ from . import verify as verification
 from .added import add
 from .cut import cut_of
 from .folder import is_index
+from .misplaced import Found
 from .model_folder import DEFAULT_MODEL
-from .place import is_bucket, place_of, reached
+from .place import Place, is_bucket, place_of, reached
+from .reranker import Reranker
 from .settings import EncoderId
 from .snapshot import Snapshot
 from .store import Store
@@ -32,22 +37,13 @@ from .sync import FORGOTTEN, Progress, Report, sync
 from .where import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from ..indexes.optimize import Outcome
-    from ..indexes.published import Published, Settled
-    from ..indexes.vector_index import VectorIndex
     from .cluster import Cluster
-    from .misplaced import Found
-    from .place import Place
-    from .reranker import Reranker
     from .writer import Writer
 
-    Where = str | Sequence[str] | Mapping[str, Any] | None
-    Rerank = str | os.PathLike[str] | Reranker | None
-
+Where = str | Sequence[str] | Mapping[str, Any] | None
+Rerank = str | os.PathLike[str] | Reranker | None
 _T = TypeVar("_T")
 INDEX_NAME = ".binocle"
 
@@ -557,8 +553,6 @@ class Retriever:
 
     def _reranker(self, given: str | os.PathLike[str] | Reranker) -> Reranker:
         """The one given, or the one of that name, loaded once."""
-        from .reranker import Reranker
-
         if not isinstance(given, (str, os.PathLike)):
             return Reranker.load(given)
         with self._loading:

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -34,6 +35,17 @@ def imports(name):
             module = ".".join([*base, *([node.module] if node.module else [])])
             yield module, node.level
             yield from ((f"{module}.{alias.name}", node.level) for alias in node.names)
+
+
+def test_programs_can_read_what_the_signatures_say():
+    from binocle.retriever.context import Passage
+
+    functions = [getattr(function, "__func__", function) for function in vars(binocle.Retriever).values()]
+    public = [function for function in functions if callable(function) and not function.__name__.startswith("_")]
+    assert len(public) > 10
+    for annotated in [*public, binocle.Retriever.__init__, binocle.Hit, Passage, binocle.Context]:
+        assert get_type_hints(annotated)
+    assert get_type_hints(binocle.Retriever.search)["return"] == list[binocle.Hit]
 
 
 def test_every_folder_with_code_is_a_package_that_ships():
