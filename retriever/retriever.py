@@ -526,13 +526,13 @@ class Retriever:
         if folder is not None and (not isinstance(folder, (str, os.PathLike)) or "\0" in str(folder)):
             raise InputError(f"{folder!r} is not a path: expected a folder of documents")
         try:
-            indexed = self.folder
+            indexed, lacks = self.folder, "this index holds added documents only"
         except NoIndexError:
-            indexed = None
+            indexed, lacks = None, f"{self.place} is empty" if self.path.exists() else f"there is no {self.place}"
         beside = self.path.parent if self.path.name == INDEX_NAME else None
         root = Path(folder).expanduser() if folder is not None else indexed or beside
         if root is None:
-            raise InputError("which folder? This index holds added documents only: call sync(folder)")
+            raise InputError(f"which folder? {lacks}: call sync(folder)")
         with reached(root):
             if not root.exists():
                 raise InputError(f"there is no folder {root}")

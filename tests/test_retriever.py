@@ -208,6 +208,14 @@ def test_without_a_folder_there_is_nothing_to_sync(tmp_path, tiny_model):
         retriever.sync()
 
 
+def test_a_folder_that_is_not_there_or_empty_is_said_to_be(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, said in (("empty", f"{tmp_path}/empty is empty"), ("absent", f"there is no {tmp_path}/absent")):
+        with pytest.raises(InputError) as caught:
+            Retriever.open(tmp_path / name).sync()
+        assert str(caught.value) == f"which folder? {said}: call sync(folder)"
+
+
 @pytest.fixture
 def notes(tmp_path, tiny_model):
     return Retriever.open(tmp_path / "index", model=tiny_model)
