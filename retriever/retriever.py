@@ -509,7 +509,7 @@ class Retriever:
                 self._cluster.retire(store, writer.head)
 
     def _store_for(self, encoder: encoders.Encoder, root: Path | None) -> Store:
-        """The store, made if there is none; its folder set if it had none."""
+        """The store, made if there is none; its folder set if it had none or another name."""
         inside = root is not None and self.path == root.resolve() / INDEX_NAME
         folder = None if root is None else (".." if inside else str(root.resolve()))
         with self._turn:
@@ -518,7 +518,8 @@ class Retriever:
             except NoIndexError:
                 made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
                 return self._helped(Store.create(self.place, made_with, folder))
-            if folder is not None and store.settings.folder is None:
+            indexed = self.folder
+            if folder is not None and root is not None and (indexed is None or indexed.resolve() != root.resolve()):
                 store.set_folder(folder)
             return store
 
@@ -538,9 +539,14 @@ class Retriever:
                 raise InputError(f"there is no folder {root}")
             if not root.is_dir():
                 raise InputError(f"{root} is a file: expected a folder of documents")
-        if indexed is not None and root.resolve() != indexed.resolve():
+        if indexed is not None and root.resolve() != indexed.resolve() and not self._is_now(root, indexed):
             raise InputError(f"the index at {self.path} is of {indexed}, not of {root}: give another with --index")
         return root
+
+    def _is_now(self, root: Path, indexed: Path) -> bool:
+        """Whether the folder that was indexed is gone and this one has a file of it: then it was renamed."""
+        rows = [] if indexed.exists() else self.documents()
+        return any((root / row["path"]).exists() for row in rows if row["source"] == "file")
 
     @property
     def encoder(self) -> encoders.Encoder:

@@ -193,6 +193,19 @@ def test_one_index_is_of_one_folder(retriever, tmp_path):
         retriever.sync(tmp_path / "other")
 
 
+def test_an_index_elsewhere_follows_its_folder_when_that_is_renamed(folder, tiny_model, tmp_path):
+    index = Retriever.open(tmp_path / "index", model=tiny_model)
+    documents = index.sync(folder).indexed
+    renamed = folder.rename(tmp_path / "renamed")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match="--index"):
+        index.sync(tmp_path / "other")  # nothing of it is there
+    report = index.sync(renamed)
+    assert (report.unchanged, report.indexed, report.removed) == (documents, 0, 0)
+    assert Retriever.open(tmp_path / "index").folder == renamed
+    assert index.verify() == []
+
+
 @pytest.mark.parametrize("name", ["absent", "file"])
 def test_a_folder_must_be_one(name, tmp_path, tiny_model):
     (tmp_path / "file").write_text("")
