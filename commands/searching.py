@@ -107,6 +107,7 @@ def search(
     if reading and not as_json:
         click.echo(f"query: {_said(reading(query.strip(), 'query'))}\n")
     _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json, reading=reading)
+    _tell_unknown(where, hits, retriever)
     if not hits and not retriever.snapshot().chunks.count_rows():
         click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
     return 0 if hits else NOTHING
@@ -131,6 +132,7 @@ def similar(place: str, folder: Path | None, index: Path | None, k: int, where: 
     path, line = place_of(retriever, place)
     hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
     _print_hits(hits, "", below(retriever), explain=False, as_json=as_json)
+    _tell_unknown(where, hits, retriever)
     return 0 if hits else NOTHING
 
 
@@ -181,6 +183,15 @@ def _print_hits(
     for hit, block in zip(hits, shown, strict=True):
         said = printable(_said(reading(_embedded(hit), "document"))) if reading else ""
         click.echo(f"{block.rstrip()}\n    {said}\n" if reading else block)
+
+
+def _tell_unknown(where: tuple[str, ...], hits: list[Hit], retriever: Retriever) -> None:
+    """Where nothing was found, say so of a filter that nothing can pass."""
+    from ..retriever.where import unknown
+
+    said = unknown(where, retriever.documents()) if where and not hits else ""
+    if said:
+        click.echo(f"binocle: {printable(said)}", err=True)
 
 
 def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> Callable[[str, Kind], Kept] | None:

@@ -519,7 +519,7 @@ class Retriever:
                 made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
                 return self._helped(Store.create(self.place, made_with, folder))
             indexed = self.folder
-            if folder is not None and root is not None and (indexed is None or indexed.resolve() != root.resolve()):
+            if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
                 store.set_folder(folder)
             return store
 

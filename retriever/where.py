@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _CONDITION = re.compile(r"\s*([\w.-]+)\s*(!=|<=|>=|==?|<|>|:)\s*(.*?)\s*", re.DOTALL)
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-
-
+_FIELDS = ("path", "type", "modified", "size", "title")
+_TOLD = 20  # keys of metadata
 COLUMNS = ("path", "source", "size", "mtime_ns", "format", "title", "metadata")  # that conditions look at
 
 
@@ -70,6 +70,17 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
     fields = {str(name): _members(str(name), value) for name, value in where.items()}
     asked = tuple((name, tuple(map(repr, members))) for name, members in fields.items())  # "1" is not 1, nor is True
     return Filter(asked, tuple(_equal_any(name, members) for name, members in fields.items()))
+
+
+def unknown(where: Sequence[str], rows: Sequence[Row]) -> str:
+    """A line that says so where conditions ask for what no document has, and what they may ask for; else ""."""
+    asked = {match[1] for text in where if (match := _CONDITION.fullmatch(text))}
+    known = {key for row in rows for key in json.loads(row["metadata"])}.difference(_FIELDS)
+    missing = sorted(asked.difference(known, _FIELDS, ("format",)))
+    if not missing:
+        return ""
+    some = [*_FIELDS, *sorted(known)[:_TOLD], *["…"] * (len(known) > _TOLD)]
+    return f"no document has {', '.join(map(repr, missing))}: a filter may ask for {', '.join(some)}"
 
 
 def _members(name: str, value: Any) -> Sequence[Any]:

@@ -387,6 +387,14 @@ def test_search_that_finds_nothing_is_silent_and_exits_1(here: Path, run):
     assert run("search", "cheese", "--where", "type=pdf", "--json") == (1, "", "")
 
 
+@pytest.mark.parametrize("words", [["search", "cancel"], ["similar", "notes/cats.txt:1"]])
+def test_filter_on_a_field_that_nothing_has_is_told(words: list[str], here: Path, run):
+    done = run(*words, "--where", "typ=pdf")
+    said = "binocle: no document has 'typ': a filter may ask for path, type, modified, size, title"
+    assert (done.code, done.out, done.err[: len(said)]) == (1, "", said)
+    assert run(*words, "--where", "type=pdf") == (1, "", "")
+
+
 def test_search_gives_as_many_as_there_are_when_asked_for_more(here: Path, run):
     assert len(run("search", "cheese", "-k", 1_000_000, "--json").rows) == 9
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from binocle.indexes.errors import InputError
-from binocle.retriever.where import parse
+from binocle.retriever.where import parse, unknown
 
 
 def row(
@@ -309,6 +309,16 @@ def test_a_text_in_a_mapping_is_no_glob(value):
         assert not passes({"tag": value}, tag=other)
     assert passes("tag=C[1]", tag="C1")
     assert passes("title=A*B", title="axb")
+
+
+def test_a_field_that_nothing_has_is_told_from_a_value_that_nothing_has():
+    rows = [row(author="Ada", type="x"), row(year=1)]
+    assert unknown(["author=Bob", "year>1", "path=x", "type=pdf", "format=pdf", "modified>2020-01-01"], rows) == ""
+    assert unknown(["typ=pdf", "author=Ada", "yaer=1"], rows) == (
+        "no document has 'typ', 'yaer': a filter may ask for path, type, modified, size, title, author, year"
+    )
+    many = [row(**{f"key{number:02}": 1}) for number in range(30)]
+    assert unknown(["typ=pdf"], many).endswith("title, " + "".join(f"key{n:02}, " for n in range(20)) + "…")
 
 
 def test_several_conditions_must_all_hold():
