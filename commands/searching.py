@@ -241,6 +241,8 @@ _JSON_FIELDS = [
     "text",
     "title",
     "metadata",
+    "format",
+    "source",
 ]
 
 

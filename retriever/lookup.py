@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,9 @@ def rows(snapshot: Snapshot) -> list[Row]:
     return sorted(snapshot.document_rows.to_pylist(), key=lambda row: (row["path"], row["source"]))
 
 
-def row(snapshot: Snapshot, path: str) -> Row:
+def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     """One document, its text included; of a file and an added document that share a name, the file if it has text."""
+    path = os.fspath(path)
     named = [row for row in snapshot.document_rows.to_pylist() if row["path"] == path]
     if not named:
         raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
@@ -28,12 +30,12 @@ def row(snapshot: Snapshot, path: str) -> Row:
     return snapshot.documents_by_id([found["id"]], [*found, "text"])[found["id"]]
 
 
-def text(snapshot: Snapshot, path: str) -> str:
+def text(snapshot: Snapshot, path: str | os.PathLike[str]) -> str:
     """The text that was read from a document; InputError where none was, with the reason."""
     return _with_text(snapshot, path)["text"]  # type: ignore[no-any-return]
 
 
-def lines(snapshot: Snapshot, path: str, first: int, last: int) -> str:
+def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: int) -> str:
     """What stands on these lines of a document, counted as its citations count them.
 
     Where the citations' lines are those of the source (HTML, XML) and not of the text, the passages there.
@@ -46,7 +48,7 @@ def lines(snapshot: Snapshot, path: str, first: int, last: int) -> str:
     return "\n\n".join(chunk["text"] for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first)
 
 
-def chunk_at(snapshot: Snapshot, path: str, line: int) -> Row:
+def chunk_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> Row:
     """The chunk, with its vector, that stands on a line of a document or nearest to it."""
     found = _with_text(snapshot, path)
     chunks = _chunks(snapshot, found, ["id", "char_start", "line_start", "line_end", "vector", "context"])
@@ -54,10 +56,10 @@ def chunk_at(snapshot: Snapshot, path: str, line: int) -> Row:
     return min(chunks, key=lambda chunk: (max(chunk["line_start"] - line, line - chunk["line_end"], 0), chunk["id"]))
 
 
-def _with_text(snapshot: Snapshot, path: str) -> Row:
+def _with_text(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     found = row(snapshot, path)
     if not found["chunks"]:
-        raise InputError(f"{path!r} is in the index without a text ({found['reason'] or 'it is empty'})")
+        raise InputError(f"{found['path']!r} is in the index without a text ({found['reason'] or 'it is empty'})")
     return found
 
 

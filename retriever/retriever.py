@@ -137,19 +137,20 @@ class Retriever:
         with self._writing(self._store_for(self.encoder, None)) as writer:
             return add(writer, self._encoder_of(writer.head.encoder), documents)
 
-    def delete(self, *paths: str) -> int:
+    def delete(self, *paths: str | os.PathLike[str]) -> int:
         """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".
 
         A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk.
         Gives the number of documents removed.
         """
         for path in paths:
-            if not isinstance(path, str):
+            if not isinstance(path, (str, os.PathLike)):
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
         with self._writing(self._open_store()) as writer:
             rows = writer.snapshot().document_rows.to_pylist()
             names = {row["path"] for row in rows}
-            wanted = [path if path in names else path.removeprefix("./") for path in paths]
+            given = [os.fspath(path) for path in paths]
+            wanted = [path if path in names else path.removeprefix("./") for path in given]
             chosen = [row for row in rows if any(_names(path, row["path"]) for path in wanted)]
             indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
             if indexed:
@@ -294,21 +295,11 @@ class Retriever:
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the encoder is not the one that the index was made with.
         """
-        query = queries.check(query, k, mode)
-        queries.check_reranking(rerank_depth, rerank_seconds)
-        chosen = parse(where)
-        reranker = None if rerank is None else self._reranker(rerank)
-        reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
+        return self._read(self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds))
 
-        def hits(snapshot: Snapshot) -> list[queries.Hit]:
-            def vector() -> NDArray[np.float32]:
-                return encoders.encoded(self._encoder_of(snapshot.head.encoder), [query], kind="query")
-
-            return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
-
-        return self._read(hits)
-
-    def similar(self, path: str, line: int, k: int = 10, *, where: Where = None) -> list[queries.Hit]:
+    def similar(
+        self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None
+    ) -> list[queries.Hit]:
         """The passages most like the one that stands on a line of a document, itself left out."""
         queries.check("-", k, "semantic")
         if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
@@ -323,7 +314,7 @@ class Retriever:
 
         return self._read(hits)
 
-    def stored(self, path: str, line: int) -> tuple[NDArray[np.float32], str]:
+    def stored(self, path: str | os.PathLike[str], line: int) -> tuple[NDArray[np.float32], str]:
         """The vector (dim,) of the passage that stands on a line of a document, and the text that was embedded."""
 
         def found(snapshot: Snapshot) -> tuple[NDArray[np.float32], str]:
@@ -332,25 +323,59 @@ class Retriever:
 
         return self._read(found)
 
-    def context(self, query: str, *, max_tokens: int = 2_000, k: int = 50, where: Where = None) -> contexts.Context:
+    def context(
+        self,
+        query: str,
+        *,
+        max_tokens: int = 2_000,
+        k: int = 50,
+        mode: str = "hybrid",
+        where: Where = None,
+        rerank: Rerank = None,
+        rerank_depth: int = 50,
+        rerank_seconds: float | None = None,
+    ) -> contexts.Context:
         """The best passages for a prompt, packed into at most `max_tokens` of the encoder's tokens.
 
-        Passages are deduplicated, neighbours are joined, and each is preceded by its numbered citation.
+        Passages are deduplicated, neighbours are joined, and each is preceded by its numbered citation. The other
+        parameters are those of `search`.
         """
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, (int, np.integer)) or max_tokens < 1:
             raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
-        query = queries.check(query, k, "hybrid")
-        chosen = parse(where)
+        found = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
 
         def packed(snapshot: Snapshot) -> contexts.Context:
-            encoder = self._encoder_of(snapshot.head.encoder)
-            vector = encoders.encoded(encoder, [query], kind="query")
-            hits = queries.Query(snapshot, query, lambda: vector).hits(int(k), mode="hybrid", where=chosen)
+            encoder, hits = self._encoder_of(snapshot.head.encoder), found(snapshot)
             rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
             texts = {number: row["text"] for number, row in rows.items()}
             return contexts.pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
 
         return self._read(packed)
+
+    def _hits(
+        self,
+        query: str,
+        k: int,
+        mode: str,
+        where: Where,
+        rerank: Rerank,
+        rerank_depth: int,
+        rerank_seconds: float | None,
+    ) -> Callable[[Snapshot], list[queries.Hit]]:
+        """What `search` asks of a committed state."""
+        query = queries.check(query, k, mode)
+        queries.check_reranking(rerank_depth, rerank_seconds)
+        chosen = parse(where)
+        reranker = None if rerank is None else self._reranker(rerank)
+        reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
+
+        def hits(snapshot: Snapshot) -> list[queries.Hit]:
+            def vector() -> NDArray[np.float32]:
+                return encoders.encoded(self._encoder_of(snapshot.head.encoder), [query], kind="query")
+
+            return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
+
+        return hits
 
     # Looking inside
 
@@ -377,21 +402,21 @@ class Retriever:
         return None if folder is None else Path(os.path.normpath(self.path / folder))
 
     def documents(self) -> list[dict[str, Any]]:
-        """Every document and what became of it, by path: the documents table without the texts."""
+        """Every document and what became of it, by path: the documents table without the texts; `metadata` is JSON."""
         return self._read(lookup.rows)
 
-    def document(self, path: str) -> dict[str, Any]:
+    def document(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """The row of one document, its text included."""
         return self._read(lambda snapshot: lookup.row(snapshot, path))
 
-    def text(self, path: str) -> str:
+    def text(self, path: str | os.PathLike[str]) -> str:
         """The text that was read from a document.
 
         :raises InputError: when none was, with the reason.
         """
         return self._read(lambda snapshot: lookup.text(snapshot, path))
 
-    def lines(self, path: str, first: int, last: int) -> str:
+    def lines(self, path: str | os.PathLike[str], first: int, last: int) -> str:
         """What stands on these lines of a document, counted as its citations count them."""
         return self._read(lambda snapshot: lookup.lines(snapshot, path, first, last))
 

@@ -326,6 +326,10 @@ def test_search_json_has_one_whole_object_a_line(here: Path, run):
         "page": type(None),
         "heading": list,
         "text": str,
+        "title": str,
+        "metadata": dict,
+        "format": str,
+        "source": str,
     }
     assert (found.code, found.err) == (0, "")
     assert [row["rank"] for row in found.rows] == list(range(1, 10))

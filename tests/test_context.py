@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import re
 
+import numpy as np
 import pytest
 
 from binocle import Context, Retriever
@@ -163,6 +164,16 @@ def test_a_context_of_no_tokens_is_refused(retriever):
     for limit in (0, -5):
         with pytest.raises(InputError, match="max_tokens"):
             retriever.context("cat", max_tokens=limit)
+
+
+def test_a_context_is_of_what_search_finds(retriever, make_reranker, tmp_path):
+    for asked in ({"mode": "lexical"}, {"mode": "semantic", "rerank": make_reranker(tmp_path / "model"), "k": 3}):
+        found = retriever.context("cancel a task", max_tokens=np.int64(10_000), **asked)
+        best = retriever.search("cancel a task", **{"k": 50, **asked})
+        cited = {hit.chunk: hit.scores for passage in found.passages for hit in passage.hits}
+        assert cited == {hit.chunk: hit.scores for hit in best}
+    with pytest.raises(InputError, match="there is no mode 'words'"):
+        retriever.context("cat", mode="words")
 
 
 def test_an_empty_index_gives_an_empty_context(tmp_path, tiny_model):

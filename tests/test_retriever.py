@@ -441,6 +441,15 @@ def test_deleting_by_path_folder_and_id(retriever):
     assert retriever.verify() == []
 
 
+def test_a_path_may_be_a_path(retriever):
+    cats = Path("notes/cats.txt")
+    assert retriever.similar(cats, 1, 1)[0].chunk == retriever.similar("notes/cats.txt", 1, 1)[0].chunk
+    assert retriever.document(cats)["path"] == "notes/cats.txt"
+    assert retriever.text(cats) == retriever.text("notes/cats.txt")
+    assert retriever.lines(cats, 1, 1) == retriever.lines("notes/cats.txt", 1, 1)
+    assert retriever.delete(cats) == 1
+
+
 def test_an_added_document_is_deleted_by_its_very_id(notes, retriever):
     for one in (notes, retriever):
         one.add([{"id": "./y", "text": "The dog ran."}, {"id": "y", "text": "The queen."}])
