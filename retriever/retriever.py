@@ -137,11 +137,13 @@ class Retriever:
         with self._writing(self._store_for(self.encoder, None)) as writer:
             return add(writer, self._encoder_of(writer.head.encoder), documents)
 
-    def delete(self, *paths: str | os.PathLike[str]) -> int:
+    def delete(self, *paths: str | os.PathLike[str], erase: bool = True) -> int:
         """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".
 
-        A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk.
-        Gives the number of documents removed.
+        A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk, for
+        which each call builds both indexes anew: delete many in one. Gives the number of documents removed.
+
+        :param erase: whether to; else they are found no more, but go from the disk in the course of later writing.
         """
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
@@ -154,7 +156,7 @@ class Retriever:
             chosen = [row for row in rows if any(_names(path, row["path"]) for path in wanted)]
             indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
             if indexed:
-                writer.forget(indexed, FORGOTTEN)
+                writer.forget(indexed, FORGOTTEN, erase=erase)
         return len(indexed)
 
     def switch(

@@ -175,7 +175,7 @@ class Writer:
             table = self._table("documents").write(documents, mode="append")
             self._move(replace(self.head, documents=table.version))
 
-    def forget(self, rows: Sequence[dict[str, Any]], reason: str) -> None:
+    def forget(self, rows: Sequence[dict[str, Any]], reason: str, *, erase: bool = True) -> None:
         """Remove documents, leave a row that says why for those that are files, and erase them from the disk."""
         kept = [
             {**row, "id": self.head.next_document + place, "state": "skipped", "reason": reason, "chunks": 0}
@@ -183,8 +183,11 @@ class Writer:
         ]
         blank = {"title": "", "metadata": "{}", "text": ""}
         table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
-        self.commit(drop=[row["id"] for row in rows], documents=table, erase=True)
-        self._erase()
+        self.commit(drop=[row["id"] for row in rows], documents=table, erase=erase)
+        if erase:
+            self._erase()
+        else:
+            self.finish()
 
     def _erase(self) -> None:
         """Leave nothing of what was deleted on the disk, as HEAD demands until it is done."""

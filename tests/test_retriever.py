@@ -482,6 +482,18 @@ def test_of_a_file_and_an_added_document_of_one_name_the_file_is_shown(retriever
     assert retriever.text("late.md") == "The king again."
 
 
+def test_deleting_without_erasing_builds_nothing_anew(retriever, monkeypatch):
+    before = retriever.search("cat dog king tax", 100)
+    vectors = retriever.snapshot().head.vectors
+    assert retriever.delete("notes/cats.txt", erase=False) == 1
+    assert retriever.snapshot().head.vectors == vectors
+    left = retriever.search("cat dog king tax", 100)
+    assert {hit.chunk for hit in left} == {hit.chunk for hit in before if hit.path != "notes/cats.txt"}
+    assert retriever.verify() == []
+    assert retriever.delete("notes/cats.txt") == 0
+    assert retriever.sync().indexed == 0  # it stays out
+
+
 def test_a_deleted_file_stays_out_until_asked_back(retriever, folder):
     assert retriever.delete("notes/cats.txt") == 1
     assert retriever.sync().indexed == 0
