@@ -43,7 +43,20 @@ if TYPE_CHECKING:
     from ..training.kept_facts import Kept
 
 
-@click.command()
+class _Asking(click.Command):
+    """Says how to ask for what looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            hint = "A query that begins with - goes behind --, after all options"
+            raise click.UsageError(f"{error.format_message()} {hint}", ctx) from None
+
+
+@click.command(cls=_Asking)
 @click.argument("query")
 @folder_argument
 @index_option

@@ -413,6 +413,14 @@ def test_any_text_can_be_searched_for(query: str, here: Path, run):
     assert len(found.rows) == 2
 
 
+def test_query_that_looks_like_an_option_goes_behind_two_dashes(here: Path, run):
+    done = run("search", "-foo", ".")
+    said = "No such option '-f'. A query that begins with - goes behind --, after all options"
+    assert done == (2, "", f"binocle: {said} (see 'binocle search --help')\n")
+    assert run("search", "--mode", "lexical", "--", "-cancel", ".").code == 0
+    assert "goes behind" not in run("search", "cancel", "--mod", "lexical").err  # that was meant as an option
+
+
 def test_query_of_a_dash_is_read_from_standard_input(here: Path, run):
     typed = run("search", "cancel a task", "--json")
     assert run("search", "-", "--json", stdin=b"  cancel a task\n\n").rows == typed.rows
