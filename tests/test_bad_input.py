@@ -952,7 +952,7 @@ CALLS = {
     "add metadata a list": (lambda r: r.add([{"text": "x", "metadata": ["y"]}]), InputError, "metadata"),
     "add metadata a text": (lambda r: r.add([{"text": "x", "metadata": "y"}]), InputError, "metadata"),
     "add metadata of a number": (lambda r: r.add([{"text": "x", "metadata": {1: "y"}}]), InputError, "metadata"),
-    "add metadata to nothing": (lambda r: r.add([{"text": "x", "metadata": {"a": None}}]), InputError, "'a'"),
+    "add metadata to nothing": (lambda r: r.add([{"text": "x", "metadata": {"a": [None]}}]), InputError, "'a'"),
     "add metadata of a mapping": (lambda r: r.add([{"text": "x", "metadata": {"a": {"b": 1}}}]), InputError, "'a'"),
     "add metadata of lists": (lambda r: r.add([{"text": "x", "metadata": {"a": [[1]]}}]), InputError, "'a'"),
     "add metadata of bytes": (lambda r: r.add([{"text": "x", "metadata": {"a": b"b"}}]), InputError, "'a'"),
