@@ -53,30 +53,36 @@ class Defence(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """Vectors as the encoder gives them."""
+class _Vectors:
+    """What most kinds share: as many numbers stored as given, four bytes each, and queries as they are."""
 
-    kind: ClassVar[str] = "none"
-    dim: int
+    __slots__ = ()
 
     @property
-    def stored_dim(self) -> int:
+    def stored_dim(self: Defence) -> int:
         return self.dim
 
     @property
-    def bytes(self) -> int:
-        return 4 * self.dim
-
-    def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
-        return vectors
+    def bytes(self: Defence) -> int:
+        return 4 * self.stored_dim
 
     def queries(self, vectors: Floats) -> Floats:
         return vectors
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class Plain(_Vectors):
+    """Vectors as the encoder gives them."""
+
+    kind: ClassVar[str] = "none"
+    dim: int
+
+    def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Noise(_Vectors):
     """Gaussian noise on every coordinate of a document, drawn from its text and a secret; queries stay as they are."""
 
     kind: ClassVar[str] = "noise"
@@ -89,22 +95,11 @@ class Noise:
         if not 0 < self.strength < np.inf:
             raise InputError(f"noise has a standard deviation above 0, not {self.strength!r}")
 
-    @property
-    def stored_dim(self) -> int:
-        return self.dim
-
-    @property
-    def bytes(self) -> int:
-        return 4 * self.dim
-
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:
         key = self.secret.tobytes()
         noise = np.array([_normal(key, text, self.dim) for text in texts]).reshape(len(texts), self.dim)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return _as_long(vectors + self.strength * lengths * noise, vectors)
-
-    def queries(self, vectors: Floats) -> Floats:
-        return vectors
 
 
 def _normal(key: bytes, text: str, count: int) -> NDArray[np.float64]:
@@ -119,7 +114,7 @@ def _normal(key: bytes, text: str, count: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation:
+class Truncation(_Vectors):
     """The first dimensions of documents and queries."""
 
     kind: ClassVar[str] = "truncate"
@@ -134,10 +129,6 @@ class Truncation:
     def stored_dim(self) -> int:
         return self.length
 
-    @property
-    def bytes(self) -> int:
-        return 4 * self.length
-
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
         return self.queries(vectors)
 
@@ -146,7 +137,7 @@ class Truncation:
 
 
 @dataclass(frozen=True, slots=True)
-class Int8:
+class Int8(_Vectors):
     """One of 256 levels for each coordinate of a document, between its dimension's bounds; queries stay as they are."""
 
     kind: ClassVar[str] = "int8"
@@ -162,10 +153,6 @@ class Int8:
         return self.low.size
 
     @property
-    def stored_dim(self) -> int:
-        return self.dim
-
-    @property
     def bytes(self) -> int:
         return self.dim
 
@@ -175,24 +162,17 @@ class Int8:
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
         return _as_long(self.low + self._step * self.codes(vectors), vectors)
 
-    def queries(self, vectors: Floats) -> Floats:
-        return vectors
-
     @property
     def _step(self) -> Array:
         return np.maximum((self.high - self.low) / 255, np.float32(1e-12))
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(_Vectors):
     """The sign of each coordinate of a document; queries stay as they are."""
 
     kind: ClassVar[str] = "binary"
     dim: int
-
-    @property
-    def stored_dim(self) -> int:
-        return self.dim
 
     @property
     def bytes(self) -> int:
@@ -201,12 +181,9 @@ class Binary:
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
         return _as_long(np.where(vectors < 0, np.float32(-1), np.float32(1)), vectors)
 
-    def queries(self, vectors: Floats) -> Floats:
-        return vectors
-
 
 @dataclass(frozen=True, slots=True)
-class ProductCodes:
+class ProductCodes(_Vectors):
     """For each part of a document's vector the nearest of some centroids; queries stay as they are."""
 
     kind: ClassVar[str] = "pq"
@@ -219,10 +196,6 @@ class ProductCodes:
     @property
     def dim(self) -> int:
         return int(self.centroids.shape[0] * self.centroids.shape[2])
-
-    @property
-    def stored_dim(self) -> int:
-        return self.dim
 
     @property
     def bytes(self) -> int:
@@ -245,12 +218,9 @@ class ProductCodes:
         parts = [centroids[codes] for centroids, codes in zip(self.centroids, self.codes(vectors).T, strict=True)]
         return _as_long(np.concatenate(parts, axis=1), vectors)
 
-    def queries(self, vectors: Floats) -> Floats:
-        return vectors
-
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(_Vectors):
     """A secret rotation of documents and queries, which keeps every inner product."""
 
     kind: ClassVar[str] = "rotation"
@@ -264,14 +234,6 @@ class Rotation:
     @property
     def dim(self) -> int:
         return len(self.matrix)
-
-    @property
-    def stored_dim(self) -> int:
-        return self.dim
-
-    @property
-    def bytes(self) -> int:
-        return 4 * self.dim
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
         return self.queries(vectors)
