@@ -29,7 +29,6 @@ import faiss
 import numpy as np
 import pyarrow as pa
 
-from binocle.indexes.kinds import KINDS
 from binocle.indexes.optimize import optimize
 from binocle.indexes.proof import Demand, Sample, at_least
 from binocle.indexes.published import build
@@ -62,7 +61,7 @@ def chosen(vectors: Floats, asked: Floats, demand: Demand, folder: Path) -> tupl
 
     def built(spec: Spec) -> Built:
         began = time.perf_counter()
-        made = build(folder, spec, KINDS, [(ids, vectors)], dim=vectors.shape[1], covers=0)
+        made = build(folder, spec, [(ids, vectors)], dim=vectors.shape[1], covers=0)
         seconds[made.folder] = time.perf_counter() - began
         return made
 
@@ -88,7 +87,7 @@ def chosen(vectors: Floats, asked: Floats, demand: Demand, folder: Path) -> tupl
         "p50_ms": round(1e3 * measured.p50, 3),
         "p99_ms": round(1e3 * measured.p99, 3),
     }
-    return outcome.built.load(KINDS).tuned(**spec.search), told
+    return outcome.built.load().tuned(**spec.search), told
 
 
 def filters(vectors: Floats, random: np.random.Generator) -> Iterator[tuple[str, float, Places]]:

@@ -22,17 +22,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import faiss
 import numpy as np
 
-from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.optimize import optimize
 from binocle.indexes.proof import Demand, at_least
 from binocle.indexes.published import Built, build
 
 from .machine import save
+
+if TYPE_CHECKING:
+    from binocle.indexes.kinds import Spec
 
 K, SEED, ROUNDS, SINGLE = 10, 0, 3, 300
 Search = Callable[[np.ndarray], np.ndarray]  # queries (n, dim) -> places (n, 10)
@@ -85,7 +87,7 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Pa
     def built(spec: Spec) -> Any:
         began = time.perf_counter()
         batches = ((ids[at : at + 65_536], vectors[at : at + 65_536]) for at in range(0, len(ids), 65_536))
-        made = build(folder, spec, KINDS, batches, dim=vectors.shape[1], covers=0)
+        made = build(folder, spec, batches, dim=vectors.shape[1], covers=0)
         seconds[made.folder] = time.perf_counter() - began
         return made
 
@@ -96,7 +98,7 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Pa
     name = f"binocle optimize --recall {demand.recall}"
     if demand.memory:
         name += f" --memory {demand.memory / 1e6:.0f}MB"
-    index = outcome.built.load(KINDS)
+    index = outcome.built.load()
     settings = {str(point["search"]): point["search"] for point in outcome.measured.curve}
     chosen = {f"chosen {outcome.spec.kind} {outcome.spec.build} {outcome.spec.search}": outcome.spec.search, **settings}
     tuned = {label: index.tuned(**search) for label, search in chosen.items()}

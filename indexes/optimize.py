@@ -124,7 +124,7 @@ class Trial:
 
     @classmethod
     def of(cls, built: Built | BuiltShards, seen: Sample) -> Trial:
-        return cls(built, built.load(KINDS), seen)
+        return cls(built, built.load(), seen)
 
     def at(self, search: dict[str, Any], sample: Sample | None = None, *, timed: bool = False) -> Point:
         """A setting, measured on the seen queries unless on others."""
@@ -292,7 +292,7 @@ def optimize(
     tell("building flat, and searching it for the exact answers")
     try:
         built = build(Spec())
-        seen, unseen = halves(queries, built.load(KINDS))
+        seen, unseen = halves(queries, built.load())
         trials.append(flat := Trial.of(built, seen))
         flat.sweep(1)
         tell(_told(flat))
@@ -437,7 +437,7 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
     :param queries: those that were measured with; made of pairs of vectors unless there are.
     """
     built, demand, source = build(spec), before.demand, before.source
-    index = built.load(KINDS)
+    index = built.load()
     if not len(index.ids):
         return Renewal(built, spec, replace(before, count=0, memory=built.memory))
     if queries is None:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import DamagedError, InputError
 from .faiss_kind import FILE
-from .kinds import Spec
+from .kinds import KINDS, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from .sharded import BuiltShards
-    from .vector_index import Floats, Ids, VectorIndex, VectorIndexKind
+    from .vector_index import Floats, Ids, VectorIndex
 
 _MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -82,14 +82,23 @@ class Published:
             raise DamagedError(f"{folder / _MANIFEST} is not what was written: its checksum differs")
         return manifest
 
-    def load(self, folder: Path, kinds: Mapping[str, VectorIndexKind], *, check: bool = True) -> VectorIndex:
+    def settled(self, settled: Settled) -> Published:
+        """The manifest with what was found out.
+
+        :raises InputError: when such an index cannot be searched so.
+        """
+        search = self.search if settled.search is None else settled.search
+        replace(self.spec, search=search).checked(self.dim)
+        return replace(self, search=search, measured=settled.measured)
+
+    def load(self, folder: Path, *, check: bool = True) -> VectorIndex:
         """Open the index after checking every file against its checksum.
 
         :raises DamagedError: when a file is not what was written.
         """
-        if self.kind not in kinds:
+        if self.kind not in KINDS:
             raise DamagedError(f"{folder} is of kind {self.kind!r}, which this version does not know")
-        kind = kinds[self.kind]
+        kind = KINDS[self.kind]
         if self.files.keys() != kind.files:
             raise DamagedError(
                 f"{folder} lists the files {sorted(self.files)} where {sorted(kind.files)} were expected"
@@ -126,15 +135,12 @@ class Built:
             del sizes[_VECTORS]
         return sum(sizes.values())
 
-    def load(self, kinds: Mapping[str, VectorIndexKind]) -> VectorIndex:
-        return self.manifest.load(self.folder, kinds, check=False)
+    def load(self) -> VectorIndex:
+        return self.manifest.load(self.folder, check=False)
 
     def put(self, settled: Settled) -> str:
         """Move it into place, whole; gives its folder's name."""
-        search = self.manifest.search if settled.search is None else settled.search
-        manifest = replace(self.manifest, search=search, measured=settled.measured)
-        manifest.spec.checked(manifest.dim)
-        return _put(manifest, self.folder, self.folder.parent)
+        return _put(self.manifest.settled(settled), self.folder)
 
     def share(self, other: Built | BuiltShards) -> None:
         """Have one copy of the files that are the same in both, such as the vectors."""
@@ -150,15 +156,7 @@ class Built:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def build(
-    parent: Path,
-    spec: Spec,
-    kinds: Mapping[str, VectorIndexKind],
-    batches: Iterable[tuple[Ids, Floats]],
-    *,
-    dim: int,
-    covers: int,
-) -> Built:
+def build(parent: Path, spec: Spec, batches: Iterable[tuple[Ids, Floats]], *, dim: int, covers: int) -> Built:
     """Build an index from the store's rows, aside."""
     parent.mkdir(exist_ok=True)
     aside = parent / f".{os.urandom(6).hex()}"
@@ -172,7 +170,7 @@ def build(
             yield ids, vectors
 
     try:
-        kinds[spec.kind].write(aside, counted(), dim=dim, metric=spec.metric, build=spec.build)
+        KINDS[spec.kind].write(aside, counted(), dim=dim, metric=spec.metric, build=spec.build)
         files = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
@@ -180,34 +178,9 @@ def build(
     return Built(aside, Published(spec.kind, count, dim, covers, files, spec.metric, spec.build, spec.search))
 
 
-def publish(
-    parent: Path,
-    spec: Spec,
-    kinds: Mapping[str, VectorIndexKind],
-    batches: Iterable[tuple[Ids, Floats]],
-    *,
-    dim: int,
-    covers: int,
-    settle: Callable[[VectorIndex], Settled] | None = None,
-) -> str:
-    """Build an index from the store's rows and move it into place whole; gives its folder's name.
-
-    :param settle: is given the index as it was written and read again. What it raises prevents the publication.
-    """
-    built = build(parent, spec, kinds, batches, dim=dim, covers=covers)
-    try:
-        return built.put(Settled() if settle is None else settle(built.load(kinds)))
-    except BaseException:
-        built.discard()
-        raise
-
-
 def amend(parent: Path, name: str, settled: Settled) -> str:
     """Publish an index again with other search parameters or measurements; its files are shared, not copied."""
-    manifest = Published.read(parent / name)
-    search = manifest.search if settled.search is None else settled.search
-    manifest = replace(manifest, search=search, measured=settled.measured)
-    manifest.spec.checked(manifest.dim)
+    manifest = Published.read(parent / name).settled(settled)
     aside = parent / f".{os.urandom(6).hex()}"
     aside.mkdir()
     for file in manifest.files:
@@ -215,14 +188,14 @@ def amend(parent: Path, name: str, settled: Settled) -> str:
             os.link(parent / name / file, aside / file)
         except OSError:  # a file system without links
             shutil.copyfile(parent / name / file, aside / file)
-    return _put(manifest, aside, parent)
+    return _put(manifest, aside)
 
 
-def _put(manifest: Published, aside: Path, parent: Path) -> str:
+def _put(manifest: Published, aside: Path) -> str:
     data = json.dumps(asdict(replace(manifest, made=os.urandom(8).hex()))).encode()
     name = f"{manifest.kind}-{manifest.covers}-{_short(data)}"
     (aside / _MANIFEST).write_bytes(data)
-    aside.rename(parent / name)
+    aside.rename(aside.parent / name)
     return name
 
 

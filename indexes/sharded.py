@@ -14,10 +14,10 @@ from .proof import exact
 from .published import Settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .published import Built, Published
-    from .vector_index import Floats, Ids, Mask, Places, VectorIndex, VectorIndexKind
+    from .vector_index import Floats, Ids, Mask, Places, VectorIndex
 
     Names = tuple[str, ...]
 
@@ -92,7 +92,7 @@ class BuiltShards:
     amended: Callable[[Names, Settled], Names]  # what they are called then
     dropped: Callable[[Names], None]
 
-    def load(self, kinds: Mapping[str, VectorIndexKind]) -> VectorIndex:  # noqa: ARG002
+    def load(self) -> VectorIndex:
         return self.opened(self.names)
 
     def put(self, settled: Settled) -> Names:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import BinocleError, InputError, MissingExtraError, StoreError
-from ..indexes.kinds import KINDS, Spec
+from ..indexes.kinds import Spec
 from ..indexes.proof import exact, is_exact
 from ..indexes.published import Published, Settled, amend, build
 from ..indexes.sharded import BuiltShards, ShardedIndex, joined
@@ -305,7 +305,7 @@ def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, l
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
     parent = store.place.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)
-    made = build(parent, Spec(**spec), KINDS, rows, dim=dim, covers=state.rows)
+    made = build(parent, Spec(**spec), rows, dim=dim, covers=state.rows)
     memory, name = made.memory, made.put(Settled())
     store.place.keep(name)
     return name, memory
@@ -341,7 +341,7 @@ class _Shard:
         if self._opened is None:
             folder = place_of(self._place).vectors(self._name)
             manifest = Published.read(folder, dim=self._dim)
-            self._opened = manifest.load(folder, KINDS), manifest
+            self._opened = manifest.load(folder), manifest
         return self._opened
 
     def manifest(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import numpy as np
 from ..indexes.errors import DamagedError
 from ..indexes.flat import FlatIndex, best_of
 from ..indexes.gpu import on_gpus
-from ..indexes.kinds import KINDS
 from ..indexes.published import Published
 from ..indexes.sharded import ShardedIndex, joined
 from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, matrix, open_table, reading
@@ -185,7 +184,7 @@ class Snapshot:
                 return Loaded(*self.store.serve(self.store, self.head))
             folders = [self.store.place.vectors(name) for name in self.head.parts]
             manifests = [Published.read(folder, dim=self.head.encoder.dim) for folder in folders]
-            shards = [manifest.load(folder, KINDS) for manifest, folder in zip(manifests, folders, strict=True)]
+            shards = [manifest.load(folder) for manifest, folder in zip(manifests, folders, strict=True)]
             if len(shards) > 1:
                 return Loaded(ShardedIndex(shards), joined(manifests))
         except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it

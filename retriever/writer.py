@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..indexes.errors import DamagedError, InputError, LockedError
-from ..indexes.kinds import KINDS
 from ..indexes.optimize import optimize, renew
 from ..indexes.proof import Measured
 from ..indexes.published import Published, Settled, amend, build
@@ -273,7 +272,7 @@ class Writer:
     def build_index(self, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None) -> None:
         """Publish a vector index of this kind in the place of the one there is, which readers keep while they use it.
 
-        :param settle: as in `published.publish`.
+        :param settle: is given the index as it was written and read again. What it raises prevents the publication.
         """
         spec = spec.checked(self.head.encoder.dim)
         with writing(self._store.place):
@@ -349,7 +348,7 @@ class Writer:
 
         def made(spec: Spec) -> Built | BuiltShards:
             shards = self._store.spread(snapshot, spec) if self._store.spread else None
-            return shards or build(parent, spec, KINDS, _rows(snapshot), dim=dim, covers=covers)
+            return shards or build(parent, spec, _rows(snapshot), dim=dim, covers=covers)
 
         return made
 
@@ -367,7 +366,7 @@ class Writer:
         """The names of a vector index of this state, newly made, and what it is published as."""
         built = self._bench(snapshot)(spec)
         try:
-            settled = Settled() if settle is None else settle(built.load(KINDS))
+            settled = Settled() if settle is None else settle(built.load())
             names = self._put(built, settled)
         except BaseException:
             built.discard()

@@ -11,8 +11,8 @@ from binocle.indexes.errors import InputError
 from binocle.indexes.faiss_index import FaissIndex
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex, on_gpus
-from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.published import Published, publish
+from binocle.indexes.kinds import Spec
+from binocle.indexes.published import Published, Settled, build
 from binocle.training import mining
 
 torch = pytest.importorskip("torch")
@@ -132,8 +132,8 @@ def test_vectors_are_given_back():
 
 def written(folder, spec, count=600):
     index = index_of(count)
-    name = publish(folder, spec, KINDS, [(index.ids, index.vectors)], dim=24, covers=1)
-    return Published.read(folder / name).load(folder / name, KINDS), index
+    name = build(folder, spec, [(index.ids, index.vectors)], dim=24, covers=1).put(Settled())
+    return Published.read(folder / name).load(folder / name), index
 
 
 @pytest.fixture

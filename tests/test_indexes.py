@@ -9,8 +9,8 @@ import pytest
 
 from binocle.indexes.errors import DamagedError, InputError
 from binocle.indexes.flat import FlatIndex
-from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.published import Published, publish
+from binocle.indexes.kinds import Spec
+from binocle.indexes.published import Published, Settled, build
 from binocle.retriever.snapshot import LiveIndex
 
 DIM = 16
@@ -47,7 +47,7 @@ def check(given, expected):
 
 def published(folder, index, *, covers=3, batch=7):
     batches = ((index.ids[at : at + batch], index.vectors[at : at + batch]) for at in range(0, len(index.ids), batch))
-    name = publish(folder, Spec(), KINDS, batches, dim=DIM, covers=covers)
+    name = build(folder, Spec(), batches, dim=DIM, covers=covers).put(Settled())
     return folder / name
 
 
@@ -146,7 +146,7 @@ def test_what_is_published_is_loaded_by_value(count, tmp_path):
     folder = published(tmp_path / "vectors", index)
     manifest = Published.read(folder)
     assert (manifest.kind, manifest.count, manifest.dim, manifest.covers) == ("flat", count, DIM, 3)
-    loaded = manifest.load(folder, KINDS)
+    loaded = manifest.load(folder)
     np.testing.assert_array_equal(loaded.ids, index.ids)
     np.testing.assert_array_equal(loaded.reconstruct(index.ids), index.vectors)
     wanted = vectors_of(2, 3)
@@ -165,12 +165,12 @@ def test_an_index_that_cannot_be_built_is_not_published(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        publish(tmp_path / "vectors", Spec(), KINDS, broken(), dim=DIM, covers=1)
+        build(tmp_path / "vectors", Spec(), broken(), dim=DIM, covers=1).put(Settled())
     assert not list((tmp_path / "vectors").iterdir())
 
 
 def load(folder):
-    return Published.read(folder).load(folder, KINDS)
+    return Published.read(folder).load(folder)
 
 
 def sealed(folder):

@@ -18,7 +18,7 @@ from binocle.commands.optimizing import proof
 from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
-from binocle.indexes.kinds import KINDS, Spec
+from binocle.indexes.kinds import Spec
 from binocle.indexes.proof import (
     DEPTH,
     MOST_QUERIES,
@@ -32,7 +32,7 @@ from binocle.indexes.proof import (
     is_exact,
     needed,
 )
-from binocle.indexes.published import Published, Settled, amend, build, publish
+from binocle.indexes.published import Published, Settled, amend, build
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
 from binocle.retriever import questions
 from binocle.retriever import writer as writing
@@ -55,7 +55,7 @@ VECTORS, IDS = vectors_of(COUNT), np.arange(COUNT, dtype=np.int64) * 2 + 1
 
 
 def bench(folder, vectors=VECTORS, ids=IDS):
-    return lambda spec: build(folder, spec.checked(DIM), KINDS, [(ids, vectors)], dim=DIM, covers=1)
+    return lambda spec: build(folder, spec.checked(DIM), [(ids, vectors)], dim=DIM, covers=1)
 
 
 def brute_recall(index, vectors, ids, queries, k=10):
@@ -128,7 +128,7 @@ def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     queries = vectors_of(1_000, 5)
     outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"])
     assert outcome.met and outcome.measured.met
-    kept = outcome.built.load(KINDS).tuned(**outcome.spec.search)
+    kept = outcome.built.load().tuned(**outcome.spec.search)
     order = np.random.default_rng(0).permutation(1_000)
     unseen = queries[np.sort(order[500:])]
     assert outcome.measured.recall == pytest.approx(brute_recall(kept, VECTORS, IDS, unseen), abs=4.1e-4)  # two hits
@@ -215,7 +215,7 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
     easy = VECTORS[:500] + 1e-4
     built = bench(tmp_path)(Spec("ivf_int8", {"nlist": 50}))
     hard = vectors_of(500, 9, spread=3)
-    index = built.load(KINDS)
+    index = built.load()
     trial = choosing.Trial.of(built, Sample.of(easy, index))
     trial.sweep(0.9)
     assert trial.chosen.least >= 0.9
@@ -484,12 +484,12 @@ def in_two_shards(snapshot, spec):
     rows = snapshot.read("chunks", ["id", "vector"]).sort_by("id")
     ids, vectors = rows["id"].to_numpy(), matrix(rows["vector"], dim)
     names = tuple(
-        publish(parent, spec, KINDS, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows)
+        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows).put(Settled())
         for part in np.array_split(np.arange(len(ids)), 2)
     )
 
     def opened(names):
-        return ShardedIndex([Published.read(parent / name).load(parent / name, KINDS) for name in names])
+        return ShardedIndex([Published.read(parent / name).load(parent / name) for name in names])
 
     return BuiltShards(
         names,
