@@ -72,14 +72,13 @@ def chosen(vectors: Floats, asked: Floats, demand: Demand, folder: Path) -> tupl
         source="benchmark",
         tell=lambda line: print(line, flush=True),
     )
-    if outcome.built is None or outcome.spec is None or outcome.measured is None:
+    if outcome.choice is None:
         raise SystemExit(f"not met: {outcome.nearest}")
     memory = f", {demand.memory / len(vectors):.0f} bytes a vector" if demand.memory else ""
-    spec = outcome.spec
-    measured = outcome.measured
+    index, spec, measured = outcome.choice.built, outcome.choice.spec, outcome.choice.measured
     told = {"demand": f"recall {demand.recall}{memory}", "kind": spec.kind, "build": spec.build, "search": spec.search}
     told |= {
-        "build_seconds": round(seconds[outcome.built.folder], 2),
+        "build_seconds": round(seconds[index.folder], 2),
         "choice_seconds": round(outcome.seconds, 1),
         "bytes_per_vector": round(measured.bytes_per_vector, 1),
         "recall_at_10": round(measured.recall, 4),
@@ -87,7 +86,7 @@ def chosen(vectors: Floats, asked: Floats, demand: Demand, folder: Path) -> tupl
         "p50_ms": round(1e3 * measured.p50, 3),
         "p99_ms": round(1e3 * measured.p99, 3),
     }
-    return outcome.built.load().tuned(**spec.search), told
+    return index.load().tuned(**spec.search), told
 
 
 def filters(vectors: Floats, random: np.random.Generator) -> Iterator[tuple[str, float, Places]]:

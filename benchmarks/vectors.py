@@ -92,22 +92,23 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Pa
         return made
 
     outcome = optimize(built, queries, demand, source="benchmark", tell=lambda line: print(line, flush=True))
-    if not isinstance(outcome.built, Built) or outcome.spec is None or outcome.measured is None:
+    choice = outcome.choice
+    if choice is None or not isinstance(choice.built, Built):
         print(f"not met: {outcome.nearest}")
         return
     name = f"binocle optimize --recall {demand.recall}"
     if demand.memory:
         name += f" --memory {demand.memory / 1e6:.0f}MB"
-    index = outcome.built.load()
-    settings = {str(point["search"]): point["search"] for point in outcome.measured.curve}
-    chosen = {f"chosen {outcome.spec.kind} {outcome.spec.build} {outcome.spec.search}": outcome.spec.search, **settings}
+    index = choice.built.load()
+    settings = {str(point["search"]): point["search"] for point in choice.measured.curve}
+    chosen = {f"chosen {choice.spec.kind} {choice.spec.build} {choice.spec.search}": choice.spec.search, **settings}
     tuned = {label: index.tuned(**search) for label, search in chosen.items()}
     searches: dict[str, Search] = {
         label: (lambda asked, one=one: one.search(asked, K)[1]) for label, one in tuned.items()
     }
-    yield Contender(name, seconds[outcome.built.folder], outcome.measured.memory, searches)
+    yield Contender(name, seconds[choice.built.folder], choice.measured.memory, searches)
     print(f"{name}: the whole choice took {outcome.seconds:.1f} s")
-    outcome.built.discard()
+    choice.built.discard()
 
 
 def hnswlib(vectors: np.ndarray, threads: int) -> Iterator[Contender]:

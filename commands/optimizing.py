@@ -116,7 +116,8 @@ def optimize(
             progress=tell,
         )
     if plot is not None:
-        plot.write_text(frontier(outcome.points, outcome.demand, outcome.chosen), "utf-8")
+        chosen = outcome.choice.point if outcome.choice else None
+        plot.write_text(frontier(outcome.points, outcome.demand, chosen), "utf-8")
     if as_json:
         click.echo(json.dumps(_as_dict(outcome)))
     else:
@@ -126,12 +127,12 @@ def optimize(
 
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
-    measured, spec = outcome.measured, outcome.spec
-    chosen = {} if spec is None else {"kind": spec.kind, "build": spec.build, "search": spec.search}
+    choice = outcome.choice
+    chosen = {name: getattr(choice.spec, name) for name in ("kind", "build", "search")} if choice else {}
     return {
         "met": outcome.met,
         **chosen,
-        "measured": None if measured is None else measured.as_dict(),
+        "measured": choice and choice.measured.as_dict(),
         "nearest": outcome.nearest,
         "tried": [point.as_dict() for point in outcome.points],
         "seconds": round(outcome.seconds, 3),
@@ -139,10 +140,11 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def _lines(outcome: Outcome) -> list[str]:
-    if outcome.measured is None or outcome.chosen is None:
+    choice = outcome.choice
+    if choice is None:
         wanted = f"recall {outcome.demand.recall:g}{limits(outcome)}"
         return [f"nothing meets {wanted}; the index is unchanged", *outcome.nearest]
-    return [f"{'index':<10} {outcome.chosen.name}", *(f"{name:<10} {text}" for name, text in proof(outcome.measured))]
+    return [f"{'index':<10} {choice.point.name}", *(f"{name:<10} {text}" for name, text in proof(choice.measured))]
 
 
 def limits(outcome: Outcome | Measured) -> str:

@@ -50,22 +50,38 @@ _NAMED = [kind for kind in KINDS if kind != "factory"]
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """An index that was built, how it is to be searched, and what was measured of it."""
+
+    built: Built | BuiltShards  # to be put or discarded
+    spec: Spec
+    measured: Measured
+    note: str = ""  # of one that is built anew: which part of its demand was missed, and what was done
+
+    @property
+    def settled(self) -> Settled:
+        return Settled(self.spec.search, self.measured.as_dict())
+
+    @property
+    def point(self) -> Point:
+        made, spec = self.measured, self.spec
+        figures = (made.recall, made.least, made.rate, made.memory, made.p50, made.p99)
+        return Point(spec.kind, spec.build, spec.search, *figures)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was chosen, and all that was measured on the way. Nothing is chosen where nothing meets the demand."""
+    """What was chosen, and all that was measured on the way."""
 
     demand: Demand
-    measured: Measured | None  # of the chosen one
+    choice: Choice | None  # None: nothing meets the demand
     points: list[Point]
     nearest: list[str] = field(default_factory=list)  # what would be possible instead
-    spec: Spec | None = None
-    built: Built | BuiltShards | None = None  # to be put or discarded
     seconds: float = 0.0
-
-    chosen: Point | None = None
 
     @property
     def met(self) -> bool:
-        return self.built is not None
+        return self.choice is not None
 
 
 def check_kinds(kinds: Collection[str]) -> None:
@@ -210,13 +226,12 @@ class Trial:
         assert isinstance(kind, FaissKind)
         build = kind.values(made.build)
         structure = kind.structure_of(build)
-        for parameter in structure.search_parameters:
-            most = structure.nlist(count, build) if isinstance(structure, Lists) else max(16, count // 4)
-            values = parameter.grid(most)
-            return parameter.name, values if isinstance(structure, Lists) else [
-                value for value in values if value >= 10
-            ]
-        return None, [0]
+        if not structure.search_parameters:
+            return None, [0]
+        breadth = structure.search_parameters[0]
+        if isinstance(structure, Lists):
+            return breadth.name, breadth.grid(structure.nlist(count, build))
+        return breadth.name, [value for value in breadth.grid(max(16, count // 4)) if value >= 10]
 
     def prove(self, unseen: Sample, recall: float) -> dict[str, Any] | None:
         """The shallowest setting shown to meet the recall, from the safest one down; None if not even that."""
@@ -232,12 +247,13 @@ class Trial:
             proven = search
         return proven
 
-    def measured(self, search: dict[str, Any], unseen: Sample, demand: Demand, source: str) -> Measured:
-        """With the curve around a setting."""
+    def choice(self, search: dict[str, Any], unseen: Sample, demand: Demand, source: str) -> Choice:
+        """Of the index searched so, measured with the curve around that setting."""
         point = self.at(search, unseen, timed=True)
         settings = [] if is_exact(self.index) else self.around(search, (-6, -4, -2, 0, 2, 4))
         curve = [point if one == search else self.at(one, unseen, timed=True) for one in settings] or [point]
-        return measured_of(point, curve, demand, unseen, len(self.index.ids), source)
+        measured = measured_of(point, curve, demand, unseen, len(self.index.ids), source)
+        return Choice(self.built, replace(self.built.manifest.spec, search=search), measured)
 
 
 def measured_of(
@@ -315,7 +331,7 @@ def optimize(
             trial.built.discard()
         raise
     for trial in trials:
-        if trial.built is not outcome.built:
+        if outcome.choice is None or trial.built is not outcome.choice.built:
             trial.built.discard()
     return replace(outcome, seconds=time.perf_counter() - began)
 
@@ -375,12 +391,9 @@ def _proven(trials: list[Trial], unseen: Sample, demand: Demand, source: str, te
         if search is None:
             tell(f"{trial.built.manifest.kind} does not hold on the other queries")
             continue
-        measured, made = trial.measured(search, unseen, demand, source), trial.built.manifest
-        if measured.met:
-            figures = (measured.recall, measured.least, measured.rate, measured.memory, measured.p50, measured.p99)
-            chosen = Point(made.kind, made.build, search, *figures)
-            spec = Spec(made.kind, made.build, search)
-            return Outcome(demand, measured, [*points, chosen], spec=spec, built=trial.built, chosen=chosen)
+        choice = trial.choice(search, unseen, demand, source)
+        if choice.measured.met:
+            return Outcome(demand, choice, [*points, choice.point])
         tell(f"{trial.built.manifest.kind} does not meet the demand on the other queries")
     return Outcome(demand, None, points, nearest(trials, demand))
 
@@ -415,21 +428,7 @@ def _within(trial: Trial, demand: Demand) -> list[Point]:
     return points[:end][-1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """An index built anew from other rows than it was measured with."""
-
-    built: Built | BuiltShards
-    spec: Spec
-    measured: Measured
-    note: str = ""  # which part of the demand was missed, and what was done
-
-    @property
-    def settled(self) -> Settled:
-        return Settled(self.spec.search, self.measured.as_dict())
-
-
-def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) -> Renewal:
+def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) -> Choice:
     """Build what was chosen for a demand again, and measure again; where it is no longer met, mend that.
 
     Without a vector there is nothing to measure, and what was measured stays for when there are some again.
@@ -439,35 +438,30 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
     built, demand, source = build(spec), before.demand, before.source
     index = built.load()
     if not len(index.ids):
-        return Renewal(built, spec, replace(before, count=0, memory=built.memory))
+        return Choice(built, spec, replace(before, count=0, memory=built.memory))
     if queries is None:
         queries, source = mixed(exact(index), 2 * demand.queries), "pairs of stored vectors, mixed"
     seen, unseen = halves(queries, index)
     trial = Trial.of(built, seen)
-    search = {} if spec.kind == "flat" else spec.search
-
-    def renewal(search: dict[str, Any]) -> Renewal:
-        return Renewal(built, replace(spec, search=search), trial.measured(search, unseen, demand, source))
-
-    first = renewal(search)
+    first = trial.choice({} if spec.kind == "flat" else spec.search, unseen, demand, source)
     if first.measured.met:
         return first
     missed = f"when the vector index was built again for {len(index.ids):,} passages, {_missed(first.measured)}"
     trial.sweep(demand.recall)
     proven = trial.prove(unseen, demand.recall) if trial.chosen else None
-    mended = None if proven is None else renewal(proven)
+    mended = None if proven is None else trial.choice(proven, unseen, demand, source)
     if mended and mended.measured.met:
         values = ", ".join(f"{name} {value}" for name, value in mended.spec.search.items())
         return replace(mended, note=f"{missed}: mended by searching with {values}{_now(mended.measured)}")
-    other = optimize(build, queries, demand, source=source)
-    if other.built and other.measured and other.spec:
+    other = optimize(build, queries, demand, source=source).choice
+    if other:
         built.discard()
-        note = f"{missed}: mended by another index, {other.spec.kind}{_now(other.measured)}"
-        return Renewal(other.built, other.spec, other.measured, note)
+        return replace(other, note=f"{missed}: mended by another index, {other.spec.kind}{_now(other.measured)}")
     if first.measured.least >= demand.recall:
         mended = first
     elif mended is None:
-        mended = renewal(max(trial.points.values(), key=lambda point: point.recall).search)
+        deepest = max(trial.points.values(), key=lambda point: point.recall).search
+        mended = trial.choice(deepest, unseen, demand, source)
     return replace(mended, note=f"{missed}, and nothing mends that: 'binocle optimize' with another demand")
 
 

@@ -262,10 +262,10 @@ class Writer:
             outcome = optimize(
                 self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, tell=tell
             )
-            if outcome.built and outcome.measured and outcome.spec:
-                names = self._put(outcome.built, Settled(outcome.spec.search, outcome.measured.as_dict()))
+            if choice := outcome.choice:
+                names = self._put(choice.built, choice.settled)
                 questions.keep(self._store.path, asked, self.head.encoder)
-                self._move(_with(replace(self.head, demand=demand), names, outcome.spec))
+                self._move(_with(replace(self.head, demand=demand), names, choice.spec))
             self._tidy()
             return outcome
 

@@ -127,44 +127,45 @@ def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(co
 def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     queries = vectors_of(1_000, 5)
     outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"])
-    assert outcome.met and outcome.measured.met
-    kept = outcome.built.load().tuned(**outcome.spec.search)
+    choice, measured = outcome.choice, outcome.choice.measured
+    assert outcome.met and measured.met
+    kept = choice.built.load().tuned(**choice.spec.search)
     order = np.random.default_rng(0).permutation(1_000)
     unseen = queries[np.sort(order[500:])]
-    assert outcome.measured.recall == pytest.approx(brute_recall(kept, VECTORS, IDS, unseen), abs=4.1e-4)  # two hits
+    assert measured.recall == pytest.approx(brute_recall(kept, VECTORS, IDS, unseen), abs=4.1e-4)  # two hits
     assert brute_recall(kept, VECTORS, IDS, vectors_of(1_000, 6)) >= 0.97
-    assert 0.97 <= outcome.measured.least < outcome.measured.recall
-    assert 0 < outcome.measured.p50 <= outcome.measured.p99
+    assert 0.97 <= measured.least < measured.recall
+    assert 0 < measured.p50 <= measured.p99
     assert {point.kind for point in outcome.points} == {"flat", "ivf_int8", "ivf_fp16"}
-    assert list(tmp_path.iterdir()) == [outcome.built.folder]
-    name = outcome.built.put(Settled(outcome.spec.search, outcome.measured.as_dict()))
+    assert list(tmp_path.iterdir()) == [choice.built.folder]
+    name = choice.built.put(choice.settled)
     published = Published.read(tmp_path / name)
-    assert published.spec == outcome.spec
+    assert published.spec == choice.spec
     restored = Measured.of(json.loads(json.dumps(published.measured)))
-    assert (restored.recall, restored.demand) == (outcome.measured.recall, outcome.demand)
+    assert (restored.recall, restored.demand) == (measured.recall, outcome.demand)
 
 
 def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
     queries, most = vectors_of(1_000, 5), 250_000
     outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.9, memory=most), source="test")
-    assert outcome.met and outcome.measured.memory <= most
-    files = {file.name: file.stat().st_size for file in outcome.built.folder.iterdir()}
-    assert outcome.measured.memory == files["index.faiss"] + files["ids.npy"]
-    assert outcome.spec.kind != "flat"
-    outcome.built.discard()
+    assert outcome.met and outcome.choice.measured.memory <= most
+    files = {file.name: file.stat().st_size for file in outcome.choice.built.folder.iterdir()}
+    assert outcome.choice.measured.memory == files["index.faiss"] + files["ids.npy"]
+    assert outcome.choice.spec.kind != "flat"
+    outcome.choice.built.discard()
     for demand in (Demand(0.99, memory=1_000), Demand(0.99, latency=1e-9)):
         told = []
         outcome = choosing.optimize(
             bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], tell=told.append
         )
-        assert not outcome.met and outcome.measured is None
+        assert not outcome.met
         assert any(line.startswith("recall 0.99 takes ") for line in outcome.nearest)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_exact_search_meets_a_recall_of_one(tmp_path):
     outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Demand(1.0), source="test")
-    assert outcome.spec == Spec() and (outcome.measured.recall, outcome.measured.least) == (1, 1)
+    assert outcome.choice.spec == Spec() and (outcome.choice.measured.recall, outcome.choice.measured.least) == (1, 1)
 
 
 def test_too_few_queries_to_prove_with_are_told(tmp_path):
@@ -175,7 +176,7 @@ def test_too_few_queries_to_prove_with_are_told(tmp_path):
             bench(tmp_path), vectors_of(1_000, 5), Demand(recall), source="t", kinds=["ivf_int8"], tell=told.append
         )
         assert [one for one in told if "to prove" in one] == lines
-        assert outcome.met and (outcome.spec == Spec() or not lines)
+        assert outcome.met and (outcome.choice.spec == Spec() or not lines)
 
 
 def test_what_is_said_to_be_within_a_latency_was_timed():
@@ -260,9 +261,9 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
 def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path, monkeypatch):
     queries = vectors_of(1_000, 5)
     outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8"])
-    outcome.built.discard()
+    outcome.choice.built.discard()
     shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
-    renewal = choosing.renew(bench(tmp_path), shallow, outcome.measured, queries)
+    renewal = choosing.renew(bench(tmp_path), shallow, outcome.choice.measured, queries)
     assert "fell to" in renewal.note and "mended by searching with nprobe " in renewal.note
     assert renewal.spec.search["nprobe"] > 1 and renewal.measured.met
     again = choosing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
@@ -270,7 +271,7 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     coarse = Spec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
     monkeypatch.setattr(choosing, "_FACTORS", (2,))
     monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
-    renewal = choosing.renew(bench(tmp_path), coarse, outcome.measured, queries)
+    renewal = choosing.renew(bench(tmp_path), coarse, outcome.choice.measured, queries)
     assert "mended by another index, " in renewal.note
     assert renewal.spec.kind != "pq" and renewal.measured.met
 
@@ -332,7 +333,7 @@ def test_without_vectors_the_measurement_stays_as_it_was(tmp_path, kind):
 
 def test_one_query_is_both_halves(tmp_path):
     outcome = choosing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Demand(0.9), source="test")
-    assert (outcome.spec, outcome.measured.queries, outcome.measured.recall) == (Spec(), 1, 1)
+    assert (outcome.choice.spec, outcome.choice.measured.queries, outcome.choice.measured.recall) == (Spec(), 1, 1)
 
 
 def test_what_is_not_a_measurement_is_none():
@@ -351,10 +352,10 @@ def test_what_is_not_a_measurement_is_none():
 
 def test_the_frontier_is_a_picture(tmp_path):
     outcome = choosing.optimize(bench(tmp_path), vectors_of(400), Demand(0.9), source="test", kinds=["ivf_int8"])
-    drawn = frontier(outcome.points, outcome.demand, outcome.chosen)
+    drawn = frontier(outcome.points, outcome.demand, outcome.choice.point)
     ET.fromstring(drawn)
     assert "ivf_int8" in drawn and "recall 0.9 demanded" in drawn and "nan" not in drawn
-    assert frontier(outcome.points, outcome.demand, outcome.chosen) == drawn
+    assert frontier(outcome.points, outcome.demand, outcome.choice.point) == drawn
     ET.fromstring(frontier([], Demand(0.1)))
     ET.fromstring(frontier(outcome.points[:1], Demand(1.0)))
 
@@ -606,7 +607,7 @@ def test_an_index_optimized_before_its_demand_was_written_down_keeps_it(stored):
 
 
 def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
-    assert stored.optimize(0.9).measured.source.endswith("sentences of the passages, encoded as queries")
+    assert stored.optimize(0.9).choice.measured.source.endswith("sentences of the passages, encoded as queries")
     encoder = stored.snapshot().head.encoder
     (file,) = stored.path.glob("queries-made-*.npy")
     assert questions.kept(stored.path, encoder) is not None
