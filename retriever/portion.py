@@ -56,7 +56,6 @@ class Done:
     chunks: list[str]
     next_document: int
     next_chunk: int
-    rows: int  # chunks
     report: Report = field(default_factory=Report)
 
 
@@ -116,7 +115,7 @@ class Worker:
         if next_chunk > portion.chunk + ROOM:
             raise StoreError(f"{portion.entries[0].path} and what follows make more than {ROOM:,} passages")
         documents, chunks = self._rows.written()
-        return Done(documents, chunks, next_document, next_chunk, next_chunk - portion.chunk, report)
+        return Done(documents, chunks, next_document, next_chunk, report)
 
 
 class _Seen:

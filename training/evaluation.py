@@ -273,28 +273,6 @@ def ndcg_at_10(qrels: Qrels, run: Run) -> float:
     return _mean(values(qrels, run)["nDCG@10"])
 
 
-def recall_at_100(qrels: Qrels, run: Run) -> float:
-    return _mean(values(qrels, run)["Recall@100"])
-
-
-def mrr_at_10(qrels: Qrels, run: Run) -> float:
-    """Mean reciprocal rank of the first relevant document among ten."""
-    return _mean(values(qrels, run)["MRR@10"])
-
-
-def mean_average_precision(qrels: Qrels, run: Run) -> float:
-    """Over the documents ranked, 100 at most."""
-    return _mean(values(qrels, run)["MAP"])
-
-
-MEASURES: dict[str, Callable[[Qrels, Run], float]] = {
-    "nDCG@10": ndcg_at_10,
-    "Recall@100": recall_at_100,
-    "MRR@10": mrr_at_10,
-    "MAP": mean_average_precision,
-}
-
-
 def _mean(found: Mapping[str, float]) -> float:
     return sum(found.values()) / len(found) if found else 0.0
 

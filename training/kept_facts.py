@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..retriever.inverter import EmbeddingInverter
 
 _ROOM = 2.0  # tokens that count as read back from a vector, for each token of the text
+_WORDS = 12  # of those read back, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Kept:
         return asdict(self)
 
 
-def kept(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document", words: int = 12) -> Kept:
+def kept(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document") -> Kept:
     """Read a text back from its own vector.
 
     A word or a fact is read back when each of its tokens, where it stands in the text, is among the likeliest ones, of
@@ -56,7 +57,7 @@ def kept(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document", wor
     facts = sure([*number_spans(text), *name_spans(text)])
     said = sure((start, end) for start, end in word_spans(text) if end - start > 2)
     return Kept(
-        tuple(sorted((word for word, least in said.items() if least), key=lambda word: -said[word])[:words]),
+        tuple(sorted((word for word, least in said.items() if least), key=lambda word: -said[word])[:_WORDS]),
         tuple(fact for fact, least in facts.items() if least),
         tuple(fact for fact, least in facts.items() if not least),
     )

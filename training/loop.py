@@ -23,7 +23,7 @@ from ..retriever.hardware import has_bf16 as has_bf16  # noqa: PLC0414
 from .progress import Update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     Progress = Callable[[Update], None]
 
@@ -345,12 +345,6 @@ def write_log(file: Path, history: list[dict[str, Any]]) -> None:
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
-
-
-def read_log(file: Path) -> Iterator[dict[str, Any]]:
-    with file.open(encoding="utf-8") as stream:
-        for row in stream:
-            yield json.loads(row)
 
 
 def processes() -> int:

@@ -39,8 +39,8 @@ def evaluate_rankings(rankings: Rankings, model: Model) -> Measured:
         qrels[str(number)] = dict.fromkeys(names[: len(positives)], 1)
         run[str(number)] = [(names[place], float(found[place])) for place in order]
         gold.append(is_positive)
-    per_query = {name: of for name, of in values(qrels, run).items() if name in _MEASURES}
-    per_query = {name: per_query[name] for name in _MEASURES}
+    all_of = values(qrels, run)
+    per_query = {name: all_of[name] for name in _MEASURES}
     return Measured(
         kind="reranking",
         data=rankings.name,

@@ -81,11 +81,9 @@ def randomisation(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: i
     return _share(count, total, len(differences))
 
 
-def difference(
-    a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0
-) -> Difference:
+def difference(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int = 0) -> Difference:
     """The difference of two means over the same rows: interval and p."""
-    low, high = paired_interval(a, b, level=level, samples=samples, seed=seed)
+    low, high = paired_interval(a, b, samples=samples, seed=seed)
     return Difference(float(_paired(a, b).mean()), low, high, randomisation(a, b, samples=samples, seed=seed))
 
 
@@ -126,14 +124,7 @@ class Statistic:
         return _percentiles(bootstrap(self.of(scores, gold), len(scores), samples=samples, seed=seed), level)
 
     def difference(
-        self,
-        a: ArrayLike,
-        b: ArrayLike,
-        gold: ArrayLike,
-        *,
-        level: float = LEVEL,
-        samples: int = SAMPLES,
-        seed: int = 0,
+        self, a: ArrayLike, b: ArrayLike, gold: ArrayLike, *, samples: int = SAMPLES, seed: int = 0
     ) -> Difference:
         """How much more scores `a` have of it than scores `b` of the same rows.
 
@@ -144,7 +135,7 @@ class Statistic:
         _paired(a, b)
         ours, theirs = self.of(a, gold), self.of(b, gold)
         drawn = bootstrap(lambda weights: ours(weights) - theirs(weights), len(a), samples=samples, seed=seed)
-        low, high = _percentiles(drawn, level)
+        low, high = _percentiles(drawn, LEVEL)
         return Difference(self.value(a, gold) - self.value(b, gold), low, high, self._p(a, b, gold, samples, seed))
 
     def _p(self, a: Floats, b: Floats, gold: Floats, samples: int, seed: int) -> float:

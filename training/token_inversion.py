@@ -154,9 +154,9 @@ class TokenInversion:
         ridge = 1e-4 * squares.diag().mean() * torch.eye(len(squares), device=squares.device)
         return torch.linalg.solve(squares + ridge, products).float()
 
-    def accuracy(self, rows: Rows | Sequence[Sequence[int]], *, most: int = 100, masked: float = 0.0) -> float:
-        """The share of tokens named right; of those whose states are masked, if some are."""
-        found = self.right(rows, most=most, masked=masked)
+    def accuracy(self, rows: Rows | Sequence[Sequence[int]], *, most: int = 100) -> float:
+        """The share of tokens named right."""
+        found = self.right(rows, most=most)
         return float(np.concatenate(found).mean()) if found else 0.0
 
     def right(
