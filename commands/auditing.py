@@ -11,7 +11,7 @@ import click
 from ..indexes.errors import InputError
 from ..retriever.passage import printable
 from .live import Live
-from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, open_index
+from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +26,6 @@ def _lengths(_context: click.Context, _option: click.Parameter, value: str) -> t
         return tuple(int(part) for part in value.split(","))
     except ValueError:
         raise click.BadParameter(f"expected lengths such as 8,32,128, not {value!r}") from None
-
-
-def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
@@ -48,7 +44,7 @@ _share = click.FloatRange(0)
 @click.option(
     "--defences",
     metavar="NAMES",
-    callback=_names,
+    callback=names,
     help="Such as noise=0.01,truncate=128,int8,binary,pq=48,rotation. Default: some strengths of each.",
 )
 @click.option("--queries", metavar="DIR", type=FOLDER, help="Judged queries, in BEIR's layout. Default: made ones.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ from ..indexes.errors import InputError, StoreError
 from ..indexes.proof import as_size
 from ..retriever.passage import printable, printable_path
 from ..retriever.place import is_bucket
+from .live import Moving
 from .places import (
     FOLDER,
     INDEX,
@@ -27,13 +27,12 @@ from .places import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from ..retriever.misplaced import Found
     from ..retriever.status import Status
-    from ..retriever.switching import Switched, SwitchReport
-    from ..retriever.sync import Progress, Report
+    from ..retriever.switching import SwitchReport
+    from ..retriever.sync import Report
     from ..retriever.verify import Fault
 
 
@@ -71,7 +70,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     inside = index and not is_bucket(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
-    with only_answers(ray), _Bar() as progress:
+    with only_answers(ray), Moving("looking through the folder") as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     _tell_note(report)
     click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
@@ -93,49 +92,6 @@ def _summary(report: Report) -> str:
     )
 
 
-class _Bar:
-    """A live bar on a terminal, nothing elsewhere. Gives the callback that moves it, or None."""
-
-    def __init__(self, beginning: str = "looking through the folder") -> None:
-        self._beginning = beginning
-        self._bar: Any = None
-
-    def __enter__(self) -> Callable[[Progress | Switched], None] | None:
-        if not sys.stderr.isatty():
-            return None
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.fields[what]}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task("", total=None, what=self._beginning)
-        return self._move
-
-    def _move(self, at: Progress | Switched) -> None:
-        from ..retriever.sync import Progress
-
-        elapsed = self._bar.tasks[0].elapsed or 1e-9
-        if isinstance(at, Progress):
-            rate = f"{at.chunks / elapsed:.0f} passages/s" if at.chunks else "reading"
-            what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
-            done, total = at.bytes_done, at.bytes_total
-        else:
-            what = f"{at.done:,} of {at.total:,} passages, {at.done / elapsed:.0f} passages/s"
-            done, total = at.done, at.total
-        self._bar.update(self._task, completed=done, total=max(1, total), what=what)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-
 @click.command()
 @click.argument("model")
 @folder_argument
@@ -152,7 +108,7 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
     binocle switch models/tuned docs
     """
     retriever = open_index(folder, index)
-    with _Bar("loading the encoder") as progress:
+    with Moving("loading the encoder") as progress:
         report = retriever.switch(model, progress=progress)
     _tell_note(report)
     if as_json:
@@ -177,7 +133,7 @@ def rollback(folder: Path | None, index: Path | None, model: str | None, as_json
     binocle rollback ~/notes
     """
     retriever = open_index(folder, index)
-    with _Bar("loading the encoder") as progress:
+    with Moving("loading the encoder") as progress:
         report = retriever.rollback(model, progress=progress)
     _tell_note(report)
     click.echo(json.dumps(report.as_dict()) if as_json else _switched(report))
@@ -311,7 +267,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     searched: list[Found] = []
     before: list[Fault] = []
     retriever = open_index(folder, index)
-    with _Bar("checking documents") as progress:
+    with Moving("checking documents") as progress:
         if repair:
             retriever.repair(deep=deep, found=searched.append, faults=before.extend, progress=progress)
         found = retriever.verify(deep=deep and not repair, found=searched.append, progress=progress)

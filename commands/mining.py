@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..indexes.errors import InputError
+from .live import Counting
 from .places import FOLDER, json_option, open_index
 
 if TYPE_CHECKING:
     from ..training.negatives import MiningReport
-
-_SECONDS = 15.0  # between plain lines
 
 
 @click.command()
@@ -90,8 +87,8 @@ def mine(
     if corpus is not None and index is not None:
         raise InputError("negatives come from a corpus or from an index: give --corpus or --index, not both")
     places = open_index(index, None) if index else corpus
-    with _Bar() as bar:
-        report = find(data, out, corpus=places, judge=_judge(judge), progress=bar.move, **settings)
+    with Counting() as progress:
+        report = find(data, out, corpus=places, judge=_judge(judge), progress=progress, **settings)
     click.echo(json.dumps(report.as_dict()) if as_json else _summary(report, out, settings["negatives"]))
 
 
@@ -114,39 +111,3 @@ def _summary(report: MiningReport, out: Path, wanted: int) -> str:
     if report.short:
         lines.append(f"{report.short:,} queries have fewer than {wanted}, {report.none:,} of them none")
     return "\n".join(lines)
-
-
-class _Bar:
-    """A live bar on a terminal, a plain line now and then elsewhere."""
-
-    def __enter__(self) -> Self:
-        self._bar: Any = None
-        self._said = time.monotonic()
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._bar.start()
-        return self
-
-    def move(self, what: str, done: int, total: int) -> None:
-        if self._bar is None:
-            if time.monotonic() - self._said >= _SECONDS:
-                self._said = time.monotonic()
-                click.echo(f"{what}: {done:,} of {total:,}", err=True)
-            return
-        if not self._bar.tasks or self._bar.tasks[-1].description != what:
-            self._bar.add_task(what, total=total)
-        self._bar.update(self._bar.tasks[-1].id, completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()

@@ -96,6 +96,11 @@ def check_rerank_options(*, used: bool, by: str) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with {by}", context)
 
 
+def names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Of an option that takes several, with commas between them."""
+    return None if value is None else tuple(part.strip() for part in value.split(","))
+
+
 def tell(text: str) -> None:
     click.echo(f"{text} …", err=True)
 

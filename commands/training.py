@@ -10,7 +10,7 @@ import click
 
 from .inverting import inverter
 from .live import Live
-from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, open_index
+from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +39,6 @@ def _lengths(_context: click.Context, _option: click.Parameter, value: str | Non
         return tuple(int(part) for part in value.split(","))
     except ValueError:
         raise click.BadParameter(f"expected lengths such as 256,128,64, not {value!r}") from None
-
-
-def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
 _data = click.argument("data")
@@ -83,7 +79,7 @@ def _run_options(command: Any) -> Any:
 @_data
 @_out
 @click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
-@click.option("--pooling", metavar="MODES", callback=_names, help="cls, mean, max, or several such as cls,mean.")
+@click.option("--pooling", metavar="MODES", callback=names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
 @click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
 @click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
