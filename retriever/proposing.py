@@ -91,12 +91,8 @@ class Proposing:
         import torch
 
         with torch.no_grad():
-            given = self._given(vectors)
-            logits = self.decoder.bag(given).float()
-            logits[:, self._never] = -math.inf
-            lengths = self.decoder.bag.lengths(given).float().softmax(-1)
-            counts = torch.arange(lengths.shape[1], dtype=torch.float32, device=self._device)
-            return logits.softmax(-1).cpu().numpy(), (lengths * counts).sum(-1).cpu().numpy()
+            logits, counts = self._expected(self._given(vectors))
+            return logits.softmax(-1).cpu().numpy(), counts.cpu().numpy()
 
     def texts(self, vectors: Floats, lengths: int = _LENGTHS) -> list[list[Ids]]:
         """For each vector proposals of the likeliest lengths, the likeliest length first."""
@@ -157,19 +153,7 @@ class Proposing:
         import torch
 
         n = len(ids)
-        rows = [[self._mask if at % _APART == part else token for at, token in enumerate(ids)] for part in _PARTS]
-        asked = [[(at, at) for at in range(part, n, _APART)] for part in _PARTS]
-        if n + n // _APART + 1 <= self.decoder.settings.longest:
-            for part in _PARTS:
-                row: list[int] = []
-                places: list[tuple[int, int]] = []
-                for at in range(n + 1):
-                    if at % _APART == part:
-                        places.append((len(row), at))
-                        row.append(self._mask)
-                    row += ids[at : at + 1]
-                rows.append(row)
-                asked.append(places)
+        rows, asked = _masked(ids, self._mask, self.decoder.settings.longest)
         of, inside, place = zip(*((number, *one) for number, ones in enumerate(asked) for one in ones), strict=True)
         with torch.no_grad():
             bag, (first, added), rates = self._of(vector)
@@ -199,14 +183,21 @@ class Proposing:
         if self._told is None or self._told[0] != key:
             with torch.no_grad():
                 given = self._given(vector[None])
-                bag = self.decoder.bag(given).float()
-                bag[:, self._never] = -math.inf
-                lengths = self.decoder.bag.lengths(given).float().softmax(-1)[0]
-                count = float((lengths * torch.arange(len(lengths), device=self._device)).sum())
+                bag, counts = self._expected(given)
                 bags = bag.clamp(min=-1e4).to(self._kind)
                 before = self.decoder.before(given, bags)
-                self._told = key, bags, before, Rates(bag[0].softmax(-1), count)
+                self._told = key, bags, before, Rates(bag[0].softmax(-1), float(counts[0]))
         return self._told[1:]
+
+    def _expected(self, given: Any) -> tuple[Any, Any]:
+        """The bag's logits (rows, vocabulary), and how many tokens are expected (rows,)."""
+        import torch
+
+        bag = self.decoder.bag(given).float()
+        bag[:, self._never] = -math.inf
+        lengths = self.decoder.bag.lengths(given).float().softmax(-1)
+        counts = torch.arange(lengths.shape[1], dtype=torch.float32, device=self._device)
+        return bag, (lengths * counts).sum(-1)
 
     def _towards(self, missing: Floats) -> Any:
         """How much each token would bring, by the bag's linear part: in nats, for what a vector still lacks (dim,)."""
@@ -240,6 +231,35 @@ def _fill(ids: Any, places: Any, likely: Any, classes: Any, times: Any, count: i
         likely[:, token] -= _AGAIN * (1 + 1 / times[token]).log()
         again = tokens == token
         highest[again], tokens[again] = likely[again].max(-1)
+
+
+def _masked(ids: Ids, mask: int, longest: int) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
+    """A text with masks in place of tokens, and, unless that is too long, with masks between its tokens.
+
+    Of each row its masks: their places in the row, and those in the text that they ask about. With every second place
+    asked about at once, and not every sixth, the tokens 7 8 9 would give
+
+        _ 8 _          (0, 0), (2, 2)
+        7 _ 9          (1, 1)
+        _ 7 8 _ 9      (0, 0), (3, 2)
+        7 _ 8 9 _      (1, 1), (4, 3)
+    """
+    n = len(ids)
+    rows = [[mask if at % _APART == part else token for at, token in enumerate(ids)] for part in _PARTS]
+    asked = [[(at, at) for at in range(part, n, _APART)] for part in _PARTS]
+    if n + n // _APART + 1 > longest:
+        return rows, asked
+    for part in _PARTS:
+        row: list[int] = []
+        places: list[tuple[int, int]] = []
+        for at in range(n + 1):
+            if at % _APART == part:
+                places.append((len(row), at))
+                row.append(mask)
+            row += ids[at : at + 1]
+        rows.append(row)
+        asked.append(places)
+    return rows, asked
 
 
 def _half(decoder: Any) -> Any:

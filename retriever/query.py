@@ -34,7 +34,7 @@ from ..indexes.proof import DEPTH
 from .tables import among
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -232,22 +232,11 @@ class Query:
         ids = found.ids[order].tolist()
         chunks = self._snapshot.chunks_by_id(ids, _CHUNK_COLUMNS)
         rows = self._snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
-        stages = {"lexical": found.lexical, "semantic": found.semantic}
-        explained: dict[str, Any] = {"mode": mode}
-        if found.reranker is not None:
-            stages["reranker"] = found.reranker
-            explained["reranked"] = int((~np.isnan(found.reranker)).sum())
-        ranks = {stage: _ranks(scores) for stage, scores in stages.items()}
+        explained = self._explained(found, order, mode)
         hits = []
-        for rank, (place, number) in enumerate(zip(order.tolist(), ids, strict=True), 1):
+        for rank, (place, number, (scores, explanation)) in enumerate(zip(order, ids, explained, strict=True), 1):
             chunk = chunks[number]
             row = rows[chunk["document"]]
-            scores = {stage: _real(given[place]) for stage, given in stages.items()}
-            explanation = {
-                **explained,
-                "ranks": {stage: ranks[stage].get(place) for stage in scores},
-                "milliseconds": {stage: round(1e3 * seconds, 2) for stage, seconds in self._seconds.items()},
-            }
             hits.append(
                 Hit(
                     rank=rank,
@@ -272,6 +261,27 @@ class Query:
                 )
             )
         return hits
+
+    def _explained(
+        self, found: _Candidates, order: NDArray[np.intp], mode: str
+    ) -> Iterator[tuple[dict[str, float | None], dict[str, Any]]]:
+        """Of each hit its scores, stage by stage, and what else there is to say of how it was found."""
+        stages = {"lexical": found.lexical, "semantic": found.semantic}
+        every: dict[str, Any] = {"mode": mode}
+        if found.reranker is not None:
+            stages["reranker"] = found.reranker
+            every["reranked"] = int((~np.isnan(found.reranker)).sum())
+        ranks = {stage: _ranks(scores) for stage, scores in stages.items()}
+        for place in order.tolist():
+            scores = {stage: _real(given[place]) for stage, given in stages.items()}
+            yield (
+                scores,
+                {
+                    **every,
+                    "ranks": {stage: ranks[stage].get(place) for stage in scores},
+                    "milliseconds": {stage: round(1e3 * seconds, 2) for stage, seconds in self._seconds.items()},
+                },
+            )
 
 
 _CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
