@@ -99,9 +99,8 @@ def _class() -> type[Any]:
             """:param classes: tokens to tell apart; all unless given."""
             near = self.read(vectors * self.root)
             turned = self.turn(vectors)
-            if classes is None:
-                return near @ self.words.T + turned @ self.alone.T.to(turned.dtype) + self.bias
-            return near @ self.words[classes].T + turned @ self.alone[classes].T.to(turned.dtype) + self.bias[classes]
+            chosen = slice(None) if classes is None else classes
+            return near @ self.words[chosen].T + turned @ self.alone[chosen].T.to(turned.dtype) + self.bias[chosen]
 
         def lengths(self, vectors: Any) -> Any:
             """Logits of how many tokens the text has (rows, longest + 1)."""
@@ -169,9 +168,8 @@ def _class() -> type[Any]:
             :param bag: the bag's logits of the same rows (places, classes), of which a place's have a share.
             :param classes: tokens to tell apart; all unless given.
             """
-            if classes is None:
-                return targets @ self.words.T + self.bias + self.share * bag
-            return targets @ self.words[classes].T + self.bias[classes] + self.share * bag
+            chosen = slice(None) if classes is None else classes
+            return targets @ self.words[chosen].T + self.bias[chosen] + self.share * bag
 
     return TextDecoder
 

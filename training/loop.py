@@ -124,72 +124,81 @@ def _is_whole(done: Path) -> bool:
     return all((done.parent / name).is_file() for name in names)
 
 
+class Resumable:
+    """What makes the checkpoints of a `transformers.Trainer` safetensors and JSON, and complete."""
+
+    accelerator: Any
+    args: Any
+    lr_scheduler: Any
+    model: Any
+    optimizer: Any
+    state: Any
+
+    def _trained(self) -> Any:
+        """The module whose parameters are learned: the loss, where that holds the model and more."""
+        loss = getattr(self, "loss", None)
+        model = self.model if loss is None or isinstance(loss, dict) else loss
+        return self.accelerator.unwrap_model(model)
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Binocle writes the card, of what was measured."""
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
+        from safetensors.torch import save_model
+
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_model(self._trained(), str(folder / "weights.safetensors"))
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)  # type: ignore[misc]
+        if self.args.should_save:
+            seal(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:  # noqa: ARG002
+        from safetensors.torch import load_model
+
+        load_model(self._trained(), str(Path(resume_from_checkpoint) / "weights.safetensors"))
+
+    def _load_best_model(self) -> None:
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+    def recall(self, checkpoint: Path) -> None:
+        """Be as at the end of a run whose last checkpoint this is."""
+        from transformers import TrainerState
+
+        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        self._load_best_model()
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self.args.should_save:
+            write_state(Path(output_dir) / "optimizer", self.optimizer.state_dict())
+            schedule = self.lr_scheduler.state_dict()
+            (Path(output_dir) / "schedule.json").write_text(json.dumps(schedule), "utf-8")
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            self.optimizer.load_state_dict(read_state(Path(checkpoint) / "optimizer"))
+            schedule = json.loads((Path(checkpoint) / "schedule.json").read_text("utf-8"))
+            self.lr_scheduler.load_state_dict(schedule)
+
+    def _save_scaler(self, output_dir: str) -> None:
+        """bfloat16 needs no scaler, and float16 is not offered."""
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        """As there is none."""
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        write_state(Path(output_dir) / f"random-{self.args.process_index}", _random_states())
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            _restore_random(read_state(Path(checkpoint) / f"random-{self.args.process_index}"))
+
+
 def resumable(trainer: type[Any]) -> type[Any]:
-    """A subclass of a `transformers.Trainer` whose checkpoints are safetensors and JSON, and complete."""
-
-    class Resumable(trainer):  # type: ignore[misc]
-        def _trained(self) -> Any:
-            """The module whose parameters are learned: the loss, where that holds the model and more."""
-            loss = getattr(self, "loss", None)
-            model = self.model if loss is None or isinstance(loss, dict) else loss
-            return self.accelerator.unwrap_model(model)
-
-        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-            """Binocle writes the card, of what was measured."""
-
-        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
-            from safetensors.torch import save_model
-
-            folder = Path(output_dir or self.args.output_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            save_model(self._trained(), str(folder / "weights.safetensors"))
-
-        def _save_checkpoint(self, model: Any, trial: Any) -> None:
-            super()._save_checkpoint(model, trial)
-            if self.args.should_save:
-                seal(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
-
-        def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:  # noqa: ARG002
-            from safetensors.torch import load_model
-
-            load_model(self._trained(), str(Path(resume_from_checkpoint) / "weights.safetensors"))
-
-        def _load_best_model(self) -> None:
-            self._load_from_checkpoint(self.state.best_model_checkpoint)
-
-        def recall(self, checkpoint: Path) -> None:
-            """Be as at the end of a run whose last checkpoint this is."""
-            from transformers import TrainerState
-
-            self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-            self._load_best_model()
-
-        def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-            if self.args.should_save:
-                write_state(Path(output_dir) / "optimizer", self.optimizer.state_dict())
-                schedule = self.lr_scheduler.state_dict()
-                (Path(output_dir) / "schedule.json").write_text(json.dumps(schedule), "utf-8")
-
-        def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-            if checkpoint is not None:
-                self.optimizer.load_state_dict(read_state(Path(checkpoint) / "optimizer"))
-                schedule = json.loads((Path(checkpoint) / "schedule.json").read_text("utf-8"))
-                self.lr_scheduler.load_state_dict(schedule)
-
-        def _save_scaler(self, output_dir: str) -> None:
-            """bfloat16 needs no scaler, and float16 is not offered."""
-
-        def _load_scaler(self, checkpoint: str | None) -> None:
-            """As there is none."""
-
-        def _save_rng_state(self, output_dir: str) -> None:
-            write_state(Path(output_dir) / f"random-{self.args.process_index}", _random_states())
-
-        def _load_rng_state(self, checkpoint: str | None) -> None:
-            if checkpoint is not None:
-                _restore_random(read_state(Path(checkpoint) / f"random-{self.args.process_index}"))
-
-    return Resumable
+    """The same trainer with such checkpoints."""
+    return type("Resumable", (Resumable, trainer), {})
 
 
 def write_state(stem: Path, state: Mapping[str, Any]) -> None:

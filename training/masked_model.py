@@ -213,8 +213,8 @@ def _letters(texts: Iterable[str], normalizer: Any) -> list[str]:
 
 
 @cache
-def _classes() -> tuple[type[Any], type[Any]]:
-    """`Learner` and `PairHead`, made when torch is first needed."""
+def _learner() -> type[Any]:
+    """`Learner`, made when torch is first needed."""
     import torch
     from torch import nn
     from torch.nn.functional import cross_entropy, pad
@@ -265,9 +265,9 @@ def _classes() -> tuple[type[Any], type[Any]]:
             pairs = None if self.pair_head is None else self.pair_head(kept["first"]).float()
             return {"tokens": losses, "pairs": pairs}
 
-    return Learner, PairHead
+    return Learner
 
 
 def learner(model: Any, *, pairs: bool) -> Any:
     """The module to train: `model` with its loss and, for pairs of segments, one more head."""
-    return _classes()[0](model, pairs=pairs)
+    return _learner()(model, pairs=pairs)
