@@ -175,7 +175,7 @@ class _Session:
         self.run, self.encoder, self.config, self.progress, self.tell = run, encoder, config, progress, tell
         self.rows = run.folder / "rows"
         self.counts: dict[str, int] = {}
-        self.bf16 = loop.has_bf16() if config.bf16 is None else config.bf16
+        self.bf16 = loop.bf16(config)
 
     def plan(self, share: float, rate: float, batch: int, rows: int) -> Plan:
         config = self.config

@@ -82,15 +82,20 @@ def schedule(config: Any, batches: Any, metric: str | None) -> dict[str, Any]:
     :param metric: name of the held-out measure; None where nothing is held out.
     """
     steps = config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
+    return paced(config, steps, batches.batch_size, config.learning_rate, metric)
+
+
+def paced(config: Any, steps: int, batch_size: int, learning_rate: float, metric: str | None) -> dict[str, Any]:
+    """The same where steps, batch and rate do not follow from the settings alone."""
     each = max(1, steps // config.evaluations)
     options: dict[str, Any] = {
-        "per_device_train_batch_size": batches.batch_size,
+        "per_device_train_batch_size": batch_size,
         "gradient_accumulation_steps": config.accumulate,
         "max_steps": steps,
-        "learning_rate": config.learning_rate,
+        "learning_rate": learning_rate,
         "warmup_steps": math.ceil(config.warmup * steps),
         "weight_decay": config.weight_decay,
-        "bf16": has_bf16() if config.bf16 is None else config.bf16,
+        "bf16": bf16(config),
         "seed": config.seed,
         "logging_steps": max(1, min(50, steps // 50)),
         "save_strategy": "steps",
@@ -101,6 +106,11 @@ def schedule(config: Any, batches: Any, metric: str | None) -> dict[str, Any]:
     if metric:
         options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
     return options
+
+
+def bf16(config: Any) -> bool:
+    """Whether a run with these settings computes in bfloat16: where the machine does, unless they say."""
+    return has_bf16() if config.bf16 is None else bool(config.bf16)
 
 
 def last_checkpoint(folder: Path) -> Path | None:

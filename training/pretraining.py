@@ -301,31 +301,15 @@ class _Session:
         batch = config.batch_size * int(os.environ.get("WORLD_SIZE", "1"))
         an_epoch = math.ceil(math.ceil(len(self.train_rows) / batch) / config.accumulate)
         steps = config.steps or math.ceil(an_epoch * config.epochs)
-        each = max(1, steps // config.evaluations)
-        options: dict[str, Any] = {
-            "per_device_train_batch_size": config.batch_size,
-            "gradient_accumulation_steps": config.accumulate,
-            "max_steps": steps,
-            "learning_rate": config.learning_rate or (5e-4 if self.masked.new_head else 1e-4),
-            "warmup_steps": math.ceil(config.warmup * steps),
-            "weight_decay": config.weight_decay,
-            "bf16": self._bf16(),
-            "seed": config.seed,
-            "logging_steps": max(1, min(50, steps // 50)),
-            "save_strategy": "steps",
-            "save_steps": each,
-            "remove_unused_columns": False,
-            "restore_callback_states_from_checkpoint": True,
-            "ddp_find_unused_parameters": False,
-        }
+        rate = config.learning_rate or (5e-4 if self.masked.new_head else 1e-4)
+        metric = "perplexity" if len(self.held_out) else None
+        options = loop.paced(config, steps, config.batch_size, rate, metric)
+        options |= {"greater_is_better": False, "remove_unused_columns": False, "ddp_find_unused_parameters": False}
         texts = batch * config.accumulate
         log = self.run.folder / "log.jsonl"
         callbacks = [loop.watcher(self.progress, texts=texts, metric="perplexity", log=log)]
-        if len(self.held_out):
-            options |= {"eval_strategy": "steps", "eval_steps": each, "load_best_model_at_end": True}
-            options |= {"metric_for_best_model": "eval_perplexity", "greater_is_better": False}
-            if config.patience:
-                callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
+        if metric and config.patience:
+            callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
         trainer = masked_trainer()(
             self.train_rows.lengths,
             self.measure,
@@ -337,15 +321,12 @@ class _Session:
         loop.quiet(trainer)
         return trainer
 
-    def _bf16(self) -> bool:
-        return loop.has_bf16() if self.config.bf16 is None else self.config.bf16
-
     def measure(self) -> Perplexity | None:
         return measure(
             self.learner,
             self.held_out_batches,
             batch=2 * self.config.batch_size,
-            bf16=self._bf16(),
+            bf16=loop.bf16(self.config),
             seed=self.config.seed,
         )
 
@@ -393,5 +374,5 @@ def _card(made: Pretrained, config: Config) -> Card:
         texts_per_second=made.texts_per_second,
         fingerprint=made.fingerprint,
         device=loop.device(),
-        bf16=loop.has_bf16() if config.bf16 is None else config.bf16,
+        bf16=loop.bf16(config),
     )
