@@ -206,7 +206,7 @@ class Query:
         if unseen.any():
             semantic[unseen] = self._snapshot.index.reconstruct(ids[unseen]) @ self._vector()[0]
         leading = np.isin(ids, np.concatenate([by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]]))
-        score = (_standard(np.nan_to_num(lexical), leading) + _standard(semantic, leading)) / np.float32(2)
+        score = (standard(np.nan_to_num(lexical), leading) + standard(semantic, leading)) / np.float32(2)
         return _Candidates(ids, lexical, semantic, score)
 
     def _reranked(
@@ -317,19 +317,18 @@ def _aligned(ids: Ids, known: Ids, values: Floats) -> Floats:
     return aligned
 
 
-def _standard(values: Floats, leading: NDArray[np.bool_]) -> Floats:
-    """Standard deviations above the mean of the leading values; 0 where they are all the same."""
+def standard(values: Floats, leading: NDArray[np.bool_] | slice = slice(None)) -> Floats:
+    """Standard deviations above the mean of the leading values, all unless told; 0 where they are all the same."""
     deviation = values[leading].std()
     if deviation < 1e-6:
         return np.zeros_like(values)
-    standard: Floats = (values - values[leading].mean()) / deviation
-    return standard
+    made: Floats = (values - values[leading].mean()) / deviation
+    return made
 
 
 def _mean_standard(reranker: Floats, first: Floats, first_weight: float) -> Floats:
     """The weighted mean of the standard scores of two stages for the same passages."""
-    every = np.ones(len(first), np.bool_)
-    mean: Floats = (1 - first_weight) * _standard(reranker, every) + first_weight * _standard(first, every)
+    mean: Floats = (1 - first_weight) * standard(reranker) + first_weight * standard(first)
     return mean
 
 

@@ -244,7 +244,9 @@ class Writer:
             if snapshot.damage:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
             if rebuild or snapshot.damage or self._is_stale(snapshot):
-                notes.append(self._publish(snapshot))
+                head, note = self._renewed(snapshot)
+                self._move(head)
+                notes.append(note)
             self._tidy()
         return "; ".join(filter(None, notes))
 
@@ -311,12 +313,6 @@ class Writer:
         masked = 0 if index.held is None else int((~index.held).sum())
         newer = 0 if index.tail is None else len(index.tail.ids)
         return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
-
-    def _publish(self, snapshot: Snapshot) -> str:
-        """Put the vector index of this state in service; gives what to say of it, if anything."""
-        head, note = self._renewed(snapshot)
-        self._move(head)
-        return note
 
     def _renewed(self, snapshot: Snapshot) -> tuple[Head, str]:
         """The state with a vector index of all its rows, of the kind that was chosen, and what to say of it.

@@ -52,7 +52,7 @@ def write_card(folder: Path, card: Card) -> None:
     facts = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     facts |= {
         "binocle": __version__,
-        "base": Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base,
+        "base": _base(card),
         "objective": card.objective,
         "data": card.data,
         "config": card.config,
@@ -81,9 +81,13 @@ def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], me
         path.replace(place)
 
 
+def _base(card: Card) -> str:
+    """What training began with, without the path of a folder of this machine."""
+    return Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base
+
+
 def render(card: Card) -> str:
     library, pipeline = _TAGS[card.kind]
-    base = Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base
     lines = [
         "---",
         f"library_name: {library}",
@@ -91,7 +95,7 @@ def render(card: Card) -> str:
         "tags: [binocle]",
         "---",
         "",
-        f"# {card.kind.capitalize()} trained from {base}",
+        f"# {card.kind.capitalize()} trained from {_base(card)}",
         "",
         f"Objective: {card.objective}.",
         "",

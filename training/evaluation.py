@@ -217,7 +217,7 @@ def _joined(name: str) -> str:
 # Measures of one query: grades of its documents, and the documents ranked
 
 
-def _ndcg(grades: Mapping[str, int], ranking: Ranking) -> float:
+def ndcg(grades: Mapping[str, int], ranking: Ranking) -> float:
     gained = _dcg([grades.get(document, 0) for document, _ in ranking[:10]])
     return gained / _dcg(sorted(grades.values(), reverse=True)[:10])
 
@@ -246,7 +246,7 @@ def _average_precision(grades: Mapping[str, int], ranking: Ranking) -> float:
 
 
 _OF_A_QUERY: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
-    "nDCG@10": _ndcg,
+    "nDCG@10": ndcg,
     "Recall@100": _recall,
     "MRR@10": _reciprocal_rank,
     "MAP": _average_precision,

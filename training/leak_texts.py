@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .salience import _UNSPACED
+from .salience import UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -74,7 +74,7 @@ def _parts(
 def _is_border(text: str, place: int) -> bool:
     """Whether no word goes on across this place."""
     around = text[max(0, place - 1) : place + 1]
-    return place == 0 or not around.isalnum() or bool(_UNSPACED.search(around))
+    return place == 0 or not around.isalnum() or bool(UNSPACED.search(around))
 
 
 def _spread(found: Sequence[tuple[int, str]], wanted: int, random: np.random.Generator) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .corpus import Source
 
 _WORD = re.compile(r"\w+(?:[’'][^\W\d_]+)*")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # written without spaces
+UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # written without spaces
 _COMMON = 0.2  # share of the passages from which on a word says nothing
 _BOILERPLATE = 3  # documents from which on a sentence is boilerplate
 
@@ -30,7 +30,7 @@ def words(text: str) -> list[str]:
     found = []
     for match in _WORD.finditer(text.casefold()):
         word = match[0]
-        if len(word) > 2 and _UNSPACED.search(word):
+        if len(word) > 2 and UNSPACED.search(word):
             found += [word[place : place + 2] for place in range(len(word) - 1)]
         else:
             found.append(word)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..retriever.query import standard
 from . import heldout
+from .evaluation import ndcg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +42,8 @@ def choose_weight(
         if len(hits) < 2:
             continue
         rows_of = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
-        own = _standard(reranker.score(query, [rows_of[hit.chunk]["context"] for hit in hits]))
-        stage = _standard(np.array([hit.score for hit in hits], np.float32))
+        own = standard(reranker.score(query, [rows_of[hit.chunk]["context"] for hit in hits]))
+        stage = standard(np.array([hit.score for hit in hits], np.float32))
         paths = [hit.path for hit in hits]
         gains.append([_ndcg(paths, (1 - w) * own + w * stage, relevant[query]) for w in _WEIGHTS])
         first.append(_ndcg(paths, stage, relevant[query]))
@@ -59,13 +60,7 @@ def choose_weight(
     ]
 
 
-def _standard(values: Any) -> Any:
-    deviation = values.std()
-    return (values - values.mean()) / deviation if deviation > 1e-6 else np.zeros_like(values)
-
-
 def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:
     """nDCG@10 of documents, each ranking where its best passage does."""
-    ranking = list(dict.fromkeys(paths[place] for place in np.argsort(-scores, kind="stable")))[:10]
-    gained = sum(1 / math.log2(rank + 2) for rank, path in enumerate(ranking) if path in relevant)
-    return gained / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(relevant))))
+    ranking = dict.fromkeys(paths[place] for place in np.argsort(-scores, kind="stable"))
+    return ndcg(dict.fromkeys(relevant, 1), [(path, 0.0) for path in ranking])
