@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from ..indexes.errors import InputError
+from ..indexes.metric import normalized
 from ..retriever import encoder as encoders
 from ..retriever import model_folder
 
@@ -84,10 +85,8 @@ def unit_vectors(
 ) -> NDArray[np.float32]:
     """Float32, shape (len(texts), dim), of length 1; each different text is encoded once."""
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    vectors = finite(model, model.encode(list(places), kind=kind))
-    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-    of_texts: NDArray[np.float32] = vectors[[places[text] for text in texts]]
-    return of_texts
+    vectors = normalized(finite(model, model.encode(list(places), kind=kind)))
+    return vectors[[places[text] for text in texts]]
 
 
 def finite(model: Model, values: _Array) -> _Array:
