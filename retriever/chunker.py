@@ -8,7 +8,9 @@ passage and its three-word remainder are found worse than two halves.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from .document import LineCounter
@@ -75,8 +77,11 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
     lines = LineCounter(document)
     chunks = []
     for section in _joined(_sections(document), document.text, offsets):
-        heading = _shortened(_with_title(document.title, section.heading), offsets, max_tokens // _HEADING_SHARE)
-        taken = len(offsets([" > ".join(heading)])[0]) if heading else 0
+        headings = {
+            path: _shortened(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
+            for path in section.paths()
+        }
+        taken = max(len(tokens) for tokens in offsets([" > ".join(heading) for heading in headings.values()]))
         for start, end in _pieces(document.text, section, offsets, max_tokens - taken - _MARGIN):
             chunks.append(
                 Chunk(
@@ -85,7 +90,7 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
                     lines.at(start),
                     lines.at(end - 1),
                     section.page,
-                    heading,
+                    headings[section.path(start, end)],
                     document.text[start:end],
                 )
             )
@@ -94,10 +99,9 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Neighbouring parts under one heading on one page."""
+    """Neighbouring parts on one page: under one heading, but for tiny ones that were joined to those after them."""
 
     parts: tuple[Part, ...]
-    heading: tuple[str, ...]
 
     @property
     def page(self) -> int | None:
@@ -111,27 +115,41 @@ class _Section:
     def end(self) -> int:
         return self.parts[-1].end
 
+    def path(self, start: int, end: int) -> tuple[str, ...]:
+        """What the headings above these characters have in common."""
+        return reduce(common, (part.heading for part in _overlapping(self.parts, start, end)))
+
+    def paths(self) -> set[tuple[str, ...]]:
+        """All that `path` may give."""
+        headings = {part.heading for part in self.parts}
+        least = len(reduce(common, headings))
+        return {heading[:length] for heading in headings for length in range(least, len(heading) + 1)}
+
+
+def _overlapping(parts: tuple[Part, ...], start: int, end: int) -> tuple[Part, ...]:
+    first = bisect_right(parts, start, key=lambda part: part.end)
+    return parts[first : bisect_left(parts, end, key=lambda part: part.start)]
+
 
 def _sections(document: Document) -> Iterator[_Section]:
     run: list[Part] = []
     for part in document.parts:
         if run and (part.heading != run[-1].heading or part.page != run[-1].page):
-            yield _Section(tuple(run), run[0].heading)
+            yield _Section(tuple(run))
             run = []
         run.append(part)
     if run:
-        yield _Section(tuple(run), run[0].heading)
+        yield _Section(tuple(run))
 
 
 def _joined(sections: Iterable[_Section], text: str, offsets: Offsets) -> Iterator[_Section]:
-    """Join a tiny section to the one after it on its page; the heading is then what both have in common."""
+    """Join a tiny section to the one after it on its page."""
     held: _Section | None = None
     for section in sections:
         if held is None:
             held = section
         elif held.page == section.page and _is_tiny(text[held.start : held.end], offsets):
-            heading = common(held.heading, section.heading)
-            held = _Section(held.parts + section.parts, heading)
+            held = _Section(held.parts + section.parts)
         else:
             yield held
             held = section
@@ -203,7 +221,7 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, int]:
     """Places in the window where a piece may begin, each with its rank: 0 is best."""
     ranks: dict[int, int] = {}
-    for part in parts:
+    for part in _overlapping(parts, start, start + len(window)):
         low, high = max(part.start - start, 0), min(part.end - start, len(window))
         if low >= high:
             continue

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from binocle.retriever.chunker import chunk
+from binocle.retriever.chunker import _cut_ranks, _overlapping, chunk
 from binocle.retriever.document import Document, Part
 
 WORDS = [
@@ -251,6 +251,16 @@ def test_a_tiny_section_joins_the_next_under_what_their_headings_share(tiny):
     assert only.text == text.strip()
 
 
+def test_a_tiny_section_takes_no_heading_from_the_passages_after_it(tiny):
+    text = "# A\n## B\nshort\n## C\n" + "The cat sat on the mat. " * 40
+    parts = (Part(0, 4, 1, None, ("A",)), Part(4, 15, 2, None, ("A", "B")), Part(15, len(text), 4, None, ("A", "C")))
+    first, *others = check(Document(text, parts), tiny, 62)
+    assert first.text.startswith("# A\n## B\nshort\n## C\nThe cat")
+    assert first.heading == ("A",)
+    assert len(others) > 2
+    assert {piece.heading for piece in others} == {("A", "C")}
+
+
 def test_a_heading_longer_than_the_encoder_leaves_room_for_the_text(tiny):
     for heading in (("cat " * 500,), ("x" * 5000,), tuple(f"title {number}" for number in range(200)), ("天" * 3000,)):
         document = Document("The dog ran. " * 30, (Part(0, 390, 1, None, heading),), "title " * 300)
@@ -291,6 +301,23 @@ def test_long_runs_of_white_space_are_done_in_seconds(tiny, run, kind):
     took, chunks = seconds(tiny, ("word " * 100 + run * (15_000 // len(run))) * 6, kind)
     assert len(chunks) >= 6
     assert took < 3
+
+
+def test_a_piece_is_held_against_those_parts_alone_that_it_overlaps():
+    parts = tuple(Part(start, start + 3, 1) for start in (0, 3, 7, 10, 20))
+    for start in range(25):
+        for end in range(start + 1, 26):
+            overlapped = tuple(part for part in parts if part.start < end and part.end > start)
+            assert _overlapping(parts, start, end) == overlapped
+
+
+def test_a_long_section_of_small_parts_is_cut_in_seconds(tiny):
+    line = "The cat sat on the mat and ran to the sea.\n"
+    parts = tuple(Part(len(line) * number, len(line) * (number + 1), number + 1) for number in range(100_000))
+    began = time.monotonic()
+    ranks = [_cut_ranks(line * 380, start, parts) for start in range(0, parts[-1].end - 16_384, 4 * 16_384)]
+    assert time.monotonic() - began < 4
+    assert len(ranks) > 60
 
 
 def test_many_small_parts_are_done_in_seconds(tiny):
