@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .ignore import Pattern, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Container, Iterator
 
 IGNORE_FILES = (".gitignore", ".binocleignore")
 MAX_BYTES = 256 * 2**20
@@ -30,17 +30,17 @@ class Entry:
 def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
     """Every entry below `root`, in order of path within each folder.
 
-    Hidden files and what `.gitignore` or `.binocleignore` excludes (rules as git's, deeper files first) are given
-    with a reason; a folder passed over is one entry. Symbolic links are not followed, so nothing outside `root` is
-    ever reached: what a link inside it names is found at its own place.
+    Hidden files and what `.gitignore` or `.binocleignore` excludes (rules as git's, deeper files first, up to the top
+    of the repository that `root` lies in) are given with a reason; a folder passed over is one entry. Symbolic links
+    are not followed, so nothing outside `root` is ever given: what a link inside it names is found at its own place.
 
     :param leave_out: a folder that is not even mentioned: the index itself.
     """
-    yield from _scan(str(root), str(leave_out.resolve()) if leave_out else "")
+    yield from _scan(os.path.realpath(root), str(leave_out.resolve()) if leave_out else "")
 
 
 def _scan(root: str, leave_out: str) -> Iterator[Entry]:
-    waiting: list[Iterator[Entry | _Folder]] = [iter([_Folder("", [])])]
+    waiting: list[Iterator[Entry | _Folder]] = [iter([_Folder("", _rules_above(Path(root)))])]
     while waiting:  # not recursion: a tree may be deeper than Python's stack
         found = next(waiting[-1], None)
         if found is None:
@@ -54,13 +54,20 @@ def _scan(root: str, leave_out: str) -> Iterator[Entry]:
 @dataclass(frozen=True, slots=True)
 class _Folder:
     prefix: str  # "" or a path ending in "/"
-    rules: list[tuple[str, str, list[Pattern]]]  # (folder, file they stand in, rules), outermost first
+    rules: list[_Rules]  # outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    base: str  # the folder whose paths they are held against, ending in "/"
+    source: str  # the file they stand in, as seen from the folder that is scanned
+    patterns: list[Pattern]
 
 
 def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Folder]:
     """What stands in one folder, in order of name."""
     try:
-        with os.scandir(f"{root}/{folder.prefix}") as listing:
+        with os.scandir(os.path.join(root, folder.prefix)) as listing:  # noqa: PTH118
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
         name = os.fsencode(folder.prefix).decode("utf-8", "backslashreplace")
@@ -68,9 +75,9 @@ def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Fo
         return
     by_name = {entry.name: entry for entry in entries}
     files = [by_name[name] for name in IGNORE_FILES if name in by_name]
-    rules = folder.rules + [rule for entry in files for rule in _rules(folder.prefix, entry)]
+    rules = folder.rules + [rule for entry in files for rule in _rules(entry, folder.prefix + entry.name)]
     for entry in entries:
-        path = folder.prefix + entry.name
+        path = folder.prefix + _name(entry.name, by_name)
         try:
             is_folder = entry.is_dir(follow_symlinks=False)
             status = entry.stat(follow_symlinks=False)
@@ -80,47 +87,87 @@ def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Fo
         if is_folder and leave_out and os.path.realpath(entry.path) == leave_out:
             continue
         path = path + "/" if is_folder else path
-        reason = _passed_over(entry, path, rules)
+        reason = _passed_over(entry, rules)
         if is_folder and not reason:
             yield _Folder(path, rules)
             continue
-        path = os.fsencode(path).decode("utf-8", "backslashreplace")  # a bad name is passed over, but accounted for
         yield Entry(path, 0 if is_folder else status.st_size, status.st_mtime_ns, reason)
 
 
-def _passed_over(entry: os.DirEntry[str], path: str, rules: list[tuple[str, str, list[Pattern]]]) -> str:
+def _name(name: str, others: Container[str]) -> str:
+    """A name that is not UTF-8 is passed over, but accounted for: escaped, and as no other in its folder is called."""
+    if _is_utf8(name):
+        return name
+    escaped = os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
+    while escaped in others:
+        escaped += "\\"
+    return escaped
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _passed_over(entry: os.DirEntry[str], rules: list[_Rules]) -> str:
     if entry.name.startswith("."):
         return "hidden"
     if entry.is_symlink():
         return "symbolic link"
-    for base, source, patterns in reversed(rules):
-        ignored = verdict(patterns, path[len(base) :])
-        if ignored:
-            return f"ignored by {source}"
-        if ignored is not None:
-            break
-    if not entry.is_dir(follow_symlinks=False):
+    is_folder = entry.is_dir(follow_symlinks=False)
+    if source := _ignored_by(rules, entry.path + "/" * is_folder):
+        return f"ignored by {source}"
+    if not is_folder:
         if not entry.is_file(follow_symlinks=False):
             return "not a regular file"
         if entry.stat(follow_symlinks=False).st_size > MAX_BYTES:
             return f"larger than {MAX_BYTES // 2**20} MB"
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return "its name is not valid UTF-8"
+    return "" if _is_utf8(entry.name) else "its name is not valid UTF-8"
+
+
+def _ignored_by(rules: list[_Rules], path: str) -> str:
+    """The file whose rules ignore a path, "" where none does."""
+    for rule in reversed(rules):
+        ignored = verdict(rule.patterns, path[len(rule.base) :])
+        if ignored is not None:
+            return rule.source if ignored else ""
     return ""
 
 
-def _rules(prefix: str, entry: os.DirEntry[str]) -> list[tuple[str, str, list[Pattern]]]:
-    if entry.is_symlink() or not entry.is_file():
+def _rules_above(root: Path) -> list[_Rules]:
+    """What the git repository that a folder lies in says above it, unless it ignores the folder: that is asked for."""
+    top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
+    if top is None:
         return []
+    rules = _rules(top / ".git/info/exclude", _seen_from(root, top) + ".git/info/exclude", top)
+    for folder in (folder for folder in (*reversed(root.parents), root) if folder.is_relative_to(top)):
+        if folder != top and _ignored_by(rules, f"{folder}/"):
+            return []
+        if folder != root:
+            for name in IGNORE_FILES:
+                rules += _rules(folder / name, _seen_from(root, folder) + name)
+    return rules
+
+
+def _seen_from(folder: Path, above: Path) -> str:
+    return "../" * len(folder.relative_to(above).parts)
+
+
+def _rules(file: Path | os.DirEntry[str], source: str, base: Path | None = None) -> list[_Rules]:
+    """The rules in a file, held against paths below `base`: the folder it is in, unless given."""
+    path = Path(file)
     try:
-        with open(entry.path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:  # noqa: PTH123
+        if file.is_symlink() or not file.is_file():
+            return []
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:
             lines = [line.removesuffix("\n").removesuffix("\r") for line in stream.read(2**20).split("\n")]
     except OSError:
         return []
     patterns = [pattern for line in lines if (pattern := Pattern.parse(line))]
-    return [(prefix, prefix + entry.name, patterns)] if patterns else []
+    return [_Rules(os.path.join(base or path.parent, ""), source, patterns)] if patterns else []  # noqa: PTH118
 
 
 def is_index(folder: Path) -> bool:

@@ -182,6 +182,46 @@ def test_random_trees_are_read_as_git_reads_them(seed, tmp_path):
     assert kept(tmp_path) == expected, rules
 
 
+@git
+@pytest.mark.parametrize("seed", range(2_000, 2_020))
+def test_a_folder_of_a_repository_is_read_by_the_rules_above_it(seed, tmp_path):
+    draw = random.Random(seed)
+    random_tree(tmp_path, draw)
+    kept_by_git(tmp_path)  # makes it a repository
+    (tmp_path / ".git" / "info" / "exclude").write_text(f"{random_pattern(draw)}\n{random_pattern(draw)}\n")
+    expected = kept_by_git(tmp_path)
+    assert kept(tmp_path) == expected
+    for folder in {tmp_path / Path(name).parent for name in expected} - {tmp_path}:
+        below = f"{folder.relative_to(tmp_path)}/"
+        assert kept(folder) == {name.removeprefix(below) for name in expected if name.startswith(below)}, folder
+
+
+def test_what_is_ignored_above_the_folder_names_the_file_that_says_so(tmp_path):
+    tree(tmp_path, "up/repo/.git/info/exclude", "up/repo/a/docs/secrets/k.txt", "up/repo/a/docs/x.log")
+    tree(
+        tmp_path, "up/repo/a/docs/notes.txt", "up/repo/a/docs/mine.txt", "up/repo/a/docs/y.tmp", "up/repo/a/docs/z.org"
+    )
+    (tmp_path / "up/.gitignore").write_text("*.org\n")  # above the repository
+    (tmp_path / "up/repo/.gitignore").write_text("secrets/\n*.log\n")
+    (tmp_path / "up/repo/.git/info/exclude").write_text("/a/docs/mine.txt\n!*.log\n")
+    (tmp_path / "up/repo/a/.binocleignore").write_text("*.tmp\n")
+    assert found(tmp_path / "up/repo/a/docs") == {
+        "mine.txt": "ignored by ../../.git/info/exclude",
+        "notes.txt": "",
+        "secrets/": "ignored by ../../.gitignore",
+        "x.log": "ignored by ../../.gitignore",
+        "y.tmp": "ignored by ../.binocleignore",
+        "z.org": "",
+    }
+
+
+@pytest.mark.parametrize("rule", ["docs/", "/a/docs", "a/**", "*", "a"])
+def test_a_folder_that_is_asked_for_is_read_though_its_repository_ignores_it(rule, tmp_path):
+    tree(tmp_path, ".git/", "a/docs/x.txt")
+    (tmp_path / ".gitignore").write_text(f"{rule}\n")
+    assert kept(tmp_path / "a/docs") == {"x.txt"}
+
+
 RULES = {
     "negation": {".gitignore": "*.txt\n!keep.txt\n"},
     "negation has no way into an ignored folder": {".gitignore": "foo/\n!foo/keep.txt\n"},
@@ -406,6 +446,15 @@ def test_names_that_are_not_utf8_are_passed_over_each_under_a_path_of_its_own(tm
     for path in reasons:
         path.encode("utf-8")
     assert found(tmp_path) == reasons
+
+
+def test_a_name_that_is_no_utf_8_is_given_as_no_other_is_called(tmp_path):
+    names = [b"bad\xff.txt", b"bad\\xff.txt", b"bad\\xff.txt\\", b"\xff\\xff", b"\\xff\xff"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("x")
+    reasons = found(tmp_path)
+    assert len(reasons) == len(names)
+    assert {path for path, reason in reasons.items() if not reason} == {"bad\\xff.txt", "bad\\xff.txt\\"}
 
 
 def test_a_deep_tree_is_walked(tmp_path):
