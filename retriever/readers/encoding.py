@@ -31,12 +31,14 @@ _UNFIT = re.compile("[\x00\ud800-\udfff]")
 def decode(data: bytes, charset: str = "") -> str:
     """The text of a file, its newlines as \\n; raises UnsupportedError where the bytes are no text.
 
+    Among other newlines a lone \\r only takes a progress bar to the start of its line: it becomes a space.
     :param charset: what the sender says that it is, believed where the bytes agree.
     """
     said = _charset(charset)
     text = (_strictly(data, said) if said else None) or _decode(data)
     if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        text = text.replace("\r\n", "\n")
+        text = text.replace("\r", " " if "\n" in text else "\n")
     return _UNFIT.sub("\ufffd", text)
 
 

@@ -32,6 +32,8 @@ def choose(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
         return named
     if ending in WITHOUT_TEXT and not named:
         raise UnsupportedError(f"no reader for {ending} files")
+    if not data.strip():
+        return formats[".txt"]
     found = sniff(data)
     if found == ".ole":
         return _choose_old_office(data, ending, formats)
@@ -60,8 +62,6 @@ def ending_of(name: str) -> str:
 
 def _choose_package(data: bytes, ending: str, found: str, formats: Mapping[str, Format]) -> Format:
     """A container by its name: read as what it is."""
-    if not data.strip():
-        return formats[".txt"]
     if _is_package(found) or found in {".html", ".xml"}:
         named = formats[ending]
         flat = found == ".xml" and named[0] in {"odt", "odp", "ods"}
