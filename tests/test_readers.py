@@ -10,6 +10,7 @@ import re
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -235,6 +236,29 @@ def test_the_first_heading_is_a_markdown_files_title() -> None:
 )
 def test_front_matter_names_a_markdown_file_where_it_gives_a_title(line: str, title: str) -> None:
     assert reading(f"---\n{line}\nauthor: Ada\n---\n# Heading\n", "a.md").title == title
+
+
+@pytest.mark.parametrize(
+    ("markdown", "title"),
+    [
+        ("Using `Box<T>` to Point", "Using Box<T> to Point"),
+        ("`int *p` and a * b", "int *p and a * b"),
+        ("[`a*b`](x) or `` c`d ``", "a*b or c`d"),
+        ("**bold *and* `*`**, ***all***, **bold *it***", "bold and *, all, bold it"),
+        ("A* search, *args and \\*so on\\*", "A* search, *args and *so on*"),
+        ("Map<K, V> if a < b > c", "Map<K, V> if a < b > c"),
+        ('<a id="x"></a>x<sup>2</sup> <!-- no --> <https://x.y> ![duck](d.png)', "x2 https://x.y duck"),
+    ],
+)
+def test_a_markdown_title_is_what_a_browser_shows(markdown: str, title: str) -> None:
+    assert reading(f"# {markdown}\n", "a.md").title == title
+
+
+@pytest.mark.parametrize("line", ["*", "`", "<a", "[", "*a", "`a``", "a* "])
+def test_a_title_of_marks_takes_no_time(line: str) -> None:
+    began = time.monotonic()
+    reading(f"# {line * 2_000}\n", "a.md")
+    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize("line", ["---\ntitle: a{}b\n---\n", "a|b\n|-{}x\n", "a|b\n{}|\n", "a|b\n-{}|{}-{}x\n"])

@@ -20,8 +20,14 @@ _NOT_PARAGRAPH = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]|    |\t|[ \t]*<|[ \
 _TITLE = re.compile(r"^title[ \t]*+[:=](.*)", re.MULTILINE | re.IGNORECASE)
 _FOLDED = re.compile(r"[|>][-+0-9]*$")  # YAML for a text that stands on the next lines
 _MARKS = re.compile(
-    r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+[^()]*)?\)|\[[^\[\]]*\])|<[^<>]*>|[*`]+|\\(?=[!-/:-@\[-`{-~])"
+    r"(?<!`)(?P<ticks>`++)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)"
+    r"|\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|!?\[(?P<link>[^\[\]]*)\](?:\([^()\s]*(?:[ \t]+[^()]*)?\)|\[[^\[\]]*\])"
+    r"|<(?P<address>[A-Za-z][\w+.-]*+:[^<>\s]*|[^<>\s@]++@[^<>\s]*)>"
+    r"|</?[a-z][a-z\d-]*+(?:\s[^<>]*)?/?>|<[A-Z]+\s[^<>]*=[^<>]*>|<!--.*?-->"
 )
+_EMPHASIS = re.compile(r"(\*+)(?=[^\s*])(.*?[^\s*])\1")
+_STAR = "\0"  # a star that is no mark, until the marks are gone
 
 
 class _Scan:
@@ -81,7 +87,17 @@ def _settle(cuts: list[Cut]) -> Iterator[Cut]:
 
 def plain_title(markdown: str) -> str:
     """A Markdown title as it is displayed."""
-    return _MARKS.sub(lambda found: found[1] or "", markdown)
+    text = _MARKS.sub(_displayed, markdown)
+    for _ in range(3):  # one in another
+        text = _EMPHASIS.sub(r"\2", text)
+    return text.replace(_STAR, "*")
+
+
+def _displayed(found: re.Match[str]) -> str:
+    if found["link"]:
+        return _MARKS.sub(_displayed, found["link"])
+    literal = (found["code"] or "").strip() or found["escaped"] or ""
+    return literal.replace("*", _STAR) or found["address"] or ""
 
 
 def read_markdown(data: bytes, form: str) -> Document:
