@@ -326,6 +326,12 @@ def test_a_cell_of_control_characters_costs_no_notebook() -> None:
     assert reading(json.dumps({"cells": cells}), "a.ipynb").text == "# A\nb ?"
 
 
+def test_a_heading_that_comes_again_in_one_cell_of_a_notebook_opens_a_section_again() -> None:
+    source = "# f\n\n## Parameters\n\na\n\n## Returns\n\nb\n\n# g\n\n## Parameters\n\nc\n\n## Returns\n\nd\n\n# f\n\n## Parameters"
+    document = reading(json.dumps({"cells": [{"cell_type": "markdown", "source": source}]}), "a.ipynb")
+    assert [part.heading for part in document.parts] == [part.heading for part in reading(source, "a.md").parts]
+
+
 def test_colours_in_what_a_notebook_printed_are_left_out() -> None:
     outputs = [{"output_type": "stream", "text": "\x1b[1;31mred\x1b[0m [2m]"}]
     cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]

@@ -59,13 +59,13 @@ def _add_markdown(builder: Builder, outline: Outline, source: str) -> None:
     whole = source.encode("utf-8", "replace").decode()  # JSON can hold half a surrogate pair
     document = of_markdown(whole.replace("\r\n", "\n"), "markdown")
     builder.title = builder.title or document.title
-    levels: dict[tuple[str, ...], int] = {}
+    before: tuple[str, ...] = ()
     for part in document.parts:
         text = document.text[part.start : part.end]
         hashes = len(text) - len(text.lstrip().lstrip("#"))
-        if part.heading and part.heading not in levels:
-            levels[part.heading] = hashes if text.lstrip().startswith("#") else len(part.heading)
-            outline.enter(levels[part.heading], part.heading[-1])
+        if part.heading and part.heading != before:
+            outline.enter(hashes if text.lstrip().startswith("#") else len(part.heading), part.heading[-1])
+        before = part.heading
         builder.add(text, heading=outline.path, kind=part.kind)
 
 
