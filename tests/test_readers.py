@@ -332,6 +332,23 @@ def test_a_heading_that_comes_again_in_one_cell_of_a_notebook_opens_a_section_ag
     assert [part.heading for part in document.parts] == [part.heading for part in reading(source, "a.md").parts]
 
 
+def test_what_a_notebook_displays_is_read_and_not_the_name_of_what_displays_it() -> None:
+    shown: list[dict[str, str | list[str]]] = [
+        {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": ["**Result**: 42 ", "ducks"]},
+        {"text/plain": "<IPython.core.display.HTML object>", "text/html": "<p>50 <b>geese</b></p>"},
+        {"text/plain": "<IPython.core.display.Image object>", "image/png": "iVBORw0KGgo="},
+        {"text/plain": "<Figure size 640x480 with 1 Axes>", "image/png": "iVBORw0KGgo="},
+        {"text/plain": "   a\n0  1", "text/html": "<table><tr><td>1</table>"},
+    ]
+    outputs = [{"output_type": "display_data", "data": data} for data in shown]
+    cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]
+    assert [(kind, text) for _, _, kind, text in outline(reading(json.dumps({"cells": cells}), "a.ipynb"))] == [
+        ("code", "x"),
+        ("prose", "**Result**: 42 ducks\n\n50 geese"),
+        ("code", "   a\n0  1"),
+    ]
+
+
 def test_colours_in_what_a_notebook_printed_are_left_out() -> None:
     outputs = [{"output_type": "stream", "text": "\x1b[1;31mred\x1b[0m [2m]"}]
     cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from ...indexes.errors import UnreadableError
 from .builder import Builder, Outline
 from .encoding import decode
 from .markup import of_markdown
+from .web import HtmlText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..document import Document
+
+
+_SHOWN = re.compile(r"\s*<IPython\.[\w.]+ object>\s*")  # a name that stands for what another of its forms says
+_FIGURE = re.compile(r"<Figure size [\d.]+x[\d.]+ with \d+ Axes>")
 
 
 def read_notebook(data: bytes, form: str) -> Document:
@@ -34,7 +40,8 @@ def read_notebook(data: bytes, form: str) -> Document:
         else:
             builder.add(source, heading=outline.path, kind="code")
             for output in _dicts(cell.get("outputs")):
-                builder.add(_output(output), heading=outline.path, kind="code")
+                text, kind = _output(output)
+                builder.add(text, heading=outline.path, kind=kind)
     return builder.document(form)
 
 
@@ -69,9 +76,20 @@ def _add_markdown(builder: Builder, outline: Outline, source: str) -> None:
         builder.add(text, heading=outline.path, kind=part.kind)
 
 
-def _output(output: dict[str, Any]) -> str:
+def _output(output: dict[str, Any]) -> tuple[str, str]:
+    """What a cell has shown, and of which kind that is."""
     if output.get("output_type") in {"error", "pyerr"}:
-        return f"{output.get('ename', '')}: {output.get('evalue', '')}"
+        return f"{output.get('ename', '')}: {output.get('evalue', '')}", "code"
     data = output.get("data")
-    plain = data.get("text/plain") if isinstance(data, dict) else output.get("text")
-    return _joined(plain)
+    if not isinstance(data, dict):
+        return _joined(output.get("text")), "code"
+    if markdown := _joined(data.get("text/markdown")):
+        return markdown, "prose"
+    plain = _FIGURE.sub("", _joined(data.get("text/plain")))
+    return (_page(_joined(data.get("text/html"))), "prose") if _SHOWN.fullmatch(plain) else (plain, "code")
+
+
+def _page(html: str) -> str:
+    builder = Builder()
+    HtmlText(html, builder, first_line=None).read()
+    return builder.document("html").text
