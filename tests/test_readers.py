@@ -127,6 +127,13 @@ def test_utf_8_with_a_bad_byte_stays_utf_8() -> None:
     assert reading(data, "a.txt").text == "é" * 200 + "\ufffd ende"
 
 
+def test_a_script_with_an_archive_behind_it_is_binary() -> None:
+    script = b"#!/bin/sh\n" + b"echo hello world this is a script\n" * 300
+    with pytest.raises(UnsupportedError, match="binary file"):
+        read(script + random.Random(1).randbytes(30_000), "install.sh")
+    assert reading(script + "échec\n".encode("cp1252"), "install.sh").text.endswith("échec\n")
+
+
 def test_newlines_are_normalised_and_the_text_can_always_be_encoded() -> None:
     assert reading(b"\xef\xbb\xbfa\r\nb\n\0d", "a.txt").text == "a\nb\n\ufffdd"
     assert reading(b"a\rb\r\rc", "a.txt").text == "a\nb\n\nc"

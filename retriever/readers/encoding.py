@@ -8,6 +8,7 @@ import re
 from .errors import UnsupportedError
 
 _SAMPLE = 1 << 16
+_HEAD = 8_192
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
@@ -54,13 +55,14 @@ def _decode(data: bytes) -> str:
         text = data.decode()
     except UnicodeDecodeError as error:
         return _decode_legacy(data, error.start)
-    _refuse_binary(data, 0.1)
+    _refuse_binary(data[:_HEAD], 0.1)
     return text
 
 
 def _decode_legacy(data: bytes, first: int) -> str:
     """`first` is the offset of the first byte that is not UTF-8."""
-    _refuse_binary(data, 0.01)
+    _refuse_binary(data[:_HEAD], 0.01)
+    _refuse_binary(data, 0.01)  # a script may have an archive behind it
     if (declared := declared_charset(data)) and (text := _strictly(data, declared)):
         return text
     sample = data[max(0, first - 1024) : first + _SAMPLE]
@@ -112,7 +114,6 @@ def _wide_encoding(data: bytes) -> str | None:
     return None
 
 
-def _refuse_binary(data: bytes, most: float) -> None:
-    sample = data[:8192]
+def _refuse_binary(sample: bytes, most: float) -> None:
     if len(sample) - len(sample.translate(None, _CONTROLS)) > most * len(sample):
         raise UnsupportedError("binary file")
