@@ -44,6 +44,10 @@ class Changed(Exception):  # noqa: N818 - not an error: the storage's answer to 
     """An object was not what a conditional put expected."""
 
 
+class _SentAgain(Changed):
+    """So the storage answered when a put was sent again, which may itself have changed the object the first time."""
+
+
 class Objects(Protocol):
     """What is asked of object storage; raises FileNotFoundError and other kinds of OSError."""
 
@@ -276,9 +280,19 @@ class S3Objects:
             with self._told(key):
                 tag: str = self._client.put_object(**self._at(key), Body=data, **condition)["ETag"]
                 return tag
+        except _SentAgain:
+            return self._landed(key, data)
         except FileNotFoundError:
             raise Changed from None
         raise AssertionError  # not reached: what is told is raised
+
+    def _landed(self, key: str, data: bytes) -> str:
+        """The tag of what was put, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            there, tag = self.get(key)
+            if there == data:
+                return tag
+        raise Changed
 
     def age(self, key: str) -> float:
         with self._told(key):
@@ -322,7 +336,8 @@ class S3Objects:
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code in ("PreconditionFailed", "ConditionalRequestConflict"):
-                raise Changed from None
+                again = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+                raise (_SentAgain if again else Changed) from None
             if code in ("NoSuchKey", "404"):
                 raise FileNotFoundError(f"s3://{self._bucket}/{self._prefix}/{key}") from None
             raise StoreError(f"s3://{self._bucket}/{self._prefix} cannot be used ({error}): {_ENVIRONMENT}") from None

@@ -233,8 +233,9 @@ def _is_ours(place: Place, name: str) -> bool:
 
 
 def writer_now() -> bytes:
-    """Who writes, for those who would like to."""
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")}).encode()
+    """Who writes, for those who would like to; no two are alike."""
+    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")}
+    return json.dumps({**who, "once": os.urandom(8).hex()}).encode()
 
 
 def locked_by(place: Place, file: Path | bytes) -> LockedError:

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -250,6 +251,55 @@ def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tin
     with store.write() as writer:
         sync(writer, folder, tiny)
     assert rows_of(store)
+
+
+class OfFewWords(BaseHTTPRequestHandler):
+    """An S3 that keeps what is put, once, and does not say so."""
+
+    held = b""
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if not OfFewWords.held:
+            OfFewWords.held = body
+            self.close_connection = True
+        else:
+            self.answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+
+    def do_GET(self):
+        self.answer(200, self.held)
+
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("ETag", '"tag"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.mark.parametrize(("held", "tag"), [(b"", '"tag"'), (b"another's", None)])
+def test_a_put_whose_answer_was_lost_has_been_made(held, tag, monkeypatch):
+    pytest.importorskip("boto3")
+    monkeypatch.setattr(OfFewWords, "held", held)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), OfFewWords)
+    threading.Thread(target=server.serve_forever).start()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    try:
+        objects = buckets.S3Objects("bucket", "index")
+        if tag:
+            assert objects.put("HEAD.json", b"mine", NEW) == tag
+        for over in (NEW, '"other"'):
+            with pytest.raises(Changed):
+                objects.put("HEAD.json", b"mine", over)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_the_lease_is_given_up(place, objects, tiny):
