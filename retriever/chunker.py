@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from ..indexes.errors import InputError
 from .document import LineCounter
 
 if TYPE_CHECKING:
@@ -73,7 +74,13 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
 
     :param offsets: an encoder's `offsets`: for each text the characters of its tokens.
     :param max_tokens: an encoder's `max_tokens`.
+    :raises InputError: when that leaves no room.
     """
+    if max_tokens <= _MARGIN:
+        raise InputError(
+            f"the encoder has room for {max(max_tokens, 0)} tokens of a text, which is too few for any passage: "
+            "raise its max_seq_length, or shorten its prompt"
+        )
     lines = LineCounter(document)
     chunks = []
     for section in _joined(_sections(document), document.text, offsets):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from binocle.indexes.errors import InputError
 from binocle.retriever.chunker import _cut_ranks, _overlapping, chunk
 from binocle.retriever.document import Document, Part
 
@@ -162,6 +163,16 @@ def test_no_text_gives_no_chunks(tiny):
     for text in ("", " \n\t ", "\u200b\u200b", "\n" * 1000):
         assert chunk(Document.from_text(text), tiny.offsets, 62) == []
         assert chunk(Document(text, (Part(0, len(text), 1),)), tiny.offsets, 62) == []
+
+
+def test_an_encoder_without_room_for_a_text_is_refused_in_one_line(tiny):
+    document = Document.from_text("The cat sat on the mat.", title="cat")
+    for room in (-5, 0, 2):
+        with pytest.raises(InputError, match=f"room for {max(room, 0)} tokens of a text"):
+            chunk(document, tiny.offsets, room)
+    for room in (3, 4, 5):
+        pieces = [piece.text for piece in chunk(document, tiny.offsets, room)]
+        assert "".join("".join(pieces).split()) == "Thecatsatonthemat."
 
 
 def test_a_short_document_is_one_chunk_with_title_and_heading(tiny):
