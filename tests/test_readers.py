@@ -1171,6 +1171,22 @@ def test_mail_in_a_charset_that_is_none_is_read_as_what_it_is(charset: str) -> N
     assert reading(mail, "a.eml").text == "Subject: x\n\nGrüße C:\\new"
 
 
+def test_a_mailbox_is_its_mails_each_under_its_subject() -> None:
+    coded = "Subject: Ducks\nContent-Type: text/plain\nContent-Transfer-Encoding: base64\n\nRHVja3Mgc3dpbS4=\n"
+    page = "Subject: Geese\nContent-Type: text/html\n\n<title>x</title><h1>Loud</h1><p>Geese honk.</p>\n\nFrom here on\nno mail.\n"
+    plain = "Subject: Swans\n\nSwans are white.\n"
+    mailbox = "".join(f"From ada@example.com Mon Jan  1 10:00:00 2024\n{mail}\n" for mail in (coded, page, plain))
+    assert reading(mailbox, "Archive.mbox").title == ""
+    for data in (mailbox, mailbox.replace("\n", "\r\n")):
+        assert [(heading, text) for heading, _, _, text in outline(reading(data, "Archive.mbox"))] == [
+            (("Ducks",), "Subject: Ducks\n\nDucks swim."),
+            (("Geese",), "Subject: Geese"),
+            (("Geese", "Loud"), "Loud\n\nGeese honk.\n\nFrom here on no mail."),
+            (("Swans",), "Subject: Swans\n\nSwans are white."),
+        ]
+    assert reading(plain, "a.mbox").text == "Subject: Swans\n\nSwans are white."
+
+
 def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
     def multipart(kind: str, other: str) -> str:
         page = f"Content-Type: multipart/{kind}; boundary=X\n\n--X\nContent-Type: text/html\n\n<p>said</p>\n"

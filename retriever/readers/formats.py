@@ -33,6 +33,7 @@ _READERS: dict[str, tuple[str, str]] = {
     "jsonl": (".text:read_json_lines", "jsonl ndjson"),
     "notebook": (".notebook:read_notebook", "ipynb"),
     "email": (".mail:read_mail", "eml mht mhtml"),
+    "mailbox": (".mail:read_mailbox", "mbox"),
     "subtitles": (".text:read_text", "srt vtt sub"),
 }  # fmt: skip
 

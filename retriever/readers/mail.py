@@ -1,15 +1,19 @@
-"""E-mail: headers and body as text, the plain version where there is one; attachments by name."""
+"""E-mail: headers and body as text, the plain version where there is one; attachments by name.
+
+A mailbox (mbox) is many mails one after another, each under its subject.
+"""
 
 from __future__ import annotations
 
 import email
 import email.errors
 import email.header
+import re
 from email.policy import Compat32
 from typing import TYPE_CHECKING
 
 from ...indexes.errors import UnreadableError
-from .builder import Builder
+from .builder import Builder, Outline
 from .encoding import decode
 from .errors import UnsupportedError
 from .web import HtmlText
@@ -26,18 +30,22 @@ _SHOWN = frozenset({"text/plain", "text/html", "text/x-patch", "text/x-diff"})  
 _DEEPEST = 20
 _MOST_PARTS = 2_000
 _LONGEST_HEADER = 4_000
+_ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")  # a header follows
 
 
 def read_mail(data: bytes, form: str) -> Document:
-    try:
-        message = email.message_from_bytes(data, policy=_AsSent())
-    except RecursionError:
-        raise UnreadableError("its parts are nested too deeply") from None
     reader = _Mail()
-    reader.message(message, 0)
-    if reader.attachments:
-        reader.builder.metadata["attachments"] = reader.attachments
-    return reader.builder.document(form)
+    reader.read(data)
+    return reader.document(form)
+
+
+def read_mailbox(data: bytes, form: str) -> Document:
+    reader = _Mail(many=True)
+    for mail in _ENVELOPE.split(data):
+        if mail.strip():
+            reader.read(mail)
+    reader.builder.title = ""  # of a page among them
+    return reader.document(form)
 
 
 class _AsSent(Compat32):
@@ -48,25 +56,42 @@ class _AsSent(Compat32):
 
 
 class _Mail:
-    def __init__(self) -> None:
+    def __init__(self, *, many: bool = False) -> None:
         self.builder = Builder()
         self.attachments: list[str] = []
+        self._many = many
+        self._outline = Outline()
         self._parts = 0
+
+    def read(self, data: bytes) -> None:
+        try:
+            message = email.message_from_bytes(data, policy=_AsSent())
+        except RecursionError:
+            raise UnreadableError("its parts are nested too deeply") from None
+        self._parts = 0
+        self.message(message, 0)
+
+    def document(self, form: str) -> Document:
+        if self.attachments:
+            self.builder.metadata["attachments"] = self.attachments
+        return self.builder.document(form)
 
     def message(self, message: Message, depth: int) -> None:
         headers = {name: _header(message, name) for name in _HEADERS}
         subject = headers["Subject"]
-        if not depth:
+        if self._many and not depth:
+            self._outline.enter(0, subject)
+        elif not depth:
             self.builder.title = subject
             self.builder.metadata |= {
                 name.lower(): value for name, value in headers.items() if value and name != "Subject"
             }
-        self.builder.add("\n".join(f"{name}: {value}" for name, value in headers.items() if value))
+        self._add("\n".join(f"{name}: {value}" for name, value in headers.items() if value))
         known = len(self.attachments)
         self._part(message, depth)
         names = self.attachments[known:]
         if names and not depth:
-            self.builder.add("Attachments: " + ", ".join(names))
+            self._add("Attachments: " + ", ".join(names))
 
     def _part(self, part: Message, depth: int) -> None:
         self._parts += 1
@@ -83,9 +108,13 @@ class _Mail:
         elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _SHOWN):
             self.attachments.append(_file_name(part) or "unnamed")
         elif kind == "text/html":
-            HtmlText(_content(part), self.builder, first_line=None).read()
+            HtmlText(_content(part), self.builder, outline=self._outline, first_line=None).read()
+            self._outline.leave(1)
         elif part.get_content_maintype() == "text" and kind not in _NOT_SAID:
-            self.builder.add(_content(part))
+            self._add(_content(part))
+
+    def _add(self, text: str) -> None:
+        self.builder.add(text, heading=self._outline.path)
 
 
 def _children(part: Message) -> Iterator[Message]:
