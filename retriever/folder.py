@@ -170,6 +170,14 @@ def _rules(file: Path | os.DirEntry[str], source: str, base: Path | None = None)
     return [_Rules(os.path.join(base or path.parent, ""), source, patterns)] if patterns else []  # noqa: PTH118
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """With "~" as the home that it names; as it stands where that is the home of nobody here."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def is_index(folder: Path) -> bool:
     """Whether a folder is an index itself, and not one of documents with a HEAD.json among them."""
     tables = (folder / "documents.lance", folder / "chunks.lance")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..indexes.errors import EncoderMismatchError, InputError, MissingExtraError
 from . import encoder as encoders
 from .correction import Corrected, correct
 from .encoder_tokens import EncoderTokens
+from .folder import expanded
 from .hardware import device, has_bf16
 from .proposing import Proposing
 from .states import States
@@ -25,6 +25,7 @@ from .token_decoder import TokenDecoderSettings, token_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -151,7 +152,7 @@ class EmbeddingInverter:
         :raises EncoderMismatchError: when the encoder is not the one that it was trained on.
         """
         _require()
-        folder = Path(folder).expanduser()
+        folder = expanded(folder)
         about = About.read(folder)
         if about.kind != "embedding":
             raise InputError(f"{folder} inverts hidden states: expected an inverter of embeddings")
@@ -270,7 +271,7 @@ class StateInverter:
     def load(cls, folder: str | Path) -> StateInverter:
         """:raises EncoderMismatchError: when the encoder is not the one that it was trained on."""
         _require()
-        folder = Path(folder).expanduser()
+        folder = expanded(folder)
         about = About.read(folder)
         if about.kind != "hidden":
             raise InputError(f"{folder} inverts embeddings: expected an inverter of hidden states")
@@ -312,7 +313,7 @@ class StateInverter:
 
 def load(folder: str | Path) -> EmbeddingInverter | StateInverter:
     """The inverter in a folder, of either kind."""
-    about = About.read(Path(folder).expanduser())
+    about = About.read(expanded(folder))
     return EmbeddingInverter.load(folder) if about.kind == "embedding" else StateInverter.load(folder)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..indexes.errors import DamagedError, InputError, MissingExtraError, ModelNotFoundError
+from .folder import expanded
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFENCE = "defence.json"  # in the folder of a defended encoder, which names another as its base
@@ -200,7 +201,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
 
     :raises ModelNotFoundError: naming the two ways to provide the weights.
     """
-    folder = _path(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
+    folder = expanded(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
     if name and _is_folder(folder):
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE)):
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
@@ -210,13 +211,6 @@ def find(name: str, role: Role = ENCODER) -> Path:
     names = [name] if "/" in name else [f"{role.publisher}/{name}", name]  # the hub's oldest models have no publisher
     here = (_bundled(one) or _cached(one) for one in names)
     return next(filter(None, here), None) or _download(names, role)
-
-
-def _path(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # the home of nobody here
-        return Path(name)
 
 
 def _is_folder(path: Path) -> bool:

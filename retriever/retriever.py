@@ -25,7 +25,7 @@ from . import query as queries
 from . import verify as verification
 from .added import add
 from .cut import cut_of
-from .folder import is_index
+from .folder import expanded, is_index
 from .misplaced import Found
 from .model_folder import DEFAULT_MODEL
 from .place import Place, is_bucket, place_of, reached
@@ -92,7 +92,7 @@ class Retriever:
         model = None if model is None else _name_of(model)
         if is_bucket(path):
             return cls(place_of(path), model=model, ray=ray, gpu=gpu)
-        place = Path(path).expanduser()
+        place = expanded(path)
         with reached(place):
             if place.exists() and not place.is_dir():
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
@@ -558,7 +558,7 @@ class Retriever:
         except NoIndexError:
             indexed, lacks = None, f"{self.place} is empty" if self.path.exists() else f"there is no {self.place}"
         beside = self.path.parent if self.path.name == INDEX_NAME else None
-        root = Path(folder).expanduser() if folder is not None else indexed or beside
+        root = expanded(folder) if folder is not None else indexed or beside
         if root is None:
             raise InputError(f"which folder? {lacks}: call sync(folder)")
         with reached(root):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..indexes.errors import InputError
+from .folder import expanded
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
@@ -24,7 +26,7 @@ def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0,
     :param most: rows that are read at most.
     :raises InputError: when the file holds no vectors of one length, or none with that number.
     """
-    path = Path(file).expanduser()
+    path = expanded(file)
     if not path.exists():
         raise InputError(f"there is no file {file}")
     if first < 0:

@@ -16,6 +16,7 @@ from binocle.indexes import published
 from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
 from binocle.retriever.status import measure as status
 from binocle.retriever.sync import Indexer
+from binocle.retriever.vector_files import read_vectors
 
 # Opening
 
@@ -58,6 +59,15 @@ def test_an_index_that_lacks_a_file_is_said_to(name, retriever, tmp_path):
 def test_a_home_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Retriever.open("~/index").path == tmp_path / "index"
+
+
+def test_the_home_of_nobody_here_is_a_name_like_any_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Retriever.open("~nobody-here").path == tmp_path / "~nobody-here"
+    with pytest.raises(InputError, match="there is no folder ~nobody-here/notes"):
+        Retriever.open("~nobody-here").sync("~nobody-here/notes")
+    with pytest.raises(InputError, match="there is no file ~nobody-here/a.npy"):
+        read_vectors("~nobody-here/a.npy")
 
 
 def test_a_file_is_not_opened(tmp_path):
