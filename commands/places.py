@@ -155,9 +155,9 @@ def below(retriever: Retriever) -> str:
 
 
 def place_of(retriever: Retriever, place: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(.+):([0-9]+)", place, re.DOTALL)
+    match = re.fullmatch(r"(.+):([0-9]{1,99})", place, re.DOTALL)
     if not match:
-        raise InputError(f"{place!r} is not a place: expected FILE:LINE, such as guide.md:12")
+        raise InputError(f"{place[:200]!r} is not a place: expected FILE:LINE, such as guide.md:12")
     return known(retriever, match[1]), int(match[2])
 
 
@@ -176,4 +176,4 @@ def known(retriever: Retriever, path: str) -> str:
     for choice in choices:
         if choice in paths or any(one.startswith(choice + "/") for one in paths):
             return choice
-    raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
+    raise InputError(f"{path[:200]!r} is not in the index: 'binocle files' lists what is")

@@ -163,7 +163,7 @@ def show(place: str, folder: Path | None, index: Path | None) -> None:
     binocle show guide/install.md:40-60 docs
     """
     retriever = open_index(folder, index)
-    match = re.fullmatch(r"(.+):([0-9]+)(?:-([0-9]+))?", place, re.DOTALL)
+    match = re.fullmatch(r"(.+):([0-9]{1,99})(?:-([0-9]{1,99}))?", place, re.DOTALL)
     if match and not is_known(retriever, place):
         first = int(match[2])
         text = retriever.lines(known(retriever, match[1]), first, int(match[3] or first))
