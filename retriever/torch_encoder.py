@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,7 @@ class TorchEncoder:
         self.name = name
         self.fingerprint = fingerprint(folder, settings)
         self._settings = settings
+        self._lock = threading.Lock()  # `offsets` turns off in the tokenizer what `encode` turns on: to cut texts
         self.device = str(self._model.device)
         dim = self._model.get_embedding_dimension()
         if dim is None:
@@ -60,25 +62,25 @@ class TorchEncoder:
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        vectors = self._model.encode(
-            checked(texts),
-            prompt=prompt,
-            convert_to_numpy=True,
-            normalize_embeddings=self._settings.unit,
-            show_progress_bar=False,
-        )
+        given = checked(texts)
+        with self._lock:
+            vectors = self._model.encode(
+                given,
+                prompt=prompt,
+                convert_to_numpy=True,
+                normalize_embeddings=self._settings.unit,
+                show_progress_bar=False,
+            )
         return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         if not len(texts):
             return []
-        found = self._model.tokenizer(
-            checked(texts),
-            add_special_tokens=False,
-            truncation=False,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
+        given = checked(texts)
+        with self._lock:
+            found = self._model.tokenizer(
+                given, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+            )
         offsets: list[list[tuple[int, int]]] = found["offset_mapping"]
         return offsets
 

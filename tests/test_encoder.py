@@ -354,6 +354,7 @@ def torch_model(tiny_model, tmp_path_factory):
     """A random DistilBERT with the tiny model's tokenizer, prompts and a Dense layer, saved by sentence-transformers."""
     st = pytest.importorskip("sentence_transformers")
     transformers = pytest.importorskip("transformers")
+    from sentence_transformers.sentence_transformer import modules
     import torch
 
     torch.manual_seed(0)
@@ -364,9 +365,9 @@ def torch_model(tiny_model, tmp_path_factory):
     )
     transformers.DistilBertModel(config).save_pretrained(parts)
     transformers.AutoTokenizer.from_pretrained(tiny_model).save_pretrained(parts)
-    word = st.models.Transformer(str(parts), max_seq_length=48)
+    word = modules.Transformer(str(parts), max_seq_length=48)
     model = st.SentenceTransformer(
-        modules=[word, st.models.Pooling(32), st.models.Dense(32, 16), st.models.Normalize()],
+        modules=[word, modules.Pooling(32), modules.Dense(32, 16), modules.Normalize()],
         prompts={"query": "find: ", "document": "text: "},
         device="cpu",
     )
@@ -404,6 +405,31 @@ def test_the_torch_encoder_counts_tokens_as_the_plain_one(torch_model, tiny):
         list(map(tuple, spans)) for spans in tiny.offsets(TEXTS)
     ]
     assert encoder.offsets([]) == []
+
+
+def test_the_torch_encoder_cuts_no_text_that_is_counted_while_another_is_encoded(torch_model):
+    """transformers turns its one tokenizer's truncation on to encode and off to count."""
+    encoder = load(str(torch_model[0]))
+    long, expected = "dog " * 500, encoder.encode(["bread"])
+    counts, vectors, faults = set(), [], []
+
+    def work(number):
+        try:
+            for _ in range(60):
+                if number % 2:
+                    counts.add(len(encoder.offsets([long])[0]))
+                else:
+                    vectors.append(encoder.encode(["bread"]))
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (faults, counts) == ([], {500})
+    np.testing.assert_allclose(np.concatenate(vectors), np.repeat(expected, len(vectors), 0), atol=1e-6)
 
 
 def test_pickled_weights_are_refused(torch_model, tmp_path):

@@ -50,7 +50,7 @@ class Shape(Enum):
     TEXTS = "texts (text)"
 
 
-_NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, in any case, the first there counting
+NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, in any case, the first there counting
     "query": ("query", "anchor", "question", "query_text", "title"),
     "positive": ("positive", "pos", "positives", "answer", "passage", "document", "context", "response", "body"),
     "negative": ("negative", "neg", "negatives", "hard_negative"),
@@ -60,7 +60,7 @@ _NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, in 
     "scores": ("scores", "teacher_scores"),
     "positive_scores": ("pos_scores", "positive_scores"),
     "negative_scores": ("neg_scores", "negative_scores"),
-    "label": ("label", "labels", "gold_label", "is_duplicate"),
+    "label": ("label", "labels", "gold_label", "is_duplicate", "duplicate"),
     "class": ("label", "labels", "class", "category"),
     "text": ("text", "sentence", "content", "abstract"),
     "group": ("document_id", "doc_id", "group", "source_id"),
@@ -73,6 +73,8 @@ _DECIDING = {  # what a row of this shape cannot have, since it would be of anot
     Shape.TEXTS: ("group", "class"),
 }
 _WANTED_SCORES = "expected 'scores', the positive's and then each negative's"
+_TRUTH = {"false": 0.0, "true": 1.0}  # labels in words, in any case
+_ID = re.compile(r"(.*_)?(q|p|s|doc|pair)?(id|idx|index)[0-9]*", re.IGNORECASE)  # a number that is a name
 _LARGEST = float(np.finfo(np.float32).max)
 _NUMBERED = re.compile(r"negative_([0-9]{1,9})", re.IGNORECASE)
 
@@ -241,7 +243,7 @@ class _Reader:
 
         :raises InputError: when they are neither that nor plainly scores, which have fractions or go beyond 2.
         """
-        if not self._undecided or self._graded or self.high > 2:
+        if not self._undecided or (self._odd and (self._graded or self.high > 2)):
             return False
         if self._odd:
             where, value = self._odd
@@ -257,7 +259,7 @@ class _Reader:
         self._first = where
         self._filled = frozenset(name for name, value in row.items() if not _empty(value))
         there = {str(name).lower(): name for name in row}
-        for column, names in _NAMES.items():
+        for column, names in NAMES.items():
             found = [there[name] for name in names if name in there]
             filled = [name for name in found if name in self._filled]
             if filled or (found and column in _TEXTS):  # a missing text is a mistake, a missing label need not be
@@ -291,8 +293,11 @@ class _Reader:
                 return Shape.SCORED
             if has("label"):
                 inferred = str(self._columns["one"]).lower() == "premise"  # whose classes may be called 0, 1 and 2
-                self._undecided = not inferred and _is_number(row[self._columns["label"]])
+                label = row[self._columns["label"]]
+                self._undecided = not inferred and (_is_number(label) or _word(label) in _TRUTH)
                 return Shape.SCORED if self._undecided else Shape.CLASSED
+            if two[0] == "first":
+                self._check_unjudged(where, row)
             return Shape.PAIRS
         if has("text"):
             asked = self._columns.get("query", "title")
@@ -307,6 +312,17 @@ class _Reader:
             "and positive, with or without negative; sentence1 and sentence2 with score or label; or text"
         )
 
+    def _check_unjudged(self, where: str, row: Row) -> None:
+        """Raise InputError where a number beside two texts may say how alike they are: as pairs all would be alike."""
+        known = {name for names in NAMES.values() for name in names}
+        for name, value in row.items():
+            if str(name).lower() in known or _ID.fullmatch(str(name)):
+                continue
+            if _is_number(value) or _word(value) in _TRUTH:
+                raise InputError(
+                    f"{where}: {name!r} may be a judgement of the two texts: call it score or label, or leave it out"
+                )
+
     def _check_shape(self, where: str, row: Row) -> None:
         """Raise InputError where a row has what would have made the first one of another shape."""
         assert self.shape is not None
@@ -315,7 +331,7 @@ class _Reader:
                 continue
             lower = str(name).lower()
             for column in _DECIDING.get(self.shape, ("group",)):
-                if lower in _NAMES[column] or (column == "negative" and _number_of(name)):
+                if lower in NAMES[column] or (column == "negative" and _number_of(name)):
                     raise InputError(f"{where}: has {name!r}, which {self._first} had not: rows must be of one shape")
 
     def _group(self, where: str, row: Row) -> str:
@@ -398,7 +414,8 @@ class _Reader:
         """A number of which `decides` says what it is."""
         column = self._columns["label"]
         value = row.get(column)
-        number = float(value) if isinstance(value, bool) else self._number(where, column, value)
+        truth = _TRUTH.get(_word(value))
+        number = self._number(where, column, value) if truth is None else truth
         self._graded |= not number.is_integer() or (isinstance(value, str) and "." in value)
         if number not in (0, 1) and self._odd is None:
             self._odd = where, value
@@ -465,6 +482,10 @@ def _is_number(value: Any) -> bool:
     except OverflowError:
         pass
     return True
+
+
+def _word(value: Any) -> str:
+    return str(value).strip().lower()
 
 
 def _empty(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Rows that people have judged, to hold a model to: scored pairs, labelled pairs, and queries with passages.
 
 Files are those that training reads too: JSON lines, CSV or TSV with a header row, Parquet. The names of the columns say
-which kind they are; the first name of each is ours, the others are those of common data sets.
+which kind they are; the first name of each is ours, the others are those of common data sets, as for training.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..indexes.errors import InputError
+from .data import NAMES
 from .sources import rows as rows_of
 
 if TYPE_CHECKING:
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["similarity", "pairs", "reranking"]
 
-_FIRST = ("sentence1", "text1", "sentence_1", "text_1", "sentence_a", "sent1", "premise", "question1")
-_SECOND = ("sentence2", "text2", "sentence_2", "text_2", "sentence_b", "sent2", "hypothesis", "question2")
-_SCORE = ("score", "similarity", "similarity_score", "relatedness_score")
-_LABEL = ("label", "labels", "is_duplicate", "duplicate")
+_FIRST, _SECOND, _SCORE, _LABEL = (NAMES[column] for column in ("first", "second", "score", "label"))
 _QUERY = ("query", "anchor", "question")
 _POSITIVE = ("positive", "pos", "positives", "relevant")
 _NEGATIVE = ("negative", "neg", "negatives", "irrelevant", "non_relevant")
