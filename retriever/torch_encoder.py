@@ -26,8 +26,7 @@ class TorchEncoder:
     """`sentence_transformers.SentenceTransformer` behind the `Encoder` protocol."""
 
     def __init__(self, name: str, folder: Path, settings: ModelSettings) -> None:
-        if not any(folder.rglob("*.safetensors")):
-            raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+        refuse_pickles(folder)
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
@@ -83,6 +82,15 @@ class TorchEncoder:
             )
         offsets: list[list[tuple[int, int]]] = found["offset_mapping"]
         return offsets
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Make sure that no weights are in a pickle alone: sentence-transformers loads those of a Dense layer."""
+    if not any(folder.rglob("*.safetensors")):
+        raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+    for pickle in folder.rglob("pytorch_model.bin"):
+        if not any(pickle.parent.glob("model*.safetensors")):
+            raise InputError(f"{pickle} is a pickle and is not loaded: expected model.safetensors beside it")
 
 
 def check_vocabulary(folder: Path, model: Any) -> None:

@@ -11,7 +11,7 @@ from ..indexes.errors import InputError, MissingExtraError
 from .bert import load_weights
 from .model_folder import CrossEncoderSettings, fingerprint, first_stage_weight
 from .reranker import Reranker
-from .torch_encoder import check_vocabulary, quiet
+from .torch_encoder import check_vocabulary, quiet, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,7 @@ class TorchReranker(Reranker):
     """`sentence_transformers.CrossEncoder` as a `Reranker`."""
 
     def __init__(self, name: str, folder: Path, settings: CrossEncoderSettings) -> None:
-        if not any(folder.rglob("*.safetensors")):
-            raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+        refuse_pickles(folder)
         try:
             from sentence_transformers import CrossEncoder
             from torch.nn import Identity

@@ -354,8 +354,8 @@ def torch_model(tiny_model, tmp_path_factory):
     """A random DistilBERT with the tiny model's tokenizer, prompts and a Dense layer, saved by sentence-transformers."""
     st = pytest.importorskip("sentence_transformers")
     transformers = pytest.importorskip("transformers")
-    from sentence_transformers.sentence_transformer import modules
     import torch
+    from sentence_transformers.sentence_transformer import modules
 
     torch.manual_seed(0)
     parts = tmp_path_factory.mktemp("distil")
@@ -456,6 +456,20 @@ def test_pickled_weights_beside_safe_ones_are_not_touched(torch_model, tmp_path)
     with pytest.raises(BinocleError):
         load(str(folder))
     assert not (tmp_path / "exploded").exists()
+
+
+def test_a_layer_whose_weights_are_a_pickle_is_refused_though_the_others_are_safe(torch_model, tmp_path, monkeypatch):
+    import torch
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(torch_model[0], tmp_path / "model")
+    (dense,) = folder.glob("*_Dense")
+    torch.save(load_file(dense / "model.safetensors"), dense / "pytorch_model.bin")
+    assert load(str(folder)).fingerprint == load(str(torch_model[0])).fingerprint  # nobody reads it
+    (dense / "model.safetensors").unlink()
+    monkeypatch.setattr(torch, "load", None)
+    with pytest.raises(InputError, match=r"_Dense/pytorch_model\.bin is a pickle and is not loaded"):
+        load(str(folder))
 
 
 # The model of the wheel
