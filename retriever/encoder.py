@@ -96,6 +96,7 @@ class BertEncoder:
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
             and (settings.include_prompt or not (settings.query_prompt or settings.document_prompt))
+            and not model_folder.overruled(folder)
         )
         return BertConfig.from_json(model_folder.config(folder), folder / "config.json") if native else None
 

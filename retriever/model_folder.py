@@ -28,6 +28,12 @@ BUNDLED = {
 
 
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
+_READ_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # by transformers, from tokenizer.json alone
+_NORMALIZER = {  # what tokenizer_config.json calls the settings of the normalizer in tokenizer.json
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,22 @@ def config(folder: Path) -> dict[str, Any]:
     return found
 
 
+def overruled(folder: Path) -> dict[str, Any]:
+    """Of a BERT's tokenizer what tokenizer_config.json says otherwise than tokenizer.json, and transformers obeys."""
+    said = _json(folder / "tokenizer_config.json", dict)
+    if config(folder).get("model_type") != "bert" or not (folder / "tokenizer.json").is_file():
+        return {}
+    found = {"truncation_side": said["truncation_side"]} if said.get("truncation_side", "right") != "right" else {}
+    written = re.search(
+        rb'"normalizer"\s*:\s*(\{[^{}]*"BertNormalizer"[^{}]*\})', (folder / "tokenizer.json").read_bytes()
+    )
+    if written is None or said.get("tokenizer_class") in _READ_AS_WRITTEN:
+        return found
+    normalizer = json.loads(written[1])
+    differing = (key for key, name in _NORMALIZER.items() if key in said and said[key] != normalizer.get(name))
+    return found | {key: said[key] for key in differing}
+
+
 def find(name: str, role: Role = ENCODER) -> Path:
     """The folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
@@ -273,7 +295,9 @@ def _download(names: list[str], role: Role) -> Path:
 
 def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) -> str:
     """32 hex digits that change when anything that decides a vector or score does: weights, tokenizer, settings."""
-    digest = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
+    tokenizer = overruled(folder)
+    decides = asdict(settings) | ({"tokenizer": tokenizer} if tokenizer else {})
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
     kinds = (
         *(".safetensors", "config.json", "tokenizer.json", "added_tokens.json", "vocab.txt", "vocab.json"),
         *("merges.txt", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model"),

@@ -137,6 +137,7 @@ class BertReranker(Reranker):
             and config.get("type_vocab_size", 2) == 2
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
+            and not model_folder.overruled(folder)
         )
         return BertConfig.from_json(config, folder / "config.json") if native else None
 

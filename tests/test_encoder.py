@@ -168,6 +168,41 @@ def test_a_model_that_lowers_case_does(tiny_model, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("do_lower_case", False),
+        ("strip_accents", False),
+        ("tokenize_chinese_chars", False),
+        ("truncation_side", "left"),
+    ],
+)
+def test_what_the_tokenizers_settings_say_otherwise_than_its_file_is_obeyed(key, value, tiny, tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, key: value}))
+    texts = ["The CAT sat", "blau \xe9\xe8 größe", "cat天気dog", "cat dog sat house tax bread cheese moon " * 20]
+    encoder = load(str(folder))
+    assert encoder.fingerprint != tiny.fingerprint
+    assert np.abs(encoder.encode(texts) - tiny.encode(texts)).max() > 1e-3
+    np.testing.assert_allclose(encoder.encode(texts), reference(folder).encode(texts), atol=1e-5)
+
+
+def test_the_tokenizers_settings_need_no_torch_where_its_file_says_the_same_or_nothing_else_is_read(
+    tiny, tiny_model, tmp_path
+):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    same = {"strip_accents": None, "tokenize_chinese_chars": True, "truncation_side": "right"}
+    unread = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": False}
+    for written in (same, unread):
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings | written))
+        encoder = load(str(folder))
+        assert isinstance(encoder, BertEncoder)
+        assert encoder.fingerprint == tiny.fingerprint
+        np.testing.assert_allclose(encoder.encode(TEXTS), reference(folder).encode(TEXTS), atol=1e-5)
+
+
 @pytest.mark.parametrize("limits", [(None, 20), (None, 10**9), (16, 64), (500, 64), (128, 10**9)])
 def test_texts_are_cut_where_sentence_transformers_cuts_them(limits, tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "model")

@@ -96,6 +96,14 @@ def test_a_folder_that_cross_encoder_saves_needs_no_torch(tiny_model, tmp_path):
     np.testing.assert_allclose(reranker.score_pairs(pairs), expected, atol=1e-5)
 
 
+def test_what_the_tokenizers_settings_say_otherwise_than_its_file_is_obeyed(copy, tiny_reranker):
+    change(copy / "tokenizer_config.json", do_lower_case=False)
+    pairs = [("The CAT", "The DOG sat"), ("the cat", "the dog sat")]
+    reranker = Reranker.load(copy)
+    assert reranker.fingerprint != tiny_reranker.fingerprint
+    np.testing.assert_allclose(reranker.score_pairs(pairs), predict(copy, pairs), atol=1e-5)
+
+
 def test_the_graph_gives_the_logits_of_numpy(tiny_reranker):
     model = tiny_reranker._model
     compiled = BertOpenVINO(model._config, model._weights, classifier=True, precision="f32")
