@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -133,7 +135,7 @@ class CrossEncoderSettings:
         modules = _json(folder / "modules.json", list) or [{"type": "Transformer", "path": ""}]
         names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
         model, whole = config(folder), _json(folder / "config_sentence_transformers.json", dict)
-        classifies = any(_text(name).endswith("ForSequenceClassification") for name in model.get("architectures") or ())
+        classifies = is_classifier(folder)
         if whole.get("model_type", "CrossEncoder" if classifies and "Pooling" not in names else "") != "CrossEncoder":
             kind = "an encoder" if "Pooling" in names or not classifies else _text(whole["model_type"])
             raise InputError(
@@ -231,8 +233,12 @@ def find(name: str, role: Role = ENCODER) -> Path:
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
         raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
     names = [name] if "/" in name else [f"{role.publisher}/{name}", name]  # the hub's oldest models have no publisher
-    here = (_bundled(one) or _cached(one) for one in names)
-    return next(filter(None, here), None) or _download(names, role)
+    for one in names:
+        if bundled := _bundled(one):
+            return bundled
+        if cached := _cached(one):
+            return _completed(cached, one, role)
+    return _download(names, role)
 
 
 def _is_folder(path: Path) -> bool:
@@ -269,6 +275,51 @@ def _cached(name: str) -> Path | None:
     return folder if (folder / "config.json").is_file() else None
 
 
+def _completed(folder: Path, name: str, role: Role) -> Path:
+    """A model in the hub cache; what is missing of it, another library having wanted less, is fetched.
+
+    :raises ModelNotFoundError: when what is missing is not to be had; without modules.json alone it is warned.
+    """
+    reason: Exception | None = None
+    if _missing(folder, role):
+        try:
+            folder = _download([name], role)
+        except (ModelNotFoundError, MissingExtraError) as error:
+            reason = error
+    missing = _missing(folder, role)  # still, where the hub could not be asked
+    if missing == "modules.json":
+        message = f"{folder} has no modules.json and the hub could not be asked for it: the mean of tokens is taken"
+        warnings.warn(f"{message}, which is wrong if {name} is pooled in another way", stacklevel=3)
+    elif missing:
+        raise ModelNotFoundError(
+            f"{folder} lacks {missing} of the {role.noun} {name}: fetch it anew where the hub is in reach, "
+            "or give the path of a folder instead"
+        ) from reason
+    return folder
+
+
+def _missing(folder: Path, role: Role) -> str:
+    """The first file that a snapshot in the hub cache lacks of a whole model, or an empty text."""
+    if not any(folder.rglob("*.safetensors")):
+        return "model.safetensors"
+    for module in _json(folder / "modules.json", list):
+        path = module.get("path") if isinstance(module, dict) else None
+        bare = not path or str(module.get("type")).endswith("Normalize")  # which has no settings
+        if not bare and not any((folder / str(path)).glob("*")):
+            return f"{path}/config.json"
+    absent = (
+        folder.parent.parent / ".no_exist" / folder.name / "modules.json"
+    )  # the hub has none: so noted by its client
+    known = (folder / "modules.json").is_file() or absent.is_file() or role is not ENCODER or is_classifier(folder)
+    return "" if known else "modules.json"
+
+
+def is_classifier(folder: Path) -> bool:
+    """Whether a model is a sequence classifier, as cross-encoders are."""
+    named = config(folder).get("architectures") or ()
+    return any(_text(name).endswith("ForSequenceClassification") for name in named)
+
+
 def _download(names: list[str], role: Role) -> Path:
     """The first of the names that the hub gives."""
     ways = (
@@ -279,16 +330,21 @@ def _download(names: list[str], role: Role) -> Path:
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
     try:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import hf_hub_download, snapshot_download
     except ImportError:
         raise MissingExtraError("huggingface_hub", "hub", f"{missing}; fetching it") from None
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
     reasons: list[Exception] = []
     for name in names:
         try:
-            return Path(snapshot_download(name, allow_patterns=patterns))
+            folder = Path(snapshot_download(name, allow_patterns=patterns))
         except Exception as error:
             reasons.append(error)
+            continue
+        if not (folder / "modules.json").is_file():
+            with contextlib.suppress(Exception):
+                hf_hub_download(name, "modules.json")  # notes in the cache that there is none
+        return folder
     told = " and ".join(dict.fromkeys(type(reason).__name__ for reason in reasons))
     raise ModelNotFoundError(f"{missing} and the hub gave none ({told}): {ways}") from reasons[0]
 

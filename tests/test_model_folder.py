@@ -96,6 +96,10 @@ class Hub:
     def __init__(self, folders):
         self.folders, self.asked = folders, []
 
+    def hf_hub_download(self, name, file):
+        self.asked.append(f"{name}/{file}")
+        raise LookupError(file)
+
     def snapshot_download(self, name, **options):
         assert not any("bin" in pattern for pattern in options["allow_patterns"])
         self.asked.append(name)
@@ -114,7 +118,7 @@ def hub(monkeypatch):
 
 def test_the_hub_is_asked_for_a_single_word_in_the_same_order(hub):
     assert find("tiny-bert") == Path("/there")
-    assert hub.asked == ["sentence-transformers/tiny-bert", "tiny-bert"]
+    assert hub.asked == ["sentence-transformers/tiny-bert", "tiny-bert", "tiny-bert/modules.json"]
 
 
 def test_each_reason_why_the_hub_gave_none_is_told_once(hub):
@@ -154,6 +158,51 @@ def test_weights_that_were_not_downloaded_are_missing_not_pickles(tiny_model, tm
     with pytest.raises(BinocleError) as caught:
         load("someone/tiny")
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def cached(tiny_model, tmp_path, monkeypatch):
+    """A snapshot of someone/tiny as transformers' AutoModel leaves it: without what says how tokens are pooled."""
+    snapshot = hub_with(tmp_path, "someone/tiny", tiny_model)
+    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        (snapshot / name).unlink()
+    shutil.rmtree(snapshot / "1_Pooling")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    return snapshot
+
+
+def test_what_another_library_left_out_of_the_cache_is_fetched(cached, tiny_model, hub):
+    hub.folders["someone/tiny"] = tiny_model
+    assert find("someone/tiny") == Path(tiny_model)
+    assert hub.asked == ["someone/tiny"]
+
+
+def test_a_model_of_which_the_hub_has_no_modules_is_whole_without_them(cached, hub):
+    absent = cached.parent.parent / ".no_exist" / cached.name / "modules.json"
+    absent.parent.mkdir(parents=True)
+    absent.touch()
+    assert find("someone/tiny") == cached
+    assert hub.asked == []
+
+
+def test_rerankers_and_masked_models_need_no_modules(cached, hub):
+    assert find("someone/tiny", model_folder.RERANKER) == find("someone/tiny", model_folder.MASKED) == cached
+    change_json("config.json", architectures=["BertForSequenceClassification"])(cached)
+    assert find("someone/tiny") == cached
+    assert hub.asked == []
+
+
+def test_it_is_told_that_a_mean_is_taken_where_the_hub_cannot_be_asked_for_the_modules(cached):
+    with pytest.warns(UserWarning, match=r"has no modules\.json and the hub could not be asked for it: the mean"):
+        assert find("someone/tiny") == cached
+
+
+def test_settings_of_pooling_that_were_not_downloaded_are_not_made_up(tiny_model, tmp_path, monkeypatch):
+    snapshot = hub_with(tmp_path, "someone/tiny", tiny_model)
+    shutil.rmtree(snapshot / "1_Pooling")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with pytest.raises(ModelNotFoundError, match="lacks 1_Pooling/config.json of the encoder someone/tiny"):
+        find("someone/tiny")
 
 
 def test_a_missing_model_is_named_with_the_two_ways_to_provide_it(monkeypatch):
