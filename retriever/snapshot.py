@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, 
 from .where import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import lance
     import pyarrow as pa
@@ -56,6 +56,7 @@ class Snapshot:
     def __init__(self, store: Store, head: Head) -> None:
         self.store = store
         self.head = head
+        self._passed: dict[Filter, Passing] = {}  # of the last few filters
 
     @cached_property
     def documents(self) -> lance.LanceDataset:
@@ -111,10 +112,14 @@ class Snapshot:
         """Columns `id` and `document` of every chunk, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
 
-    @cached_property
-    def passing(self) -> Callable[[Filter], Passing]:
+    def passing(self, where: Filter) -> Passing:
         """What passes a filter; of the last few it is remembered, for every document's row has to be looked at."""
-        return lru_cache(maxsize=_FILTERS)(self._passing)
+        found = self._passed.get(where)
+        if found is None:
+            found = self._passed[where] = self._passing(where)
+            for earlier in list(self._passed)[:-_FILTERS]:
+                self._passed.pop(earlier, None)
+        return found
 
     def _passing(self, where: Filter) -> Passing:
         rows = self.document_rows.select(["id", "chunks", *COLUMNS]).to_pylist()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from binocle.retriever.place import ANY
 from binocle.retriever.settings import FORMAT, EncoderId, Settings
 from binocle.retriever.store import Store
 from binocle.retriever.tables import chunk_schema, document_schema
+from binocle.retriever.where import parse
 
 DIM = 32
 ENCODER = EncoderId("some/model", "f" * 32, DIM)
@@ -398,6 +401,24 @@ def test_a_snapshot_stays_as_it_is(store):
         assert sorted(before.document_rows["id"].to_pylist()) == [0, 1]
         assert before.chunks_by_id([0], ["text"]) == {0: {"id": 0, "text": "the cat sat"}}
         np.testing.assert_array_equal(vectors_of(before, [1, 0]), [vector(1), vector(0)])
+
+
+def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(store):
+    """It holds open files and mapped vectors, of deleted documents too."""
+    with store.write() as writer:
+        put(writer, 0, 1)
+    snapshot = store.snapshot()
+    filters = [parse(f"path={number}.txt") for number in range(20)]
+    assert [snapshot.passing(where).chunks.tolist() for where in filters] == [[0], [1], *[[]] * 18]
+    assert snapshot.passing(filters[19]) is snapshot.passing(parse("path=19.txt"))
+    assert len(snapshot._passed) == 8
+    left = weakref.ref(snapshot)
+    gc.disable()
+    try:
+        del snapshot
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
