@@ -187,7 +187,7 @@ class FolderPlace:
         """It is there already."""
 
     def size(self) -> int:
-        return sum(file.stat().st_size for file in self.cache.rglob("*") if file.is_file())
+        return size_of(self.cache)
 
     def supersede(self, name: str) -> None:
         with contextlib.suppress(OSError):  # it is gone, or another user's
@@ -215,6 +215,16 @@ def reached(place: object) -> Iterator[None]:
         raise StoreError(
             f"{place} cannot be used ({error.strerror or error}): give another folder, for an index with --index"
         ) from error
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder; those that another process removes meanwhile have none."""
+    size = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += (Path(root) / name).stat().st_size
+    return size
 
 
 def unfinished(place: Place, names: Iterable[str]) -> bool:

@@ -297,7 +297,7 @@ class Retriever:
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the encoder is not the one that the index was made with.
         """
-        return self._read(self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds))
+        return self.read(self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds))
 
     def similar(
         self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None
@@ -314,7 +314,7 @@ class Retriever:
             query = queries.Query(snapshot, "", lambda: vector)
             return query.hits(int(k), mode="semantic", where=chosen, without=chunk["id"])
 
-        return self._read(hits)
+        return self.read(hits)
 
     def stored(self, path: str | os.PathLike[str], line: int) -> tuple[NDArray[np.float32], str]:
         """The vector (dim,) of the passage that stands on a line of a document, and the text that was embedded."""
@@ -323,7 +323,7 @@ class Retriever:
             chunk = lookup.chunk_at(snapshot, path, line)
             return np.array(chunk["vector"], np.float32), chunk["context"]
 
-        return self._read(found)
+        return self.read(found)
 
     def context(
         self,
@@ -352,7 +352,7 @@ class Retriever:
             texts = {number: row["text"] for number, row in rows.items()}
             return contexts.pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
 
-        return self._read(packed)
+        return self.read(packed)
 
     def _hits(
         self,
@@ -405,22 +405,22 @@ class Retriever:
 
     def documents(self) -> list[dict[str, Any]]:
         """Every document and what became of it, by path: the documents table without the texts; `metadata` is JSON."""
-        return self._read(lookup.rows)
+        return self.read(lookup.rows)
 
     def document(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """The row of one document, its text included."""
-        return self._read(lambda snapshot: lookup.row(snapshot, path))
+        return self.read(lambda snapshot: lookup.row(snapshot, path))
 
     def text(self, path: str | os.PathLike[str]) -> str:
         """The text that was read from a document.
 
         :raises InputError: when none was, with the reason.
         """
-        return self._read(lambda snapshot: lookup.text(snapshot, path))
+        return self.read(lambda snapshot: lookup.text(snapshot, path))
 
     def lines(self, path: str | os.PathLike[str], first: int, last: int) -> str:
         """What stands on these lines of a document, counted as its citations count them."""
-        return self._read(lambda snapshot: lookup.lines(snapshot, path, first, last))
+        return self.read(lambda snapshot: lookup.lines(snapshot, path, first, last))
 
     def verify(
         self,
@@ -444,7 +444,7 @@ class Retriever:
                 found(searched)
             return [*plain, *verification.vector_faults(snapshot, searched.wrong)]
 
-        return self._read(faults)
+        return self.read(faults)
 
     def repair(
         self,
@@ -497,7 +497,7 @@ class Retriever:
 
     # The parts
 
-    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
+    def read(self, answer: Callable[[Snapshot], _T]) -> _T:
         """Answer from the committed state; from the next one, if it is gone meanwhile or its encoder is."""
         while True:
             snapshot = self.snapshot()

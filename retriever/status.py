@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .place import size_of
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .retriever import Retriever
     from .snapshot import Snapshot
 
@@ -32,13 +36,15 @@ class Status:
 
 def measure(retriever: Retriever) -> Status:
     """Measure an index."""
-    snapshot = retriever.snapshot()
+    return retriever.read(lambda snapshot: _of(snapshot, retriever.folder))
+
+
+def _of(snapshot: Snapshot, folder: Path | None) -> Status:
     encoder = snapshot.head.encoder
     states = {"indexed": 0, "skipped": 0, "failed": 0}
     for state in snapshot.document_rows["state"].to_pylist():
         states[state] = states.get(state, 0) + 1
     index = snapshot.index
-    folder = retriever.folder
     return Status(
         path=str(snapshot.store.place),
         folder=str(folder) if folder else None,
@@ -61,8 +67,7 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
     made = snapshot.published
     if made is None:
         return None
-    folders = [snapshot.store.place.vectors(name) for name in snapshot.head.parts]
-    size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
+    size = sum(size_of(snapshot.store.place.vectors(name)) for name in snapshot.head.parts)
     chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search", "measured")}
     return {**chosen, "count": made.count, "bytes": size}
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import threading
 from datetime import date, datetime
@@ -13,7 +14,17 @@ import pytest
 
 from binocle import Document, Hit, Retriever
 from binocle.indexes import published
-from binocle.indexes.errors import BinocleError, EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
+from binocle.indexes.errors import (
+    BinocleError,
+    DamagedError,
+    EncoderMismatchError,
+    InputError,
+    LockedError,
+    NoIndexError,
+    StoreError,
+)
+from binocle.retriever.place import FolderPlace
+from binocle.retriever.snapshot import Snapshot
 from binocle.retriever.status import measure as status
 from binocle.retriever.sync import Indexer
 from binocle.retriever.vector_files import read_vectors
@@ -613,6 +624,25 @@ def test_status_adds_up(retriever):
     assert measured.bytes == sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file())
     retriever.add([{"text": "cat"}])
     assert status(retriever).newer_rows == 1
+
+
+def test_status_of_a_state_that_is_gone_meanwhile_is_that_of_the_next(retriever, monkeypatch):
+    before, read = status(retriever), Snapshot.read
+
+    def gone(*_):
+        monkeypatch.setattr(Snapshot, "read", read)
+        Retriever.open(retriever.path).add([{"id": "new", "text": "a cat"}])
+        raise DamagedError("its files are gone")
+
+    monkeypatch.setattr(Snapshot, "read", gone)
+    assert status(Retriever.open(retriever.path)).documents["indexed"] == before.documents["indexed"] + 1
+
+
+def test_a_file_that_is_removed_while_the_bytes_of_an_index_are_counted_has_none(tmp_path, monkeypatch):
+    (tmp_path / "chunks").mkdir()
+    (tmp_path / "chunks" / "kept").write_bytes(bytes(7))
+    monkeypatch.setattr(os, "walk", lambda folder: [(str(tmp_path / "chunks"), [], ["kept", "removed"])])
+    assert FolderPlace(tmp_path).size() == 7
 
 
 def test_a_snapshot_is_the_same_until_something_is_committed(retriever):
