@@ -87,6 +87,14 @@ def load_weights(file: Path) -> dict[str, Floats]:
     }
 
 
+def load_integers(file: Path, name: str) -> Integers | None:
+    """An array of integers of a safetensors file that `load_weights` has read, or None where there is none."""
+    from safetensors import safe_open
+
+    with safe_open(file, "numpy") as arrays:
+        return arrays.get_tensor(name).astype(np.int64) if name in arrays.keys() else None  # noqa: SIM118 - no mapping
+
+
 # How the bytes of each type become float32: a view where they are that already.
 _FLOATS: dict[str, Callable[[NDArray[np.uint8]], Floats]] = {
     "F32": lambda data: data.view(np.float32),

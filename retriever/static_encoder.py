@@ -12,7 +12,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from . import model_folder
-from .bert import load_weights
+from .bert import load_integers, load_weights
 from .encoder import checked
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class StaticEncoder:
     def __init__(self, name: str, folder: Path, settings: model_folder.ModelSettings) -> None:
         from tokenizers import Tokenizer
 
-        table = load_weights(folder / "model.safetensors").get("embedding.weight", np.empty(0, np.float32))
+        table = _table(folder / "model.safetensors")
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # tokenizers raises no narrower one
@@ -72,3 +72,22 @@ class StaticEncoder:
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         encodings = self._tokenizer.encode_batch(checked(texts), add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
+
+
+def _table(file: Path) -> Floats:
+    """A vector for each token: as sentence-transformers keeps them, or as model2vec does, equal ones once."""
+    weights = load_weights(file)
+    if "embedding.weight" in weights:
+        return weights["embedding.weight"]
+    table = weights.get("embeddings", np.empty((0, 0), np.float32))
+    mapping = load_integers(file, "mapping")  # which of the vectors each token has
+    if mapping is not None:
+        if mapping.size and not 0 <= mapping.min() <= mapping.max() < len(table):
+            raise InputError(f"{file} gives tokens vectors that it does not hold: copy the model folder again")
+        table = table[mapping]
+    scales = weights.get("weights")
+    if scales is None:
+        return table
+    if scales.shape != table.shape[:1]:
+        raise InputError(f"{file} has {scales.size:,} weights for {len(table):,} vectors: copy the model folder again")
+    return table * scales[:, None]

@@ -381,6 +381,57 @@ def test_a_tokenizer_that_is_missing_is_not_made_up(tiny_model, tmp_path):
         load(str(folder))
 
 
+# Models without a transformer
+
+
+@pytest.fixture
+def static(tiny_model, tmp_path):
+    """`static(**arrays)`: a folder of a model2vec model of the tiny model's tokens, with these arrays as its weights."""
+    from safetensors.numpy import save_file
+
+    shutil.copy(Path(tiny_model) / "tokenizer.json", tmp_path)
+    names = [("sentence_transformers.models.StaticEmbedding", "."), ("sentence_transformers.models.Normalize", "1")]
+    modules = [
+        {"idx": place, "name": str(place), "type": name, "path": path} for place, (name, path) in enumerate(names)
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+
+    def made(**arrays):
+        save_file(arrays, tmp_path / "model.safetensors")
+        return tmp_path
+
+    return made
+
+
+def test_what_model2vec_makes_is_read_without_torch(static, tiny_model):
+    from binocle.retriever.static_encoder import StaticEncoder
+
+    size = json.loads((Path(tiny_model) / "config.json").read_text())["vocab_size"]
+    random = np.random.default_rng(0)
+    rows, scales = random.standard_normal((size, 8)).astype(np.float32), random.random(size).astype(np.float32)
+    half = {"embeddings": rows[: size // 2], "mapping": np.arange(size, dtype=np.int32) // 2 % (size // 2)}
+    for arrays in ({"embeddings": rows}, {"embeddings": rows.astype(np.float16)}, half, {**half, "weights": scales}):
+        folder = static(**arrays)
+        encoder = load(str(folder))
+        assert isinstance(encoder, StaticEncoder)
+        texts = TEXTS[4:]  # an empty one is no number to sentence-transformers in half precision
+        np.testing.assert_allclose(encoder.encode(texts), reference(folder).encode(texts), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"embeddings": np.ones((3, 8), np.float32)}, "holds no vector for each of"),
+        ({"embeddings": np.ones((3, 8), np.int8)}, "holds no vector for each of"),
+        ({"mapping": np.full(3, 3)}, "gives tokens vectors that it does not hold"),
+        ({"weights": np.ones(2, np.float32)}, "has 2 weights for 3 vectors"),
+    ],
+)
+def test_a_table_of_vectors_that_does_not_fit_its_tokens_is_refused(change, says, static):
+    with pytest.raises(InputError, match=says):
+        load(str(static(**{"embeddings": np.ones((3, 8), np.float32), **change})))
+
+
 # Models that need torch
 
 
