@@ -67,10 +67,12 @@ class TorchEncoder:
                 given,
                 prompt=prompt,
                 convert_to_numpy=True,
-                normalize_embeddings=self._settings.unit,
                 show_progress_bar=False,
             )
-        return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
+        vectors = np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
+        if self._settings.unit:  # here, for in bf16 a length of 1 is one from 0.996 to 1.004
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         if not len(texts):

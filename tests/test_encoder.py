@@ -518,6 +518,16 @@ def test_the_torch_encoder_cuts_no_text_that_is_counted_while_another_is_encoded
     np.testing.assert_allclose(np.concatenate(vectors), np.repeat(expected, len(vectors), 0), atol=1e-6)
 
 
+def test_the_torch_encoder_gives_unit_vectors_in_bfloat16_too(torch_model, tmp_path):
+    folder = shutil.copytree(torch_model[0], tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}))
+    encoder = load(str(folder))
+    vectors = encoder.encode(TEXTS)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert (vectors * load(str(torch_model[0])).encode(TEXTS)).sum(1).min() > 0.99
+
+
 def test_pickled_weights_are_refused(torch_model, tmp_path):
     import torch
 
