@@ -318,6 +318,7 @@ def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_ar
     leaks = {result.name: result.leak for result in found.results}
     least = min(leaks, key=leaks.get)
     assert [one.name for one in found.satisfying(leaks[least], None)] == [least]
+    assert [one.leak for one in found.satisfying(None, 0)] == sorted(leaks.values())
     assert found.satisfying(leaks[least] - 0.01, None) == []
     assert found.nearest(leaks[least] - 0.01, None)[0].name == least
     assert found.nearest(None, 2)[0].keep == max(result.keep for result in found.results)
@@ -461,6 +462,7 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     ("gate", "code", "says"),
     [
         (("--max-token-f1", 1, "--min-ndcg-keep", 0.5), 0, "within the gate, best nDCG@10 first: "),
+        (("--min-ndcg-keep", 0.01), 0, "within the gate, least leak first: "),
         (("--max-token-f1", 0.001, "--min-ndcg-keep", 0.98), 1, "no setting is within the gate; nearest: "),
         (("--min-ndcg-keep", 3), 1, "no setting is within the gate; nearest: "),
     ],
@@ -495,6 +497,13 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     assert now.search("cat", mode="semantic")
     now.rollback()
     assert Retriever.open(index.path).encoder.fingerprint == before
+
+
+def test_a_gate_of_quality_alone_applies_what_leaks_least(run, index, tmp_path, monkeypatch):
+    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.1 if self.kind == "int8" else 0.9))
+    code, out, _ = run("--min-ndcg-keep", 0, "--apply", "--encoder", tmp_path / "secret")
+    assert code == 0
+    assert "passages now of int8" in out
 
 
 def test_apply_changes_nothing_where_no_setting_will_do(run, index, tmp_path):

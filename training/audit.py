@@ -156,9 +156,10 @@ class Audit:
         return [one.name for one in self.results if not any(_beats(other, one) for other in self.results)]
 
     def satisfying(self, max_f1: float | None, min_keep: float | None) -> list[Result]:
-        """The settings within both limits, best nDCG@10 first, then least leak."""
+        """The settings within both limits: best nDCG@10 first or, where any leak will do, least leak first."""
         within = [one for one in self.results if not _excess(one, max_f1, min_keep)]
-        return sorted(within, key=lambda one: (-(one.ndcg.value or 0.0), one.leak))
+        within.sort(key=lambda one: (-(one.ndcg.value or 0.0), one.leak))
+        return within if max_f1 is not None else sorted(within, key=lambda one: one.leak)
 
     def nearest(self, max_f1: float | None, min_keep: float | None) -> list[Result]:
         """The settings by how far they are outside of the limits, nearest first."""
