@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,9 +121,10 @@ def audit(
         from ..training.defending import check
 
         check(retriever, encoder)
+    if out:
+        _prepare(out)
     with Live() as live:
         found = measure(retriever, settings=defences, texts_per_length=texts, tell=live.tell, **options)
-    written = _write(found, out) if out else []
     within = found.satisfying(max_token_f1, min_ndcg_keep)
     gate = None
     if gated:
@@ -135,12 +137,13 @@ def audit(
     if not as_json:
         for line in [*_table(found), *_verdict(found, within, max_token_f1, min_ndcg_keep, gated=gated)]:
             click.echo(printable(line))
-        for file in written:
-            click.echo(str(file))
     applied = None
     try:
+        written = _write(found, out) if out else []
+        for file in [] if as_json else written:
+            click.echo(str(file))
         applied = _apply(retriever, within[0], encoder, erase=erase) if apply and within else None
-    finally:  # an audit is long: what it found is told also where it cannot be applied
+    finally:  # an audit is long: what it found is told also where it cannot be written or applied
         if as_json:
             done = {"applied": applied.as_dict()} if applied else {}
             click.echo(json.dumps({**found.as_dict(), **({"gate": gate} if gate else {}), **done}, ensure_ascii=False))
@@ -158,11 +161,17 @@ def _check(*, gated: bool, apply: bool, encoder: Path | None, erase: bool, out: 
         raise InputError(f"{out} is a file: expected a folder to write the report into")
 
 
+def _prepare(out: Path) -> None:
+    """Make the folder for the report, and see that it can be written before an audit that is long is begun."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out):
+        pass
+
+
 def _write(found: Audit, out: Path) -> list[Path]:
     from ..training.audit_page import page
 
     report = found.as_dict()
-    out.mkdir(parents=True, exist_ok=True)
     as_json = json.dumps(report, ensure_ascii=False, indent=1).encode("utf-8", "replace")
     (out / "report.json").write_bytes(as_json + b"\n")
     (out / "report.html").write_text(page(report), "utf-8")

@@ -531,6 +531,28 @@ def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, inde
     assert "has a defended encoder already" in err.splitlines()[-1]
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(run, tmp_path, monkeypatch):
+    def measured(*arguments, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(auditing, "audit", measured)
+    (tmp_path / "file").touch()
+    code, out, err = run("--out", tmp_path / "file/leak")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == f"binocle: {tmp_path / 'file/leak'}: Not a directory"
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_was_found_is_told_though_it_cannot_be_written(form, run, tmp_path, monkeypatch):
+    def failing(report):
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr("binocle.training.audit_page.page", failing)
+    code, out, err = run("--out", tmp_path / "leak", *form)
+    assert code == 2 and "the disk is full" in err
+    assert "rotation" in out
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypatch):
     def failing(*arguments, **options):
