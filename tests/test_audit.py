@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -230,6 +231,15 @@ def test_the_parts_share_no_document_and_each_attacker_learns_anew(filled, monke
     assert seen[0][1] == seen[1][1] and all(any(text in one for one in known) for text in seen[0][1])
     attacked = {one.true for result in made.results for one in result.attacks[PAIRS].examples}
     assert attacked and not any(one == text for one in attacked for text in known)
+
+
+def test_it_is_told_that_many_tokens_are_unknown_to_the_encoder(found, index):
+    told = "The encoder does not know 25% of the tokens attacked"
+    assert not any("does not know" in note for note in found.notes)
+    results = [replace(one, attacks=dict(one.attacks)) for one in found.results]
+    by_length = {at: replace(one, unknown=0.25) for at, one in results[0].attacks["pairs"].by_length.items()}
+    results[0].attacks["pairs"] = replace(results[0].attacks["pairs"], by_length=by_length)
+    assert any(note.startswith(told) for note in auditing._remarks(index.encoder, results, found.frequent))
 
 
 def test_the_same_seed_gives_the_same_audit(found, filled):

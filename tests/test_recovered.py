@@ -158,3 +158,12 @@ def test_the_encoders_own_tokens_are_as_many_as_it_cuts(tiny):
     assert tokens(["the cat"]) == tokens(["The  CAT"])
     assert tokens.text(tokens(["the cat sat"])[0]) == "the cat sat"
     assert max(map(max, filter(None, found))) < tokens.size
+
+
+def test_a_token_that_the_encoder_does_not_know_is_not_recovered(tiny):
+    tokens = EncoderTokens(tiny)
+    true, other = "the ქვა cat ხე", "the წყალი dog ცა"  # of two Georgian words each, whose letters have no token
+    assert compare([true], [other], tokens)["f1"] == pytest.approx(2 * 1 / (4 + 2), abs=1e-4)
+    found = compare([true, "the cat"], [true, "the cat"], tokens)
+    assert (found.unknown, found["precision"], found["recall"], found["exact"]) == (2 / 6, 1, 0.75, 0.5)
+    assert compare(["the cat"], ["the cat"], tokens).unknown == 0

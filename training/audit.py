@@ -46,6 +46,7 @@ LENGTHS = (8, 16, 32, 64, 128)
 PAIRS, ENCODER_ONLY = "pairs", "encoder only"
 _QUERIES = 300  # made from the documents
 _FEWEST = 20  # texts that an attacker learns from
+_MANY_UNKNOWN = 0.1  # of the tokens attacked, to be told of
 _AT_ONCE = 2_048  # texts encoded at a time
 
 
@@ -271,6 +272,13 @@ def _remarks(encoder: Encoder, results: Sequence[Result], frequent: ByLength) ->
         yield (
             "No query finds its document without a defence: what a defence costs could not be measured, and the share "
             "of nDCG@10 that is kept is given as 0. Give other --queries."
+        )
+    attacked = results[0].attacks[PAIRS].by_length.values()
+    unknown = sum(found.unknown for found in attacked) / len(attacked)
+    if unknown > _MANY_UNKNOWN:
+        yield (
+            f"The encoder does not know {unknown:.0%} of the tokens attacked, which count as not recovered: what "
+            "leaks is of the others."
         )
     for one in results:
         below = [at for at, found in one.attacks[PAIRS].by_length.items() if found["f1"] < frequent[at]["f1"]]

@@ -3,7 +3,7 @@
 - precision, recall, F1: of the encoder's own tokens as multisets, special ones left out: what the texts have in common,
   as often as both have it, over what was recovered, over what was there, and their harmonic mean. The F1 of SQuAD
   (Rajpurkar et al. 2016, arXiv:1606.05250), of tokens instead of words; vec2text (Morris et al. 2023, arXiv:2310.06816)
-  takes sets. A mean over texts.
+  takes sets. A mean over texts. Tokens that the encoder does not know are in no way recovered.
 - exact: the share of texts whose tokens are all there, in order. What the encoder does not see, case in most, cannot be
   recovered and is not asked for.
 - BLEU: sacrebleu's corpus BLEU (Papineni et al. 2002; Post 2018, arXiv:1804.08771), case folded, 0 to 100;
@@ -66,6 +66,7 @@ class Recovery:
     texts: int
     measures: dict[str, Value]
     f1: list[float] = field(default_factory=list, repr=False)  # of each text
+    unknown: float = 0.0  # the share of the true texts' tokens that the encoder does not know
 
     def __getitem__(self, measure: str) -> float:
         value = self.measures[measure].value
@@ -93,13 +94,17 @@ def compare(
 ) -> Recovery:
     """Every measure of texts recovered for true ones, in the same order.
 
-    :param tokenize: gives the encoder's own tokens of each text, special ones left out.
+    :param tokenize: gives the encoder's own tokens of each text, special ones left out; its `never`, if it has that,
+        are those that stand for no text, such as the unknown one.
     :param cosines: of each recovered text with the true vector; left out unless given.
     """
     if not true or len(true) != len(recovered):
         raise InputError(f"expected one recovered text for each true one, not {len(recovered)} for {len(true)}")
     require()
-    wanted, found = tokenize(true), tokenize(recovered)
+    never: frozenset[int] = getattr(tokenize, "never", frozenset())
+    wanted = tokenize(true)
+    found = [[token for token in tokens if token not in never] for tokens in tokenize(recovered)]
+    unknown = [token in never for tokens in wanted for token in tokens]
     overlaps = np.array([overlap(one, other) for one, other in zip(wanted, found, strict=True)])
     both = list(zip(true, recovered, strict=True))
     per_text: dict[str, ArrayLike] = {
@@ -118,7 +123,7 @@ def compare(
     measures = {name: _value(weighting, len(true), seed) for name, weighting in weighted.items()}
     measures["bleu"] = _value(_corpus_bleu(both), len(true), seed, _BLEU_SAMPLES)
     ordered = {name: measures[name] for name in MEASURES if name in measures}
-    return Recovery(len(true), ordered, overlaps[:, 2].tolist())
+    return Recovery(len(true), ordered, overlaps[:, 2].tolist(), sum(unknown) / max(1, len(unknown)))
 
 
 def overlap(true: Iterable[Any], found: Iterable[Any]) -> tuple[float, float, float]:
