@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import TYPE_CHECKING
 
 from ..indexes.errors import InputError
@@ -64,19 +66,29 @@ def read_qrels(file: Path) -> dict[str, dict[str, int]]:
         cells = line.split("\t") if "\t" in line else line.split()
         if number == 1 and cells[-1].strip().lower() in _HEADERS:
             continue
-        try:
-            query, *_, document, grade = cells
-            if len(cells) not in (3, 4):
-                raise ValueError  # noqa: TRY301 - one message for all that does not fit
-            qrels.setdefault(query, {})[document] = int(float(grade))
-        except (ValueError, OverflowError):
+        query, document, grade = _judgement(f"{file}:{number}", cells)
+        if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
             raise InputError(
-                f"{file}:{number}: expected query, document and grade separated by tabs, or TREC's four columns"
-            ) from None
+                f"{file}:{number} gives {document!r} another grade for {query!r} than a line before: keep one"
+            )
     judged = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     if not judged:
         raise InputError(f"{file} judges no document relevant")
     return judged
+
+
+def _judgement(where: str, cells: list[str]) -> tuple[str, str, int]:
+    """Query, document and grade. The second of four cells is TREC's iteration, a number that says nothing."""
+    if len(cells) == 3 or (len(cells) == 4 and re.fullmatch(r"Q?\d+", cells[1].strip())):
+        try:
+            grade = float(cells[-1])
+        except ValueError:
+            grade = math.nan
+        if grade.is_integer():
+            return cells[0], cells[-2], int(grade)
+    raise InputError(
+        f"{where}: expected query, document and a whole number as grade, separated by tabs, or TREC's four columns"
+    )
 
 
 def _lines(file: Path, what: str) -> Iterator[tuple[int, str]]:
