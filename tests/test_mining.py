@@ -226,12 +226,20 @@ def test_a_positive_in_another_form_is_no_negative_nor_is_the_query(tmp_path):
         ("+ - *", "+-*"),
         ("天気 東京", "天気 東京"),
         ("snake_case x1", "snake_case x1"),
+        ("काला किला।", "काला किला"),
+        ("C++ (and C#), 1+1", "c++ and c# 1 1"),
+        ("☃\ufe0f", "☃\ufe0f"),
     ],
 )
 def test_words_are_what_is_left_of_a_text(text, expected):
     assert words(text) == expected
     assert text_key(text) == text_key(expected)
     assert text_key(text) != text_key(text + " more")
+
+
+@pytest.mark.parametrize(("one", "other"), [("काला", "किला"), ("what is C++?", "what is C#?"), ("C", "C++")])
+def test_words_that_differ_by_a_vowel_sign_or_by_the_signs_of_a_name_are_others(one, other):
+    assert text_key(one) != text_key(other)
 
 
 def test_another_text_of_the_positives_document_is_no_negative(tmp_path):

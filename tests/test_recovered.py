@@ -113,6 +113,12 @@ def test_names_are_capitalised_words_that_do_not_begin_a_sentence():
     assert found["names"] == 0.8
 
 
+def test_a_vowel_sign_belongs_to_its_word():
+    assert recovered.words("काला किला।") == ["काला", "किला"]
+    assert rouge_l("काला", "किला") == 0
+    assert names("तब Öde\u0301 Élan आया।") == ["ode", "elan"]
+
+
 def test_shares_are_of_all_names_together_and_nothing_where_there_are_none():
     found = compare(["a Bob", "a Cat Dog Eel"], ["bob", "nothing"], by_letters)
     assert found["names"] == 0.25

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sqlite3
 import unicodedata
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from .words import word_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,13 +127,11 @@ class Collection:
         return None if row is None else int(row[0])
 
 
-_WORD = re.compile(r"\w+")
-
-
 def words(text: str) -> str:
     """The words of a text in one case and form, one space between them; without words, its signs."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(_WORD.findall(folded)) or "".join(folded.split())
+    found = (folded[start:end] for start, end in word_spans(folded, signs=True))
+    return " ".join(found) or "".join(folded.split())
 
 
 def text_key(text: str) -> int:

@@ -33,6 +33,7 @@ import numpy as np
 from ..indexes.errors import InputError, MissingExtraError
 from .sentences import spans
 from .significance import bootstrap, mean
+from .words import word_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -154,17 +155,12 @@ def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
     return len(one) - row.bit_count()
 
 
-_WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
 def words(text: str) -> list[str]:
-    return _WORD.findall(folded(text))
-
-
-def word_spans(text: str) -> list[Span]:
-    """(start, end) of each word."""
-    return [found.span() for found in _WORD.finditer(text)]
+    bare = folded(text)
+    return [bare[start:end] for start, end in word_spans(bare)]
 
 
 def numbers(text: str) -> list[str]:
@@ -194,7 +190,11 @@ def names(text: str) -> list[str]:
 
 def name_spans(text: str) -> list[Span]:
     """(start, end) of each name."""
-    later = (word.span() for start, end in spans(text) for word in list(_WORD.finditer(text, start, end))[1:])
+    later = (
+        (start + first, start + last)
+        for start, end in spans(text)
+        for first, last in list(word_spans(text[start:end]))[1:]
+    )
     return [(start, end) for start, end in later if text[start].isupper() and end - start > 1]
 
 
