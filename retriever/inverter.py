@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FILE, WEIGHTS = "inverter.json", "inverter.safetensors"
 FORMAT = 1
 SECONDS = 10.0  # of correction for a text
+_AT_ONCE = 64  # vectors whose bags, as wide as the vocabulary, are in memory together
 _IN_BAG = 0.15  # how likely a token of the bag must be, to be one of a text's
 
 
@@ -207,13 +208,12 @@ class EmbeddingInverter:
         :param words: of the bag that is told, at most.
         """
         given = self.check(vectors, fingerprint)
-        return list(self._inverted(given, seconds, words, seed))
+        blocks = (given[start : start + _AT_ONCE] for start in range(0, len(given), _AT_ONCE))
+        return [made for block in blocks for made in self._inverted(block, seconds, words, seed)]
 
     def _inverted(self, given: Floats, seconds: float, words: int, seed: int) -> Iterator[Inverted]:
-        if not len(given):
-            return
         shares, counts = self.proposing.bag(given)
-        for row, proposals in enumerate(self.proposals(given)):
+        for row, proposals in enumerate(self._proposals(given, shares, counts)):
             made = self.corrected(given[row], seconds, proposals, seed=seed)
             recovered = made.cosine >= self.about.threshold
             bag = bag_of(shares[row], float(counts[row]), 0.1)[:words] if recovered else []
@@ -243,7 +243,9 @@ class EmbeddingInverter:
 
     def proposals(self, vectors: Floats) -> list[list[Ids]]:
         """For each vector what correction begins with: the decoder's texts, and the bag's words by themselves."""
-        shares, counts = self.proposing.bag(vectors)
+        return self._proposals(vectors, *self.proposing.bag(vectors))
+
+    def _proposals(self, vectors: Floats, shares: Floats, counts: Floats) -> list[list[Ids]]:
         bags = []
         for share, count in zip(shares, counts.tolist(), strict=True):
             likely = bag_of(share, count, _IN_BAG)[: max(1, round(count))]

@@ -178,6 +178,17 @@ def test_vectors_of_no_text_give_no_text(embedding: Path):
         assert (made.recovered, made.text, made.tokens) == (False, "", ())
 
 
+def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
+    inverter = EmbeddingInverter.load(embedding)
+    vectors = inverter.encoder.encode(["moon cheese", "ship night", "cat", "the king", "bread and salt"])
+    expected, bag, asked = inverter.invert(vectors, seconds=0), inverter.proposing.bag, []
+    monkeypatch.setattr("binocle.retriever.inverter._AT_ONCE", 2)
+    monkeypatch.setattr(inverter.proposing, "bag", lambda given: [asked.append(len(given)), bag(given)][1])
+    assert [made.text for made in inverter.invert(vectors, seconds=0)] == [made.text for made in expected]
+    assert asked == [2, 2, 1]
+    assert inverter.invert(vectors[:0]) == []
+
+
 def test_another_encoders_vectors_are_refused(embedding: Path, make_model, tmp_path: Path):
     from binocle.retriever.encoder import load as encoder
 
