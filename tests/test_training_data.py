@@ -55,6 +55,8 @@ SHAPES = {
         Shape.GRADED,
         ("query", "positive", "negative"),
     ),
+    "labels in words": ({"text1": "a", "text2": "b", "duplicate": "True"}, Shape.LABELLED, ("sentence1", "sentence2")),
+    "pairs with a number": ({"pair_ID": 7, "text1": "a", "text2": "b"}, Shape.PAIRS, ("query", "positive")),
     "classes by number": ({"premise": "a", "hypothesis": "b", "label": 1}, Shape.CLASSED, ("sentence1", "sentence2")),
     "names in another case": ({"Query": "a", "Positive": "b"}, Shape.PAIRS, ("query", "positive")),
     "Quora's": ({"question1": "a", "question2": "b", "is_duplicate": 0}, Shape.LABELLED, ("sentence1", "sentence2")),
@@ -110,6 +112,8 @@ LABELS = [  # numbers in `label`, and what the rows are, whatever their order
     ((False, True, False), Shape.LABELLED),
     ((0.0, 1.0, 0), Shape.LABELLED),
     (("0", "1", "1"), Shape.LABELLED),
+    (("0.0", "1.0", "1.0"), Shape.LABELLED),
+    (("False", "true", 1), Shape.LABELLED),
     ((5, 2, 0, 1), Shape.SCORED),
     ((3.8, 0.0, 2.0), Shape.SCORED),
     (("0", "1", "0.5"), Shape.SCORED),
@@ -126,7 +130,18 @@ def test_numbers_in_label_mean_the_same_in_any_order(labels, shape, tmp_path, mo
         column = made.table()["label"]
         assert made.shape is shape
         assert column.type == (pa.int64() if shape is Shape.LABELLED else pa.float32())
-        assert column.to_pylist() == pytest.approx([float(one) for one in order])
+        words = {"False": 0, "true": 1}
+        assert column.to_pylist() == pytest.approx([float(words.get(one, one)) for one in order])
+
+
+@pytest.mark.parametrize("judged", [0, "1", 0.5, True, "false"])
+def test_a_judgement_under_an_unknown_name_is_told_instead_of_learning_all_pairs_as_alike(judged, tmp_path):
+    file = lines(tmp_path / "a.jsonl", {"sentence1": "a", "sentence2": "b", "gold": judged})
+    with pytest.raises(InputError) as told:
+        data.prepare(file, tmp_path / "made", held_out=0)
+    assert str(told.value) == (
+        f"{file}:1: 'gold' may be a judgement of the two texts: call it score or label, or leave it out"
+    )
 
 
 @pytest.mark.parametrize("labels", [(0, 1, 2), (2, 2, 1), (-1, 1, 0), ("0", "1", "2")])
