@@ -561,6 +561,28 @@ def test_a_run_held_out_by_other_rows_is_another_run(tmp_path, tiny_model, monke
 
 # Measures on held-out rows
 
+TELL_NOTHING = {  # held-out rows of which every model has one figure
+    "too few": [{"query": f"q{n}", "positive": f"p{n}"} for n in range(9)],
+    "one document": [{"query": f"q{n}", "positive": "p"} for n in range(12)],
+    "one score": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": 0.5 + (n > 12)} for n in range(14)],
+    "one label": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": int(n > 12)} for n in range(14)],
+    "a class a text": [{"text": f"a{n}", "label": f"c{n}"} for n in range(12)],
+}
+
+
+@pytest.mark.parametrize("name", TELL_NOTHING)
+def test_held_out_rows_of_which_every_model_has_one_figure_are_no_measure(name, tmp_path):
+    made = prepare(TELL_NOTHING[name], tmp_path, held_out=0)
+    made.part[:12] = 1
+    assert not heldout.can_tell(made)
+    assert heldout.measure(lambda *_: pytest.fail("nothing is to be encoded"), made) is None
+
+
+def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, tiny_model):
+    config = Config(epochs=10, batch_size=10, learning_rate=1e-3)
+    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config)
+    assert (made.steps, made.before, made.after) == (10, None, None)
+
 
 def test_spearman_and_average_precision_are_scipys_and_the_definition():
     stats = pytest.importorskip("scipy.stats")
@@ -570,9 +592,10 @@ def test_spearman_and_average_precision_are_scipys_and_the_definition():
     assert heldout.average_precision(np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1])) == pytest.approx((1 + 2 / 3) / 2)
 
 
-def test_ndcg_of_held_out_pairs_by_hand(tmp_path):
+def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
     from binocle.training import data
 
+    monkeypatch.setattr(heldout, "_FEWEST", 3)
     made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c")], tmp_path, held_out=0)
     made.part[:] = data.HELD_OUT
     vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1)}

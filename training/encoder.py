@@ -263,7 +263,6 @@ class _Session:
         if len(training) < 2:
             raise InputError(f"there are {len(training)} rows to train on: expected at least two")
         dataset = self._dataset(training)
-        held_out = self.data.held_out()
         objective = objectives.OBJECTIVES[self.objective]
         batches = Batches(
             self.table,
@@ -274,7 +273,7 @@ class _Session:
             seed=config.seed,
         )
         self.batches = batches
-        measurable = len(held_out) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
+        measurable = heldout.can_tell(self.data) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
         metric = heldout.NAMES[self.data.shape] if measurable else None
         options = loop.schedule(config, batches, metric) | {
             "prompts": self._prompts(),

@@ -27,6 +27,7 @@ NAMES = {
     Shape.GROUPED: "precision@1",
     Shape.TEXTS: "agreement",
 }
+_FEWEST = 10  # rows by which anything is measured: of one or two every model has the same figure
 _BLOCK = 512  # queries whose similarities to all texts are in memory at once
 _RESAMPLES = 1_000
 
@@ -51,15 +52,28 @@ class Estimate:
         }
 
 
+def can_tell(data: Prepared) -> bool:
+    """Whether the rows that are held out can tell a better model from a worse one: of too few no figure changes."""
+    rows = data.held_out()
+    if len(rows) < _FEWEST:
+        return False
+    table = take(data.table(), rows)
+    if data.shape is Shape.PAIRS:
+        return len(set(table["positive"].to_pylist())) > 1
+    if data.shape in (Shape.SCORED, Shape.LABELLED, Shape.CLASSED, Shape.GROUPED):
+        counts = np.unique(table["label"].to_numpy(), return_counts=True)[1]
+        return len(counts) > 1 and (data.shape is not Shape.GROUPED or bool(counts.max() > 1))
+    return True
+
+
 def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:
-    """Measure an encoder on the rows of `data` that are held out. None where there are none, or nothing to compare.
+    """Measure an encoder on the rows of `data` that are held out. None where that tells nothing.
 
     :param teacher: for texts alone: whose vectors the encoder's should be.
     """
-    rows = data.held_out()
-    if not len(rows):
+    if not can_tell(data):
         return None
-    table = take(data.table(), rows)
+    table = take(data.table(), data.held_out())
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED):

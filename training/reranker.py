@@ -268,7 +268,7 @@ class _Session:
         config, session = self.config, self
         dataset, batches, texts = self._dataset()
         metric = "ndcg@10" if self.data.shape in _LISTS else "spearman"
-        held = len(self.data.held_out()) > 0
+        held = heldout.can_tell(self.data)
 
         class Evaluator(BaseEvaluator):
             primary_metric = metric
@@ -322,10 +322,9 @@ class _Session:
         """nDCG@10 of the positive among its candidates, or Spearman, on the held-out rows."""
         import torch
 
-        rows_held = self.data.held_out()
-        if not len(rows_held):
+        if not heldout.can_tell(self.data):
             return None
-        table = rows.take(self.table, rows_held)
+        table = rows.take(self.table, self.data.held_out())
         columns = [table[name].to_pylist() for name in self.data.texts]
         pairs = [(query, text) for query, *texts in zip(*columns, strict=True) for text in texts]
         training = self.model.training
