@@ -151,6 +151,7 @@ def encoder(
                 development=development,
                 teacher=teacher,
                 progress=live,
+                tell=live.tell,
             )
     _say(made, as_json=as_json)
 

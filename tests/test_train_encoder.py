@@ -442,6 +442,19 @@ def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_pa
     assert train_encoder(few, tmp_path / "out", base=tiny_model, config=config).steps == 1
 
 
+def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
+    rows = [{"query": f"{a} {b}", "positive": ANIMALS[n % 3]} for a in ANIMALS for n, b in enumerate(ANIMALS)]
+    told = []
+    config = Config(batch_size=8, held_out=0.0)
+    assert train_encoder(rows, tmp_path / "out", base=tiny_model, config=config, tell=told.append).steps == 33
+    assert told[-1] == (
+        "batches have 3 rows, not 8, since no two may share a text and few are different: where texts stand for "
+        "classes, give text and label"
+    )
+    with pytest.raises(InputError, match="one text is in every row"):
+        train_encoder([row | {"positive": "cat"} for row in rows], tmp_path / "one", base=tiny_model, config=config)
+
+
 def test_a_base_that_cannot_write_is_told_where_it_should(tmp_path, tiny_model):
     base = family("distilbert", tmp_path / "base", tiny_model)
     with pytest.raises(InputError, match="tsdae needs a base that can write too, .* but this one is distilbert"):

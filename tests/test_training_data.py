@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binocle.indexes.errors import InputError
+from binocle.training import batches as module
 from binocle.training import data
 from binocle.training.batches import Batches
 from binocle.training.data import Shape
@@ -601,3 +602,29 @@ def test_rows_that_share_their_texts_make_short_batches_rather_than_a_large_one(
     batches = list(sampler(texts))
     assert {len(batch) for batch in batches} == {2}
     assert len({row for batch in batches for row in batch}) == 100
+
+
+def test_short_batches_are_of_other_rows_each_epoch():
+    batches = sampler([(f"q{n}", f"p{n % 3}") for n in range(600)], size=32)
+    seen = set()
+    for epoch in range(5):
+        batches.set_epoch(epoch)
+        seen.update(row for batch in batches for row in batch)
+    assert len(seen) > 200  # of 5 * 18 * 3 = 270 that are given
+
+
+def test_rows_that_fit_no_batch_are_not_looked_at_again_in_every_window(monkeypatch):
+    looked = []
+    monkeypatch.setattr(module, "_WINDOW", 2)
+    whole = Batches._hashes
+    monkeypatch.setattr(Batches, "_hashes", lambda self, texts: looked.append(len(texts)) or whole(self, texts))
+    list(sampler([(f"q{n}", f"p{n % 3}") for n in range(800)]))
+    assert sum(looked) < 4 * 800
+
+
+@pytest.mark.parametrize(("queries", "positives", "size"), [(40, 40, 8), (40, 3, 3), (2, 5, 2), (40, 1, 1)])
+def test_a_batch_can_hold_as_many_rows_as_there_are_different_texts(queries, positives, size):
+    table = pa.table(
+        {"query": [f"q{n % queries}" for n in range(40)], "positive": [f"p{n % positives}" for n in range(40)]}
+    )
+    assert module.fitting(table, np.arange(40, dtype=np.uint32), ("query", "positive"), 8) == size

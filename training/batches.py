@@ -18,14 +18,27 @@ if TYPE_CHECKING:
 _WINDOW = 64  # batches whose rows are sorted by length among themselves
 
 
+def fitting(table: pa.Table, rows: NDArray[np.uint32], columns: tuple[str, ...], size: int) -> int:
+    """How many rows a batch without duplicates can hold: `size`, unless a column has fewer different texts."""
+    for name in columns:
+        seen: set[int] = set()
+        for start in range(0, len(rows), _WINDOW * size):
+            texts = take(table.select([name]), rows[start : start + _WINDOW * size])[name]
+            seen.update(map(hash_of, texts.to_pylist()))
+            if len(seen) >= size:
+                break
+        size = min(size, len(seen))
+    return size
+
+
 class Batches:
     """Batches of row numbers: what a `DataLoader` takes as `batch_sampler`.
 
     Each epoch shuffles the rows, takes them in windows of 64 batches, sorts a window's rows by length, cuts it into
     batches and shuffles those: rows meet by chance, and little of a batch is padding. With `different`, no text is
     twice in a batch, since in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would call the second a wrong
-    answer to the first: a row that does not fit waits for a batch that it fits. Every epoch has the same number of
-    batches, so that a run can be resumed by counting them.
+    answer to the first: a row that does not fit waits for a batch that it fits, and what fits none makes short ones
+    at the end. Every epoch has the same number of batches, so that a run can be resumed by counting them.
 
     :param table: the rows.
     :param rows: which of them, by number.
@@ -76,15 +89,21 @@ class Batches:
         generator = np.random.default_rng((self._seed, self.epoch))
         order = generator.permutation(self._rows)
         waiting = np.empty(0, np.uint32)
+        last: list[list[int]] = []
         for start in range(0, len(order), _WINDOW * self.batch_size):
             window = np.concatenate([waiting, order[start : start + _WINDOW * self.batch_size]])
             batches, waiting = self._cut(window)
             for place in generator.permutation(len(batches)):
                 yield batches[place]
-        yield from self._short(waiting)
+            if len(waiting) > _WINDOW * self.batch_size:  # each window would look at all of them again
+                last += self._short(waiting)
+                waiting = waiting[:0]
+        last += self._short(waiting)
+        shuffled = [last[place] for place in generator.permutation(len(last))]
+        yield from sorted(shuffled, key=len, reverse=True)
 
-    def _short(self, waiting: NDArray[np.uint32]) -> Iterator[list[int]]:
-        """Batches of the last rows, which may fill none: a text is in each once at most, however many rows have it."""
+    def _short(self, waiting: NDArray[np.uint32]) -> list[list[int]]:
+        """Batches of waiting rows, which may fill none: a text is in each once at most, however many rows have it."""
         rows, texts = self._by_length(waiting)
         hashes = self._hashes(texts) if self._different else [frozenset[int]()] * len(rows)
         batches: list[list[int]] = []
@@ -97,8 +116,7 @@ class Batches:
                 batches.append([])
             batches[at].append(place)
             behind.update(dict.fromkeys(held, at + 1))
-        for batch in batches:
-            yield rows[batch].tolist()
+        return [rows[batch].tolist() for batch in batches]
 
     def _cut(self, window: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
         """Full batches of a window, and the rows that are left over."""

@@ -18,7 +18,7 @@ import numpy as np
 from ..indexes.errors import InputError
 from . import data as rows
 from . import heldout, loop, objectives
-from .batches import Batches
+from .batches import Batches, fitting
 from .card import Card
 from .data import Prepared, Shape
 from .masked_model import OFFSET
@@ -109,6 +109,7 @@ def train_encoder(
     development: str | Path | None = None,
     teacher: str | None = None,
     progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Trained:
     """Train an encoder and write it to the folder `out`, which `SentenceTransformer(out)` loads too.
 
@@ -140,7 +141,7 @@ def train_encoder(
                 "teacher out, or give texts"
             )
         name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
-        return _Session(run, base, config, prepared, name, teacher, progress).train()
+        return _Session(run, base, config, prepared, name, teacher, progress, tell).train()
 
 
 def check(config: Config) -> None:
@@ -178,9 +179,11 @@ class _Session:
         objective: str,
         teacher: str | None,
         progress: Progress | None,
+        tell: Callable[[str], None] | None,
     ) -> None:
         self.run, self.base, self.config, self.data, self.objective = run, base, config, data, objective
         self.progress = progress
+        self.tell = tell if tell and loop.is_main_process() else lambda _: None
         self.table = data.table()
         self.model = make_model(base, config, self._typical_tokens())
         self.teacher = teacher
@@ -268,7 +271,7 @@ class _Session:
             self.table,
             training,
             self.data.texts,
-            batch_size=self._grouped_size(training) if objective.grouped else min(config.batch_size, len(training)),
+            batch_size=self._grouped_size(training) if objective.grouped else self._size(training),
             different=objective.different,
             seed=config.seed,
         )
@@ -301,6 +304,24 @@ class _Session:
         trainer.data_collator.max_length = shortest(config.max_length, self.model)
         loop.quiet(trainer)
         return trainer
+
+    def _size(self, training: Any) -> int:
+        """Rows of a batch: fewer than asked for where so many different texts are not there to be told apart."""
+        size = min(self.config.batch_size, len(training))
+        if not objectives.OBJECTIVES[self.objective].different:
+            return size
+        most = fitting(self.table, training, self.data.texts, size)
+        if most == 1 < size and self.data.shape is Shape.PAIRS:
+            raise InputError(
+                f"the objective {self.objective} sets the positives of other rows against a query's own, but one text "
+                "is in every row: give others, or negatives"
+            )
+        if most < size:
+            self.tell(
+                f"batches have {most:,} rows, not {size:,}, since no two may share a text and few are different: "
+                "where texts stand for classes, give text and label"
+            )
+        return most
 
     def _grouped_size(self, training: Any) -> int:
         """Rows of a batch in which each class has two at least: an even number, and no more than take turns in it."""

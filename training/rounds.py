@@ -79,7 +79,7 @@ def train_rounds(
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
                 made = train_encoder(
-                    learned, folder, base=current, config=part, development=development, progress=progress
+                    learned, folder, base=current, config=part, development=development, progress=progress, tell=tell
                 )
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
