@@ -96,7 +96,6 @@ class ModelSettings:
         pooling = _json(paths["Pooling"] / "config.json", dict) if "Pooling" in paths else {}
         whole = _json(folder / "config_sentence_transformers.json", dict)
         prompts = whole.get("prompts") or {}
-        documents = [prompts[key] for key in ("document", "passage", "corpus") if prompts.get(key)]
         return cls(
             modules=names,
             pooling=_pooling(pooling) if "Pooling" in paths else (),
@@ -105,8 +104,13 @@ class ModelSettings:
             lowercase=bool(transformer.get("do_lower_case", False)),
             unit="Normalize" in names or whole.get("similarity_fn_name") != "dot",
             query_prompt=_text(prompts.get("query") or ""),
-            document_prompt=_text(documents[0] if documents else ""),
+            document_prompt=_text(document_prompt(prompts)),
         )
+
+
+def document_prompt(prompts: dict[str, Any]) -> Any:
+    """What is put before a document: models have it under one of three names."""
+    return next((prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name)), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -315,6 +316,26 @@ def test_the_card_says_what_was_measured(tmp_path, tiny_model):
     assert str(tmp_path) not in card + json.dumps(facts)
     steps = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
     assert [row["step"] for row in steps if "loss" in row] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["document", "passage", "corpus"])
+def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_knows(name, tmp_path, tiny_model):
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    prompts = {"prompts": {"query": "moon and cat ", name: "the ship on the sea "}}
+    (base / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
+    config = Config(steps=1, batch_size=8, learning_rate=1e-12, evaluations=1, held_out=0.2, bf16=False)
+    made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=config)
+    assert made.before.value == pytest.approx(made.after.value)
+    texts = ["the cat sat on the moon"]
+    expected, found = (encoders.load(str(one)).encode(texts) for one in (base, made.folder))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
+    made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
+    session = encoding._Session(SimpleNamespace(folder=tmp_path), tiny_model, Config(), made, "tsdae", None, None, None)
+    session.model.prompts["document"] = "text: "
+    assert session._prompts() == {"noisy": "text: "}
 
 
 def test_progress_is_told(tmp_path, tiny_model):

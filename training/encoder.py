@@ -336,6 +336,8 @@ class _Session:
 
     def _prompts(self) -> dict[str, str] | None:
         """The base model's prompts, for the columns that are queries and those that are documents."""
+        if self.objective == "tsdae":  # whose target is the text alone
+            return {"noisy": self.model.prompts["document"]} if self.model.prompts["document"] else None
         found = {
             column: self.model.prompts.get("query" if column in ("query", "sentence1") else "document")
             for column in self.data.texts
@@ -511,6 +513,7 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
+    model.prompts["document"] = model_folder.document_prompt(model.prompts)  # as a search has it
     set_dropout(model, config.dropout)
     if config.lora:
         add_adapter(model, config)
