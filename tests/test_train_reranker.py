@@ -212,8 +212,26 @@ def test_every_objective_trains(objective, tmp_path, tiny_model):
 
 @pytest.mark.parametrize("objective", ["binary", "mse"])
 def test_a_teachers_lists_are_learned_pair_by_pair_too(objective, tmp_path, tiny_model):
+    rows = [row | {"scores": [0.9, 0.2]} for row in GRADED]
     config = RerankerConfig(objective=objective, steps=2, batch_size=4, evaluations=1, max_length=48)
-    assert train_reranker(GRADED, tmp_path / "out", base=tiny_model, config=config).objective == objective
+    assert train_reranker(rows, tmp_path / "out", base=tiny_model, config=config).objective == objective
+
+
+def test_scores_that_are_no_probabilities_are_not_learned_as_such(tmp_path, tiny_model):
+    rows = [row | {"scores": [9.5, -7.5]} for row in GRADED]
+    with pytest.raises(InputError) as told:
+        train_reranker(rows, tmp_path / "out", base=tiny_model, config=RerankerConfig(objective="binary"))
+    assert str(told.value) == (
+        "the objective binary takes scores from 0 to 1, which are probabilities, but they are -7.5 to 9.5: take mse or "
+        "listwise"
+    )
+
+
+@pytest.mark.parametrize("scores", [[9.5, -7.5, 1.0], [-1.0, -18.0, -9.5], [1.0, 0.0, 0.5]])
+def test_lambda_learns_the_order_of_scores_wherever_they_lie(scores):
+    batch = {"query": ["a"], "positive": ["b"], "negative_1": ["c"], "negative_2": ["d"], "label": [scores]}
+    made = reranker_training._as_lists(batch, ("query", "positive", "negative_1", "negative_2"), 1.0, spread=True)
+    assert made == {"query": ["a"], "passages": [["b", "c", "d"]], "label": [[1.0, 0.0, 0.5]]}
 
 
 def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_path):

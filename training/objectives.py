@@ -159,9 +159,14 @@ def _kl(model: Any, data: Prepared, options: Options) -> Any:
 
 def _are_cosines(data: Prepared) -> bool:
     """Whether all of a teacher's scores lie between -1 and 1."""
-    scores = data.table()["label"]
-    ranges = (pc.min_max(pc.list_flatten(chunk)).as_py() for chunk in scores.chunks if len(chunk))
-    return all(one["min"] >= -1.001 and one["max"] <= 1.001 for one in ranges)
+    low, high = score_range(data)
+    return low >= -1.001 and high <= 1.001
+
+
+def score_range(data: Prepared) -> tuple[float, float]:
+    """The lowest and the highest of a teacher's scores."""
+    chunks = [pc.min_max(pc.list_flatten(chunk)).as_py() for chunk in data.table()["label"].chunks if len(chunk)]
+    return min(one["min"] for one in chunks), max(one["max"] for one in chunks)
 
 
 def _tsdae(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
 from ..retriever import model_folder
-from . import beir, candidates, heldout, loop
+from . import beir, candidates, heldout, loop, objectives
 from . import data as rows
 from .batches import Batches
 from .card import Card
@@ -106,7 +106,7 @@ def train_reranker(
     run.open()
     with run.unless_wrong():
         given = rows.once(run, data, split=split, held_out=config.held_out, seed=config.seed)
-        objective = _choose(config.objective, given.shape)
+        objective = _choose(config.objective, given)
         if given.shape is not Shape.PAIRS and (index or encoder):
             raise InputError(
                 f"an index and its encoder find negatives for {Shape.PAIRS.value}, but the data are "
@@ -314,7 +314,8 @@ class _Session:
         batches = Batches(table, numbers, columns, batch_size=size, different=False, seed=self.config.seed)
         if self.data.shape in _LISTS and not self.flat:
             positive = _SURE if self.objective == "listwise" else 1.0
-            dataset.set_transform(lambda batch: _as_lists(batch, names, positive))
+            spread = self.objective == "lambda"
+            dataset.set_transform(lambda batch: _as_lists(batch, names, positive, spread=spread))
             return dataset, batches, size * (len(names) - 1)
         return dataset, batches, size
 
@@ -375,7 +376,8 @@ def _tell_candidates(tell: Callable[[str], None], total: int, done: int) -> None
     tell(f"candidates of {done:,} of {total:,} queries")
 
 
-def _choose(name: str | None, shape: Shape) -> str:
+def _choose(name: str | None, given: Prepared) -> str:
+    shape = given.shape
     if name is None:
         name = _DEFAULTS.get(shape, "listwise")
     if name not in _OBJECTIVES:
@@ -383,6 +385,13 @@ def _choose(name: str | None, shape: Shape) -> str:
     if shape not in _OBJECTIVES[name][0]:
         wanted = " or ".join(one.value for one in _OBJECTIVES[name][0])
         raise InputError(f"the objective {name} takes {wanted}, but the data are {shape.value}")
+    if name == "binary" and shape is Shape.GRADED:
+        low, high = objectives.score_range(given)
+        if low < 0 or high > 1:
+            raise InputError(
+                f"the objective binary takes scores from 0 to 1, which are probabilities, but they are {low:g} to "
+                f"{high:g}: take mse or listwise"
+            )
     return name
 
 
@@ -425,11 +434,24 @@ def _join_segments(model: Any) -> None:
             weight.data[1] = weight.data[0]
 
 
-def _as_lists(batch: dict[str, list[Any]], names: tuple[str, ...], positive: float) -> dict[str, list[Any]]:
-    """Columns query, positive, negatives to a query and the list of its passages, the positive first."""
+def _as_lists(
+    batch: dict[str, list[Any]], names: tuple[str, ...], positive: float, *, spread: bool = False
+) -> dict[str, list[Any]]:
+    """Columns query, positive, negatives to a query and the list of its passages, the positive first.
+
+    :param spread: whether a list's labels are brought to 0 to 1: LambdaLoss takes 2 to their power, and those below 0
+        for 0.
+    """
     passages = [list(texts) for texts in zip(*(batch[name] for name in names[1:]), strict=True)]
     labels = batch.get("label") or [[positive, *[0.0] * (len(names) - 2)]] * len(passages)
-    return {"query": batch["query"], "passages": passages, "label": [list(map(float, one)) for one in labels]}
+    labels = [_spread(one) if spread else list(map(float, one)) for one in labels]
+    return {"query": batch["query"], "passages": passages, "label": labels}
+
+
+def _spread(labels: list[float]) -> list[float]:
+    """Numbers brought to 0 to 1; where all are equal, to 0."""
+    low, high = min(labels), max(labels)
+    return [(label - low) / ((high - low) or 1.0) for label in labels]
 
 
 def _pairs(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
