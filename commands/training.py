@@ -212,6 +212,7 @@ def _say(made: Trained, *, as_json: bool) -> None:
         click.echo(json.dumps(made.as_dict()))
         return
     click.echo(f"{made.objective}: {made.steps:,} steps in {made.seconds:.0f} s, {made.texts_per_second:.0f} texts/s")
+    click.echo(made.account)
     if made.after:
         was = f"{made.before.value:.4f} -> " if made.before else ""
         low, high = made.after.low, made.after.high

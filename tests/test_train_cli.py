@@ -86,6 +86,7 @@ def test_the_result_is_json_when_asked(home, run):
     code, out, _ = run("train", "encoder", "pairs.jsonl", "--out", "out", "--json", *FAST, "--held-out", "0.3")
     facts = json.loads(out)
     assert (code, facts["steps"], facts["objective"]) == (0, 4, "ranking")
+    assert sum(facts["rows"].values()) == len(PAIRS)
     assert facts["after"]["interval"][0] <= facts["after"]["value"] <= facts["after"]["interval"][1]
 
 

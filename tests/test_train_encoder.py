@@ -612,10 +612,37 @@ def test_held_out_rows_of_which_every_model_has_one_figure_are_no_measure(name, 
     assert heldout.measure(lambda *_: pytest.fail("nothing is to be encoded"), made) is None
 
 
+ACCOUNTS = {
+    (90, 10, 0): "90 rows to learn from, 10 held out",
+    (81, 10, 9): "81 rows to learn from, 10 held out, 9 left out since they share a text with one of those",
+    (
+        70,
+        10,
+        20,
+    ): "70 rows to learn from, 10 held out, 20 left out since they share a text with one of those: hold out a "
+    "smaller share, or other rows, to learn from more",
+    (
+        98,
+        2,
+        0,
+    ): "98 rows to learn from, 2 held out: too few or too much alike to choose weights by, so the last are kept",
+    (100, 0, 0): "100 rows to learn from, 0 held out",
+}
+
+
+@pytest.mark.parametrize("counts", ACCOUNTS)
+def test_how_many_rows_are_learned_from_is_told(counts, tmp_path):
+    made = prepare(PAIRS, tmp_path, held_out=0)
+    made.part = np.repeat(np.array([0, 1, 2], np.uint8), counts)
+    assert heldout.account(made) == ACCOUNTS[counts]
+
+
 def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, tiny_model):
-    config = Config(epochs=10, batch_size=10, learning_rate=1e-3)
-    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config)
+    config, told = Config(epochs=10, batch_size=10, learning_rate=1e-3), []
+    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, tell=told.append)
     assert (made.steps, made.before, made.after) == (10, None, None)
+    assert made.rows == {"training": 19, "held_out": 1, "left_out": 0}
+    assert told == [made.account]
 
 
 def test_spearman_and_average_precision_are_scipys_and_the_definition():

@@ -570,14 +570,18 @@ def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.u
     return part
 
 
+def counts(made: Prepared) -> dict[str, int]:
+    """How many rows are in each part."""
+    parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
+    return {name: int((made.part == number).sum()) for name, number in parts.items()}
+
+
 def describe(made: Prepared) -> dict[str, Any]:
     """What a model card says about the data."""
-    parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
-    counts = {name: int((made.part == number).sum()) for name, number in parts.items()}
     return {
         **({"source": made.source} if made.source else {}),
         "shape": made.shape.value,
-        **counts,
+        **counts(made),
         **({"classes": list(made.classes)} if made.classes else {}),
     }
 

@@ -78,6 +78,8 @@ class Trained:
     fingerprint: str
     resumed_from: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)  # in each part of the data
+    account: str = ""  # of those parts, in words
 
     @classmethod
     def of(cls, run: RunFolder, objective: str, ran: Ran, before: heldout.Estimate | None) -> Trained:
@@ -96,6 +98,7 @@ class Trained:
             "after": self.after and self.after.as_dict(),
             "fingerprint": self.fingerprint,
             "resumed_from": self.resumed_from,
+            "rows": self.rows,
         }
 
 
@@ -208,12 +211,15 @@ class _Session:
         return float(max(lengths, default=0)) / 4
 
     def train(self) -> Trained:
+        account = heldout.account(self.data)
+        self.tell(account)
         trainer = self._trainer()
         self.run.begin(self.loss)
         before = self._before(self.run.folder / "before.json")
         texts = self.config.batch_size * self.config.accumulate * self.columns
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
         made = Trained.of(self.run, self.objective, ran, before)
+        made.rows, made.account = rows.counts(self.data), account
         if loop.is_main_process():
             self._finish(made)
         return made

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .data import Prepared, Shape, take
+from .data import Prepared, Shape, counts, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,9 +61,22 @@ def can_tell(data: Prepared) -> bool:
     if data.shape is Shape.PAIRS:
         return len(set(table["positive"].to_pylist())) > 1
     if data.shape in (Shape.SCORED, Shape.LABELLED, Shape.CLASSED, Shape.GROUPED):
-        counts = np.unique(table["label"].to_numpy(), return_counts=True)[1]
-        return len(counts) > 1 and (data.shape is not Shape.GROUPED or bool(counts.max() > 1))
+        each = np.unique(table["label"].to_numpy(), return_counts=True)[1]
+        return len(each) > 1 and (data.shape is not Shape.GROUPED or bool(each.max() > 1))
     return True
+
+
+def account(data: Prepared) -> str:
+    """The parts of the data in a line, and what is amiss with them."""
+    rows = counts(data)
+    said = f"{rows['training']:,} rows to learn from, {rows['held_out']:,} held out"
+    if rows["left_out"]:
+        said += f", {rows['left_out']:,} left out since they share a text with one of those"
+    if rows["left_out"] > sum(rows.values()) / 10:
+        said += ": hold out a smaller share, or other rows, to learn from more"
+    if rows["held_out"] and not can_tell(data):
+        said += ": too few or too much alike to choose weights by, so the last are kept"
+    return said
 
 
 def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:

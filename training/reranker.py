@@ -112,10 +112,14 @@ def train_reranker(
                 f"an index and its encoder find negatives for {Shape.PAIRS.value}, but the data are "
                 f"{given.shape.value}: leave them out"
             )
+        account, counts = heldout.account(given), rows.counts(given)
+        tell(account)
         if config.queries is not None:
             _leave_out(given, config.queries, config.seed)
         ready = _prepare(run, config, given, data, index, encoder, tell)
-        return _Session(run, base, config, objective, ready, progress, tell).train()
+        made = _Session(run, base, config, objective, ready, progress, tell).train()
+        made.rows, made.account = counts, account
+        return made
 
 
 def _check(config: RerankerConfig) -> None:
