@@ -116,7 +116,8 @@ def prepare(
     """Read and check every row, write them below `folder`, and set some aside by document.
 
     A row is held out by the hash of the document that it is about: its `document_id` if it has one, else its positive
-    (the second text). Rows that share a text with a held-out one are left out of both parts.
+    (the second text). Rows whose query or positive is in a held-out one are left out of both parts; a negative may be,
+    since what is mined has the positives of many rows as negatives of others.
 
     :param source: a file, a BEIR folder, a Lance table, a data set's name, or the rows themselves.
     :param split: which qrels of a BEIR folder, or which split of a data set.
@@ -553,7 +554,7 @@ def _split(keys: NDArray[np.uint64], share: float, most: int, seed: int) -> NDAr
 
 
 def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Leave out training rows that hold a text of a held-out one."""
+    """Leave out training rows whose first two texts are among those of held-out ones."""
     held = np.flatnonzero(part == HELD_OUT)
     if not len(held):
         return part
