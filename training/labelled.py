@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..indexes.errors import InputError
-from .data import NAMES
+from .shape import NAMES
 from .sources import rows as rows_of
 
 if TYPE_CHECKING:
