@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -572,6 +573,29 @@ def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny
     assert (len(held), len(first), len(second)) == (10, 90, 90)
     assert still_held == set(sorted(held)[:2])
     assert not first & still_held
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, tmp_path, tiny_model, monkeypatch):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    given = {"negatives": 1, "rounds": rounds, "base": tiny_model, "config": Config(steps=2 * rounds, batch_size=8)}
+    moved = Path.replace
+
+    def stop(path, target):
+        if path.name == "modules.json" and path.parent.name == "model":
+            raise KeyboardInterrupt
+        return moved(path, target)
+
+    monkeypatch.setattr(Path, "iterdir", lambda path: iter(sorted(map(path.joinpath, os.listdir(path)))))
+    monkeypatch.setattr(Path, "replace", stop)  # binocle.json comes before modules.json
+    with pytest.raises(KeyboardInterrupt):
+        train_rounds(file, tmp_path / "out", **given)
+    monkeypatch.undo()
+    made = train_rounds(file, tmp_path / "out", **given)
+    assert made.steps == 2
+    assert encoders.load(str(tmp_path / "out")).fingerprint == made.fingerprint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pairs.jsonl"]
 
 
 def test_rounds_do_not_begin_in_the_folder_of_another_unfinished_run(tmp_path, tiny_model):

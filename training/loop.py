@@ -178,7 +178,7 @@ class Resumable:
         from transformers import TrainerState
 
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        self._load_best_model()
+        self._load_from_checkpoint(self.state.best_model_checkpoint or str(checkpoint))
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.args.should_save:

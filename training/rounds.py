@@ -75,7 +75,7 @@ def train_rounds(
             if not mined.is_file():
                 tell(f"mining negatives, round {number} of {rounds}")
                 mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
-            if not (folder / "binocle.json").is_file():
+            if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
                 made = train_encoder(

@@ -103,7 +103,7 @@ class RunFolder:
             save_file({name: tensor.clone().contiguous() for name, tensor in parts.items()}, str(file))
 
     def train(self, trainer: Any, *, patience: int | None, texts: int) -> Ran:
-        """Take the steps that are left, which are none where the run had no patience left.
+        """Take the steps that are left, which are none where all were taken or the run had no patience left.
 
         :param trainer: of `loop.resumable`.
         :param texts: of one step.
@@ -136,7 +136,10 @@ class RunFolder:
         """Put what is in `ready` in the run's place, with its card."""
         if self.ready.is_dir():
             cards.finish(self.ready, self.out, card, history, metric)
-        shutil.rmtree(self.folder)
+        gone = self.folder.with_name(".run")  # a half of it would look like a run to go on with
+        shutil.rmtree(gone, ignore_errors=True)
+        self.folder.replace(gone)
+        shutil.rmtree(gone)
 
 
 def folder_of(out: Path) -> Path:
@@ -145,8 +148,10 @@ def folder_of(out: Path) -> Path:
 
 
 def _has_stopped(checkpoint: Path, patience: int | None) -> bool:
-    """Whether a run that has come this far had no patience left."""
+    """Whether a run that has come this far was at its end or had no patience left."""
     state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
+    if state["global_step"] >= state["max_steps"]:
+        return True
     stopping = state.get("stateful_callbacks", {}).get("EarlyStoppingCallback")
     waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
     return patience is not None and waited >= patience
