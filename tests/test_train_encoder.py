@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,7 @@ from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.reranker import RerankerConfig, train_reranker
 from binocle.training.rounds import train_rounds
+from binocle.training.run import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -197,6 +199,43 @@ def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
         return list(SkipBatchSampler(shard, skip_batches=2))
 
     assert drawn(0, told=True) == drawn(1, told=False) != drawn(0, told=False)
+
+
+def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_read(tmp_path, monkeypatch):
+    asked = []
+
+    class Teacher:
+        dim = 2
+
+        def encode(self, texts, kind):
+            asked.append(texts)
+            time.sleep(0.05)
+            return np.eye(2, dtype=np.float32)
+
+    def measure(*_, **__):
+        asked.append("measured")
+        time.sleep(0.05)
+        return heldout.Estimate("agreement", 0.5, 0.4, 0.6, 2)
+
+    def vectors(session):
+        found = encoding._Session._teacher_vectors(session, Dataset.from_dict({"text": ["a", "b"]}))
+        return found.tolist(), encoding._Session._before(session, session.run.folder / "before.json").as_dict()
+
+    from datasets import Dataset
+
+    monkeypatch.setattr(encoders, "load", lambda _: Teacher())
+    monkeypatch.setattr(heldout, "measure", measure)
+    sessions = []
+    for _ in range(3):
+        run, model = RunFolder(tmp_path / "out", {}), SimpleNamespace(get_embedding_dimension=lambda: 2)
+        run.open()
+        given = {"_encode": None, "_teacher_encode": lambda: None, "data": None, "config": FAST}
+        sessions.append(SimpleNamespace(teacher="t", model=model, run=run, **given))
+    with ThreadPoolExecutor() as pool:
+        first, *others = pool.map(vectors, sessions)
+    assert others == [first, first]
+    assert asked == [["a", "b"], "measured"]
+    assert first == ([[1, 0], [0, 1]], measure().as_dict())
 
 
 def test_the_objective_follows_from_the_shape():

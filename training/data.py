@@ -230,7 +230,9 @@ def save(made: Prepared) -> None:
         "high": made.high if np.isfinite(made.high) else 1.0,
         "source": made.source,
     }
-    (made.folder / "data.json").write_text(json.dumps(facts), "utf-8")
+    aside = made.folder / "data.part"
+    aside.write_text(json.dumps(facts), "utf-8")
+    aside.replace(made.folder / "data.json")
 
 
 def load(folder: Path) -> Prepared:

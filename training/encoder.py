@@ -226,10 +226,12 @@ class _Session:
 
     def _before(self, file: Path) -> heldout.Estimate | None:
         """The base model on the held-out rows, measured once a run."""
-        if not file.is_file():
-            found = heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
-            file.write_text(json.dumps(found and found.as_dict()), "utf-8")
-            return found
+        with self.run.alone():
+            if not file.is_file():
+                found = heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
+                aside = file.with_suffix(".part")
+                aside.write_text(json.dumps(found and found.as_dict()), "utf-8")
+                aside.replace(file)
         facts = json.loads(file.read_text("utf-8"))
         if facts is None:
             return None
@@ -388,16 +390,16 @@ class _Session:
             raise InputError(
                 f"the teacher's vectors have {loaded.dim} dimensions, the student's {length}: expected as many or more"
             )
-        if not file.is_file():
-            aside = np.lib.format.open_memmap(
-                file.with_name("teacher.part.npy"), mode="w+", dtype=np.float32, shape=(len(dataset), length)
-            )
-            shorten = _shortener(loaded, dataset["text"], length)
-            for start in range(0, len(dataset), 2_048):
-                texts = dataset[start : start + 2_048]["text"]
-                aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
-            aside.flush()
-            file.with_name("teacher.part.npy").replace(file)
+        with self.run.alone():
+            if not file.is_file():
+                part = file.with_name("teacher.part.npy")
+                aside = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(dataset), length))
+                shorten = _shortener(loaded, dataset["text"], length)
+                for start in range(0, len(dataset), 2_048):
+                    texts = dataset[start : start + 2_048]["text"]
+                    aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
+                aside.flush()
+                part.replace(file)
         return np.load(file, mmap_mode="r", allow_pickle=False)
 
     def _evaluator(self, metric: str) -> Any:

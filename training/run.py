@@ -95,12 +95,15 @@ class RunFolder:
         """Give a module the weights that the run began with: a new head is drawn once."""
         from safetensors.torch import load_file, save_file
 
-        file = self.folder / "begin.safetensors"
-        if file.is_file():
-            module.load_state_dict(load_file(str(file)), strict=False)
-        elif loop.is_main_process():
+        with self.alone():
+            file = self.folder / "begin.safetensors"
+            if file.is_file():
+                module.load_state_dict(load_file(str(file)), strict=False)
+                return
             parts = _unshared(module.state_dict())
-            save_file({name: tensor.clone().contiguous() for name, tensor in parts.items()}, str(file))
+            aside = file.with_suffix(".part")
+            save_file({name: tensor.clone().contiguous() for name, tensor in parts.items()}, str(aside))
+            aside.replace(file)
 
     def train(self, trainer: Any, *, patience: int | None, texts: int) -> Ran:
         """Take the steps that are left, which are none where all were taken or the run had no patience left.
