@@ -31,7 +31,7 @@ from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.reranker import RerankerConfig, train_reranker
 from binocle.training.rounds import train_rounds
-from binocle.training.run import RunFolder
+from binocle.training.run import RunFolder, files_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -561,7 +561,7 @@ def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing
     assert not list(tmp_path.iterdir())
     (tmp_path / ".out-rounds").mkdir()
     (tmp_path / ".out-rounds" / "asked.json").write_text("{}", "utf-8")
-    with pytest.raises(InputError, match="holds an unfinished run with other settings: remove it"):
+    with pytest.raises(InputError, match="holds an unfinished run with other settings or data: remove it"):
         train_rounds(tmp_path / "pairs.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
 
 
@@ -654,6 +654,47 @@ def test_a_run_held_out_by_other_rows_is_another_run(tmp_path, tiny_model, monke
             train_encoder(PAIRS, out, base=tiny_model, config=FAST, development=tmp_path / "one.jsonl")
     with pytest.raises(InputError, match="out holds an unfinished run with other settings"):
         train_encoder(PAIRS, out, base=tiny_model, config=FAST, development=tmp_path / "two.jsonl")
+
+
+def _stopped(monkeypatch):
+    monkeypatch.setattr(encoding._Session, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    return pytest.raises(KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("changed", ["pairs", "dev"])
+def test_a_run_does_not_go_on_with_files_that_changed(changed, tmp_path, tiny_model, monkeypatch):
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("pairs", "dev")}
+    files["pairs"].write_text("\n".join(map(json.dumps, PAIRS)), "utf-8")
+    files["dev"].write_text(json.dumps({"query": "a", "positive": "one"}), "utf-8")
+    given = {"base": tiny_model, "config": FAST, "development": files["dev"]}
+    for _ in range(2):
+        with _stopped(monkeypatch):
+            train_encoder(files["pairs"], tmp_path / "out", **given)
+    with files[changed].open("a", encoding="utf-8") as file:
+        file.write("\n" + json.dumps({"query": "one", "positive": "more"}))
+    with pytest.raises(InputError, match="out holds an unfinished run on data that changed since then: remove it"):
+        train_encoder(files["pairs"], tmp_path / "out", **given)
+
+
+def test_a_run_does_not_go_on_with_other_rows(tmp_path, tiny_model, monkeypatch):
+    out, rows = tmp_path / "out", [*PAIRS, {"query": "one", "positive": "more"}]
+    for _ in range(2):
+        with _stopped(monkeypatch):
+            train_encoder(iter(rows), out, base=tiny_model, config=FAST)
+    with pytest.raises(InputError, match="out holds an unfinished run on other rows: remove it"):
+        train_encoder(PAIRS, out, base=tiny_model, config=FAST)
+
+
+def test_the_files_of_a_collection_are_those_that_its_rows_come_from(tmp_path):
+    for name in ("corpus.jsonl", "qrels/train.tsv", "model/run/x", "_versions/1.manifest"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("abc", "utf-8")
+    found = files_of(str(tmp_path), [{"text": "a"}], "owner/name", None)
+    assert [(Path(path).relative_to(tmp_path).as_posix(), size) for path, size, _ in found] == [
+        ("_versions/1.manifest", 3),
+        ("corpus.jsonl", 3),
+        ("qrels/train.tsv", 3),
+    ]
 
 
 # Measures on held-out rows

@@ -7,8 +7,10 @@ all that is held of a row is its number, its part and a hash, some 25 bytes, whi
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
+import tempfile
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -19,6 +21,7 @@ import pyarrow as pa
 
 from ..indexes.errors import InputError
 from .fitting import Fitter
+from .loop import is_main_process
 from .shape import Shape as Shape  # noqa: PLC0414 - what rows are and where are asked for here
 from .sources import rows
 
@@ -251,12 +254,25 @@ def load(folder: Path) -> Prepared:
 
 
 def once(run: RunFolder, source: Any, **options: Any) -> Prepared:
-    """What `prepare` gives of these options, made once however often a run is resumed."""
+    """What `prepare` gives of these options, made once however often a run is resumed.
+
+    :raises InputError: when a run that began with other rows is to be resumed.
+    """
     folder = run.folder / "data"
     with run.alone():
         if (folder / "data.json").is_file():
+            if not isinstance(source, (str, Path)) and is_main_process():
+                _expect(source, folder, run.out, options)
             return load(folder)
         with run.unless_wrong():
             made = prepare(source, folder, **options)
         save(made)
         return made
+
+
+def _expect(source: Any, folder: Path, out: Path, options: dict[str, Any]) -> None:
+    """:raises InputError: unless a source without files still gives the rows that were prepared."""
+    with tempfile.TemporaryDirectory(dir=folder) as again:
+        prepare(source, Path(again), **options)
+        if not filecmp.cmp(folder / "rows.arrow", Path(again) / "rows.arrow", shallow=False):
+            raise InputError(f"{out} holds an unfinished run on other rows: remove it or give another folder")

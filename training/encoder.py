@@ -22,7 +22,7 @@ from .batches import Batches, fitting
 from .card import Card
 from .data import Prepared, Shape
 from .masked_model import OFFSET
-from .run import Ran, RunFolder
+from .run import Ran, RunFolder, files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -132,7 +132,8 @@ def train_encoder(
     base = base or DEFAULT_MODEL
     for model in filter(None, (base, teacher)):  # before a large file is read
         find(model)
-    more = {"split": split, "teacher": teacher, "development": development and rows.named(development)}
+    more: dict[str, Any] = {"split": split, "teacher": teacher, "development": development and rows.named(development)}
+    more["files"] = files_of(data, development)
     run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
     run.open()
     parts = {"held_out": config.held_out, "development": development, "seed": config.seed}

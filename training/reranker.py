@@ -25,7 +25,7 @@ from .card import Card
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
 from .encoder import Trained, check, set_dropout, shortest
-from .run import RunFolder
+from .run import RunFolder, files_of
 from .stage_weight import choose_weight
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def train_reranker(
     base = base or model_folder.DEFAULT_MODEL
     for model in filter(None, (base, encoder)):  # before a large file is read
         model_folder.find(model)
-    more = {"split": split, "index": str(index) if index else None, "encoder": encoder}
+    more = {"split": split, "index": str(index) if index else None, "encoder": encoder, "files": files_of(data)}
     run = RunFolder(Path(out), {"base": base, "config": asdict(config), "data": rows.named(data), **more})
     run.open()
     with run.unless_wrong():

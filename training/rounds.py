@@ -19,7 +19,7 @@ from . import loop, objectives
 from .data import Shape
 from .encoder import Config, Trained, check, train_encoder
 from .mining import mine
-from .run import folder_of
+from .run import files_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,6 +64,7 @@ def train_rounds(
     if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
         raise InputError(f"{out} is not empty: give another folder for the model")
     asked = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    asked |= {"files": files_of(data, corpus)}
     _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     held_out: set[tuple[int, int]] | None = None
@@ -105,13 +106,16 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
 def _parts(mined: Path, held_out: set[tuple[int, int]]) -> tuple[Path, Path | None]:
     """What was mined, in a file to learn from and one to hold out; None for that where it would be empty."""
     learned, apart = mined.with_stem(f"{mined.stem}-learned"), mined.with_stem(f"{mined.stem}-held-out")
-    with (
-        mined.open(encoding="utf-8") as lines,
-        learned.open("w", encoding="utf-8") as one,
-        apart.open("w", encoding="utf-8") as other,
-    ):
-        for line in lines:
-            (other if _key(json.loads(line)) in held_out else one).write(line)
+    if not learned.is_file():  # a run that is gone on with expects the files that it began with
+        aside = learned.with_suffix(".part")
+        with (
+            mined.open(encoding="utf-8") as lines,
+            aside.open("w", encoding="utf-8") as one,
+            apart.open("w", encoding="utf-8") as other,
+        ):
+            for line in lines:
+                (other if _key(json.loads(line)) in held_out else one).write(line)
+        aside.replace(learned)
     return learned, apart if apart.stat().st_size else None
 
 
@@ -122,6 +126,8 @@ def _same(work: Path, asked: dict[str, Any]) -> None:
     """
     file, wanted = work / "asked.json", json.dumps(asked)
     if file.is_file() and file.read_text("utf-8") != wanted:
-        raise InputError(f"{work} holds an unfinished run with other settings: remove it or give another folder")
+        raise InputError(
+            f"{work} holds an unfinished run with other settings or data: remove it or give another folder"
+        )
     work.mkdir(parents=True, exist_ok=True)
     file.write_text(wanted, "utf-8")

@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, ModelNotFoundError
@@ -15,7 +16,6 @@ from . import loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from filelock import FileLock
 
@@ -56,10 +56,11 @@ class RunFolder:
             raise InputError(f"{self.out} is a file: expected a folder for the {self.kind}")
         file = self.folder / "asked.json"
         if file.is_file():
-            if json.loads(file.read_text("utf-8")) != self.asked:
-                raise InputError(
-                    f"{self.out} holds an unfinished run with other settings: remove it or give another folder"
-                )
+            known = json.loads(file.read_text("utf-8"))
+            if known != self.asked:
+                files = known | {"files": self.asked.get("files")} == self.asked
+                other = "on data that changed since then" if files else "with other settings"
+                raise InputError(f"{self.out} holds an unfinished run {other}: remove it or give another folder")
         elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
             raise InputError(f"{self.out} is not empty: give another folder for the {self.kind}")
         else:
@@ -148,6 +149,18 @@ class RunFolder:
 def folder_of(out: Path) -> Path:
     """Where below its output a run lives."""
     return out / "run"
+
+
+def files_of(*sources: Any) -> list[tuple[str, int, int]]:
+    """Path, size and time of change of each file of data, by which a run sees that they are those it began with."""
+    found = []
+    for source in sources:
+        path = Path(source) if isinstance(source, (str, Path)) else None
+        if path is not None and path.is_dir():  # a collection or a Lance table
+            found += sorted(file for part in ("*.jsonl", "qrels/*", "_versions/*") for file in path.glob(part))
+        elif path is not None and path.is_file():
+            found.append(path)
+    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in found]
 
 
 def _has_stopped(checkpoint: Path, patience: int | None) -> bool:
