@@ -90,6 +90,20 @@ def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
     assert [pair.kind for pair in sampled] == ["title", "keywords", "keywords"]
 
 
+def test_queries_of_one_document_are_one_witness():
+    asked = [Pair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
+    before = np.zeros(60, np.float32)
+    after = np.repeat(np.array([0.1, 0.2, 0.3], np.float32), 20)
+    found = tune.verdict(asked, before, after, seed=0).difference
+    assert (found.value, found.p) == (pytest.approx(0.2), 2 / 2**3)  # all signs as they are, or none of them
+    assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
+
+
+def test_of_few_documents_more_judge():
+    assert [tune.judging_share(count, 0.1) for count in (0, 10, 24, 48, 1000)] == [0.5, 0.5, 0.5, 0.25, 0.1]
+    assert tune.judging_share(48, 0.3) == 0.3
+
+
 def test_the_folder_holds_the_encoder_and_what_was_measured(index, tiny_model, tmp_path):
     made = tune.tune(index, recipe=FAST, out=tmp_path / "out", publish=False)
     assert not made.published
@@ -149,7 +163,19 @@ def test_judging_is_ndcg_of_the_one_passage_among_those_of_other_documents():
         Pair("q", "same", "title", "d", 1.0),
         Pair("r", "far", "title", "e", 1.0),
     ]
-    np.testing.assert_allclose(tune.found(Fake(), asked, rivals), [1 / np.log2(3), 1, 1], atol=1e-6)
+    found = tune.found(Fake(), asked, ["far", "near", "else"], rivals)
+    np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1], atol=1e-6)
+    found = tune.found(Fake(), asked, ["else", "near", "far"], rivals)
+    np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1 / np.log2(3)], atol=1e-6)
+
+
+def test_an_encoder_that_tells_nothing_apart_finds_nothing():
+    class Collapsed:
+        def encode(self, texts, kind="document"):
+            return np.full((len(texts), 3), 3**-0.5, np.float32)
+
+    asked = [Pair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
+    assert tune.found(Collapsed(), asked, ["r"], Collapsed().encode("r")).tolist() == [0] * 11
 
 
 def test_too_few_documents_are_told(tmp_path, tiny_model):

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 _ALPHA = 0.05
 _MOST = 20_000  # passages that are learned from; of a larger index, those of some of its documents
 _RIVALS = 3_000  # passages that a held-out query's own is to be told from, at most
-_FEW = 8  # documents that are too few to learn from and to be judged by
+_FEW = 8  # documents that are too few to learn from
+_JUDGES = 12  # documents that are to judge, or half of all
+_SAME = 1e-6  # cosines closer than this are equal
+_SIGNIFICANT = 6  # documents, fewer of which cannot give a p below 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Recipe:
     pairs: int = 10_000  # queries to learn from, at most
     teacher: str = teachers.HYBRID  # or the name of a model
     learning: Settings = field(default_factory=Settings)
-    held_out: float = 0.1  # share of the documents that judge
+    held_out: float = 0.1  # share of the documents that judge; more where there are few documents
     queries: int = 1_000  # of held-out documents, at most
     seed: int = 0
 
@@ -174,15 +177,19 @@ class _Session:
         snapshot = retriever.snapshot()
         tell("making queries from the documents")
         sources = corpus.few(corpus.from_index(snapshot), _MOST, recipe.seed)
-        learned, judging = corpus.split(sources, recipe.held_out, recipe.seed)
+        share = judging_share(sum(1 for _ in sources), recipe.held_out)
+        learned, judging = corpus.split(sources, share, recipe.seed)
         made = queries.make(learned, seed=recipe.seed, kinds=recipe.kinds)
         self.chosen = queries.sample(made, recipe.pairs, recipe.seed)
         self.asked = even(queries.make(judging, seed=recipe.seed, kinds=recipe.kinds), recipe.queries, recipe.seed)
-        if len({pair.document for pair in self.chosen}) < _FEW or len({pair.document for pair in self.asked}) < 2:
+        judges = len({pair.document for pair in self.asked})
+        if len({pair.document for pair in self.chosen}) < _FEW or judges < 2:
             raise InputError(
                 f"{retriever.path} holds too little to learn from: {len(self.chosen)} queries came from training "
                 f"documents and {len(self.asked)} from held-out ones; expected some dozens of documents with sentences"
             )
+        if judges < _SIGNIFICANT:
+            tell(f"queries came from {judges} held-out documents: no gain on so few is significant")
         self.passages = Passages.read(snapshot, {source.id for source in learned})
         tell(f"{len(self.chosen):,} queries of {len(self.passages.texts):,} passages")
         texts, vectors = self.passages.texts, self.passages.vectors
@@ -221,9 +228,10 @@ class _Session:
     def _judged(self, tuned: encoders.Encoder) -> Verdict:
         generator = np.random.default_rng(self.recipe.seed)
         some = generator.permutation(len(self.passages.texts))[:_RIVALS]
-        rivals = tuned.encode([self.passages.texts[place] for place in some])
-        before = found(self.base, self.asked, self.passages.vectors[some])
-        return verdict(self.asked, before, found(tuned, self.asked, rivals), self.recipe.seed)
+        texts = [self.passages.texts[place] for place in some]
+        before = found(self.base, self.asked, texts, self.passages.vectors[some])
+        after = found(tuned, self.asked, texts, tuned.encode(texts))
+        return verdict(self.asked, before, after, self.recipe.seed)
 
     def _facts(self, verdict: Verdict) -> dict[str, Any]:
         facts = Tuned(self.out, len(self.chosen), verdict, published=False, seconds=0.0).as_dict()
@@ -250,6 +258,11 @@ class _Session:
         )
 
 
+def judging_share(documents: int, asked: float) -> float:
+    """The share of so many documents that judges: as asked, but more where that would be too few to judge by."""
+    return max(asked, min(0.5, _JUDGES / max(1, documents)))
+
+
 def even(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
     """About as many queries of each kind, so that none decides for all."""
     kinds: dict[str, list[Pair]] = {}
@@ -259,30 +272,44 @@ def even(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
     return [pair for kind in kinds.values() for pair in queries.sample(kind, each, seed)]
 
 
-def found(encoder: encoders.Encoder, asked: Sequence[Pair], rivals: Floats) -> Floats:
+def found(encoder: encoders.Encoder, asked: Sequence[Pair], texts: Sequence[str], rivals: Floats) -> Floats:
     """nDCG@10 of each query, whose one relevant passage is its own; rivals are other documents' passages.
 
-    What queries of other documents are to find are rivals too.
+    What queries of other documents are to find are rivals too. One that scores the same as the query's own is ranked
+    above it, so that nothing is gained by telling none apart; one of the same words is no rival.
+
+    :param texts: of the rivals.
     """
     vectors = encoder.encode([pair.query for pair in asked], kind="query")
     positives = encoder.encode([pair.positive for pair in asked])
-    own = (vectors * positives).sum(1, keepdims=True)
+    own = (vectors * positives).sum(1, keepdims=True) - _SAME
     documents = np.unique([pair.document for pair in asked], return_inverse=True)[1]
-    others = (vectors @ positives.T > own) & (documents[:, None] != documents)
-    ranks = 1 + (vectors @ rivals.T > own).sum(1) + others.sum(1)
+    words = [*(pair.positive.strip() for pair in asked), *(text.strip() for text in texts)]
+    numbers = np.unique(words, return_inverse=True)[1]
+    mine, theirs = numbers[: len(asked)], numbers[len(asked) :]
+    others = (vectors @ positives.T >= own) & (documents[:, None] != documents) & (mine[:, None] != mine)
+    ranks = 1 + ((vectors @ rivals.T >= own) & (mine[:, None] != theirs)).sum(1) + others.sum(1)
     return np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).astype(np.float32)
 
 
 def verdict(asked: Sequence[Pair], before: Floats, after: Floats, seed: int) -> Verdict:
+    """What the gains come to. Queries of one document gain and lose together: what could be chance is its sum."""
     kinds = np.array([pair.kind for pair in asked])
     weights = np.empty(len(asked))  # mean 1, the same in sum for each kind
     for kind in set(kinds.tolist()):
         weights[kinds == kind] = len(asked) / len(set(kinds.tolist())) / (kinds == kind).sum()
+    documents = np.unique([pair.document for pair in asked], return_inverse=True)[1]
+
+    def sums(values: Floats) -> NDArray[np.float64]:
+        """A value for each document, whose mean is that of all queries."""
+        totals = np.bincount(documents, weights * values)
+        return totals * len(totals) / len(asked)
+
     gains = after - before
     return Verdict(
         len(asked),
         float((weights * before).mean()),
         float((weights * after).mean()),
-        significance.difference(weights * after, weights * before, seed=seed),
+        significance.difference(sums(after), sums(before), seed=seed),
         {kind: float(gains[kinds == kind].mean()) for kind in sorted(set(kinds.tolist()))},
     )
