@@ -29,6 +29,7 @@ from binocle.training import heldout, loop, objectives
 from binocle.training.batches import Batches
 from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
+from binocle.training.negatives import MiningReport
 from binocle.training.reranker import RerankerConfig, train_reranker
 from binocle.training.rounds import train_rounds
 from binocle.training.run import RunFolder, files_of
@@ -597,6 +598,7 @@ def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny
         held = sorted(parts[0][1]) if parts else []
         rows = [row | {"negative": "bread"} for row in PAIRS if row["positive"] not in held[2:]]  # a few find too few
         out.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+        return MiningReport()
 
     def learned(data, _folder, *, config, development=None, **_options):
         given = {"held_out": config.held_out, "seed": config.seed, "development": development}
@@ -612,6 +614,23 @@ def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny
     assert (len(held), len(first), len(second)) == (10, 90, 90)
     assert still_held == set(sorted(held)[:2])
     assert not first & still_held
+
+
+def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_data(tmp_path, tiny_model):
+    file, told = tmp_path / "pairs.jsonl", []
+    three = [{"query": f"the {one}", "positive": one} for one in ("cat", "moon", "ship")]
+    near = [{"query": "the cat", "positive": f"the cat {n}"} for n in range(2)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*three, *near]), "utf-8")
+    config = Config(steps=2, batch_size=2, held_out=0)
+    given = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "tell": told.append}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binocle.training.rounds._RULES", {"relative_margin": 0.0})
+        train_rounds(file, tmp_path / "out", **given)
+    assert told[1] == "3 of 5 pairs are left out: 1 queries have fewer than 3 negatives, 0 of them none"
+    facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert facts["base"] == Path(tiny_model).name
+    assert facts["data"]["source"] == "pairs.jsonl"
+    assert facts["data"]["negatives"].startswith("3 for each pair, mined in 2 rounds")
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

@@ -113,6 +113,7 @@ def train_encoder(
     teacher: str | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
+    origin: tuple[str, dict[str, Any]] | None = None,
 ) -> Trained:
     """Train an encoder and write it to the folder `out`, which `SentenceTransformer(out)` loads too.
 
@@ -122,6 +123,7 @@ def train_encoder(
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 unless given.
     :param development: rows to choose the best checkpoint by, instead of some held out from `data`.
     :param teacher: an encoder whose vectors are to be learned, for texts alone.
+    :param origin: the base and facts of the data that the card is to name, where both were made on the way.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
     loop.require("training")
@@ -145,7 +147,7 @@ def train_encoder(
                 "teacher out, or give texts"
             )
         name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
-        return _Session(run, base, config, prepared, name, teacher, progress, tell).train()
+        return _Session(run, base, config, prepared, name, teacher, progress, tell, origin).train()
 
 
 def check(config: Config) -> None:
@@ -184,9 +186,10 @@ class _Session:
         teacher: str | None,
         progress: Progress | None,
         tell: Callable[[str], None] | None,
+        origin: tuple[str, dict[str, Any]] | None,
     ) -> None:
         self.run, self.base, self.config, self.data, self.objective = run, base, config, data, objective
-        self.progress = progress
+        self.progress, self.origin = progress, origin or (base, {})
         self.tell = tell if tell and loop.is_main_process() else lambda _: None
         self.table = data.table()
         self.model = make_model(base, config, self._typical_tokens())
@@ -442,11 +445,12 @@ class _Session:
         self.run.finish(self._card(made), made.history, made.after.name if made.after else None)
 
     def _card(self, made: Trained) -> Card:
+        base, facts = self.origin
         return Card(
             kind="encoder",
-            base=self.base,
+            base=base,
             objective=f"{self.objective} ({objectives.OBJECTIVES[self.objective].source})",
-            data=rows.describe(self.data),
+            data=rows.describe(self.data) | facts,
             config={**asdict(self.config), "teacher": self.teacher},
             measures=[
                 m.as_dict() | {"when": when} for when, m in (("before", made.before), ("after", made.after)) if m

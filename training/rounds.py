@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .loop import Progress
+    from .negatives import MiningReport
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
 
@@ -63,10 +64,11 @@ def train_rounds(
         raise InputError(f"{out} is a file: expected a folder for the model")
     if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
         raise InputError(f"{out} is not empty: give another folder for the model")
-    asked = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    asked: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
     asked |= {"files": files_of(data, corpus)}
     _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
+    origin = current, _facts(data, negatives, rounds)
     held_out: set[tuple[int, int]] | None = None
     for number in range(1, rounds + 1):
         mined, folder = work / f"mined-{number}.jsonl", out if number == rounds else work / f"round-{number}"
@@ -75,13 +77,13 @@ def train_rounds(
                 held_out = _held_out(data, split, config, work / "pairs")
             if not mined.is_file():
                 tell(f"mining negatives, round {number} of {rounds}")
-                mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
+                report = mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
+                _tell_short(report, negatives, tell)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
-                made = train_encoder(
-                    learned, folder, base=current, config=part, development=development, progress=progress, tell=tell
-                )
+                given = {"config": part, "development": development, "progress": progress, "tell": tell}
+                made = train_encoder(learned, folder, base=current, origin=origin, **given)
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
                 shutil.rmtree(work)
@@ -89,6 +91,24 @@ def train_rounds(
         current = str(folder)
     shutil.rmtree(work)
     return made
+
+
+def _tell_short(report: MiningReport, wanted: int, tell: Callable[[str], None]) -> None:
+    """Say which pairs are not learned from."""
+    if left := report.pairs - report.rows:
+        tell(
+            f"{left:,} of {report.pairs:,} pairs are left out: {report.short:,} queries have fewer than {wanted} "
+            f"negatives, {report.none:,} of them none"
+        )
+
+
+def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
+    """What the card says of the data."""
+    name = rows.named(data)
+    source = {"source": Path(name).resolve().name if Path(name).exists() else name}
+    how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder as it was then"
+    least = f"at least {_RULES['relative_margin']:.0%} below the positive's score"
+    return source | {"negatives": f"{how}, {least}; pairs with fewer are left out"}
 
 
 def _held_out(data: str | Path, split: str, config: Config, folder: Path) -> set[tuple[int, int]]:
