@@ -71,6 +71,11 @@ def test_one_document_is_a_document(folder):
     assert "Bake the bread" in text
 
 
+def test_a_document_is_known_by_the_last_ending_of_its_name(tmp_path):
+    (tmp_path / "v1.txt.md").write_text("# Ships\n\nThey sail.\n", "utf-8")
+    assert list(documents([tmp_path / "v1.txt.md"])) == ["# Ships\n\nThey sail.\n"]
+
+
 def test_sources_come_one_after_another_and_the_same_each_time(tmp_path, folder):
     (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
     sources = [tmp_path / "a.txt", folder, str(tmp_path / "a.txt")]

@@ -202,6 +202,19 @@ def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
     assert drawn(0, told=True) == drawn(1, told=False) != drawn(0, told=False)
 
 
+def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():
+    words = "the cat sat on the mat and the dog ran over the mountain at night".split()
+    kept = encoding._thinned("  ".join(words), 0, 0).split()
+    assert 0 < len(kept) < len(words)
+    rest = iter(words)
+    assert all(word in rest for word in kept)
+    for text in ("私は昨日の夜に船で海を渡って山に登りました", "我昨天晚上坐船过海爬山", "ฉันข้ามทะเลเมื่อคืนนี้"):
+        kept = encoding._thinned(text, 0, 0)
+        assert 0 < len(kept) < len(text)
+        rest = iter(text)
+        assert all(character in rest for character in kept)
+
+
 def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_read(tmp_path, monkeypatch):
     asked = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ pytest.importorskip("accelerate")
 from binocle import Retriever
 from binocle.indexes.errors import InputError
 from binocle.retriever import encoder as encoders
-from binocle.training import corpus, ranking_distillation, significance, teachers, tune
+from binocle.training import corpus, distillation, ranking_distillation, significance, teachers, tune
 from binocle.training.bm25 import BM25, stems
 from binocle.training.distillation import distill
 from binocle.training.encoder import Config, make_model
@@ -333,3 +334,24 @@ def test_a_table_of_words_encodes_as_sentence_transformers_does(tmp_path, tiny_m
 def test_a_student_as_large_as_its_teacher_is_refused(tmp_path, tiny_model):
     with pytest.raises(InputError, match="would not be smaller"):
         distill(tiny_model, tmp_path / "out", texts=["a b", "c d"], layers=12)
+
+
+def test_a_student_learns_the_columns_that_are_known_to_be_texts_or_all(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("split,Title,text,score\ntrain,a ship,it sails,0.0\ntrain,a ship,it sank,1.0\n", "utf-8")
+    assert list(distillation._texts(file)) == ["a ship", "it sails", "it sank"]
+    file.write_text("note,remark,row_id\none,two,x\none,three,y\n", "utf-8")
+    assert list(distillation._texts(file)) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(("given", "rate"), [({}, 2e-2), ({"learning_rate": 0.5}, 0.5)])
+def test_a_table_learns_at_the_rate_that_is_given_and_in_the_folder_where_one_is(
+    given, rate, tmp_path, tiny_model, monkeypatch
+):
+    file = texts(tmp_path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    config = distillation.settings(0, steps=1, evaluations=1, **given)
+    distill(tiny_model, ".", texts=file, layers=0, config=config)
+    assert json.loads(Path("binocle.json").read_text("utf-8"))["config"]["learning_rate"] == rate
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", file.name]

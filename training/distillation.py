@@ -12,7 +12,7 @@ import hashlib
 import json
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from .card import Card, write_card
 from .encoder import Config, make_model, train_encoder
 from .evaluation import evaluate, questions
 from .run import folder_of
+from .shape import is_text
 from .sources import rows
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _COUNTED = 20_000  # texts that a token's frequency is counted in
 _SMOOTHING = 1e-3  # Arora et al.'s a
 _SPEED_TEXTS = 512
-_TABLE_RATE = 2e-2  # learning rate of a table, where a step moves few of its rows
 
 
 @dataclass(slots=True)
@@ -85,6 +85,7 @@ def distill(
     :param texts: what the teacher is learned on: data with a column of texts, or of queries and positives.
     :param layers: transformer layers that the student keeps; 0 for a table of word vectors.
     :param evaluate_on: a folder in BEIR's layout on which both are measured.
+    :param config: `settings(layers)` unless given.
     :raises InputError: when the teacher has no more layers than that.
     """
     loop.require("distillation")
@@ -100,20 +101,19 @@ def distill(
     every = list(_texts(texts))
     if not every:
         raise InputError(f"{texts} holds no texts")
-    start = out.with_name(f".{out.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
+    whole = out.resolve()
+    start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
     if layers:
         _cut(model, layers, start)
     else:
         tell("weighing the words")
         _table(model, start, every)
-    settings = config or Config(epochs=2.0, batch_size=64, learning_rate=1e-4, max_length=128, patience=None)
-    if not layers:
-        settings = replace(settings, learning_rate=_TABLE_RATE)
+    config = config or settings(layers)
     given = ({"text": text} for text in every)
-    train_encoder(given, out, base=str(start), teacher=model, config=settings, progress=progress)
+    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress)
     shutil.rmtree(start)
     teacher, student = encoders.load(model), encoders.load(str(out))
-    agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), settings.seed)
+    agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
     facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
     if evaluate_on is not None:
@@ -138,6 +138,13 @@ def distill(
     return made
 
 
+def settings(layers: int, **given: Any) -> Config:
+    """How a student learns, where nothing else is given; a table learns faster, as a step moves few of its rows."""
+    rate = 1e-4 if layers else 2e-2
+    usual: dict[str, Any] = {"epochs": 2.0, "batch_size": 64, "learning_rate": rate, "max_length": 128}
+    return Config(**usual | {"patience": None} | given)
+
+
 def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
     """Each different text once."""
     if not isinstance(source, (str, Path)):
@@ -148,7 +155,9 @@ def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
         return
     seen: set[int] = set()
     for where, row in rows(source):
-        found = [value for name, value in row.items() if isinstance(value, str) and not name.endswith("id")]
+        known = [name for name in row if is_text(name)]
+        names = known or [name for name in row if not str(name).endswith("id")]
+        found = [row[name] for name in names if isinstance(row[name], str)]
         if not found:
             raise InputError(f"{where}: no column holds a text")
         for text in found:

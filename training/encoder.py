@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _PRINCIPAL = 8_192  # texts by which a teacher's longer vectors are shortened
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf" ?(?:[{_UNSPACED}]|[^ {_UNSPACED}]+)")  # or a character, where a script has no spaces
 _SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
 
@@ -490,10 +493,10 @@ def _shortener(teacher: Any, texts: Any, length: int) -> Callable[[Any], Any]:
 
 
 def _thinned(text: str, epoch: int, seed: int) -> str:
-    words = text.split()
+    words = _WORD.findall(" ".join(text.split()))
     generator = np.random.default_rng((rows.hash_of(text), epoch, seed))
     kept = [word for word, stays in zip(words, generator.random(len(words)) > 0.6, strict=True) if stays]
-    return " ".join(kept or words[:1])
+    return "".join(kept or words[:1]).strip()
 
 
 def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:

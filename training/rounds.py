@@ -59,7 +59,8 @@ def train_rounds(
     objectives.choose(config.objective, Shape.TRIPLETS)  # which is what will be mined
     current = base or DEFAULT_MODEL
     find(current)
-    work = out.with_name(f".{out.name}-rounds")
+    whole = out.resolve()
+    work = whole.with_name(f".{whole.name}-rounds")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: expected a folder for the model")
     if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):

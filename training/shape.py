@@ -95,6 +95,11 @@ def _is(name: Any, column: str) -> bool:
     return str(name).lower() in NAMES[column] or (column == "negative" and bool(_number_of(name)))
 
 
+def is_text(name: Any) -> bool:
+    """Whether a column of this name is known to hold texts."""
+    return any(_is(name, column) for column in (*_TEXTS, "negative"))
+
+
 def _named(row: Row, filled: frozenset[str]) -> dict[str, str]:
     """Our columns, with what the row calls them."""
     there = {str(name).lower(): name for name in row}

@@ -41,7 +41,8 @@ def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
         return _corpus(path)
     if path.is_dir() and not (path / "_versions").is_dir():
         return _folder(path, tell)
-    if path.is_file() and _TABLES.isdisjoint(suffix.lower() for suffix in path.suffixes[-2:]):
+    kind = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix != ".gz"), "")
+    if path.is_file() and kind not in _TABLES:
         return _file(path)
     if not path.exists() and "/" not in str(source):  # data sets of the hub have an owner
         raise InputError(f"there is no file or folder {source}")
