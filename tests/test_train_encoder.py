@@ -33,6 +33,7 @@ from binocle.training.negatives import MiningReport
 from binocle.training.reranker import RerankerConfig, train_reranker
 from binocle.training.rounds import train_rounds
 from binocle.training.run import RunFolder, files_of
+from binocle.training.shared_batches import SharedBatches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -200,6 +201,23 @@ def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
         return list(SkipBatchSampler(shard, skip_batches=2))
 
     assert drawn(0, told=True) == drawn(1, told=False) != drawn(0, told=False)
+
+
+@pytest.mark.parametrize("answers", [60, 7, 5])
+def test_what_processes_learn_together_in_a_step_has_no_text_twice(answers):
+    from accelerate.data_loader import BatchSamplerShard
+
+    rows = [{"query": f"question {n}", "positive": f"answer {n % answers}"} for n in range(240)]
+    table, numbers = pa.Table.from_pylist(rows), np.arange(240, dtype=np.uint32)
+    inner = Batches(table, numbers, ("query", "positive"), batch_size=6, different=True)
+    shared = SharedBatches(inner, 3)
+    assert (len(shared), shared.batch_size) == (120, 2)
+    processes = [list(BatchSamplerShard(shared, num_processes=3, process_index=number)) for number in range(3)]
+    assert [len(batches) for batches in processes] == [40, 40, 40]
+    for parts in zip(*processes, strict=True):
+        assert [len(part) for part in parts] == [2, 2, 2]
+        if answers > 5:  # else no batch can be full
+            assert len({rows[number]["positive"] for part in parts for number in part}) == 6
 
 
 def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():

@@ -24,6 +24,7 @@ from .card import Card
 from .data import Prepared, Shape
 from .masked_model import OFFSET
 from .run import Ran, RunFolder, files_of
+from .shared_batches import SharedBatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -282,7 +283,7 @@ class _Session:
             raise InputError(f"there are {len(training)} rows to train on: expected at least two")
         dataset = self._dataset(training)
         objective = objectives.OBJECTIVES[self.objective]
-        batches = Batches(
+        batches: Batches | SharedBatches = Batches(
             self.table,
             training,
             self.data.texts,
@@ -290,6 +291,8 @@ class _Session:
             different=objective.different,
             seed=config.seed,
         )
+        if (together := self._together()) > 1:
+            batches = SharedBatches(batches, together)
         self.batches = batches
         measurable = heldout.can_tell(self.data) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
         metric = heldout.NAMES[self.data.shape] if measurable else None
@@ -322,7 +325,8 @@ class _Session:
 
     def _size(self, training: Any) -> int:
         """Rows of a batch: fewer than asked for where so many different texts are not there to be told apart."""
-        size = min(self.config.batch_size, len(training))
+        together = self._together()
+        size = max(1, min(self.config.batch_size, len(training) // together)) * together
         if not objectives.OBJECTIVES[self.objective].different:
             return size
         most = fitting(self.table, training, self.data.texts, size)
@@ -336,7 +340,11 @@ class _Session:
                 f"batches have {most:,} rows, not {size:,}, since no two may share a text and few are different: "
                 "where texts stand for classes, give text and label"
             )
-        return most
+        return max(1, most // together) * together
+
+    def _together(self) -> int:
+        """How many processes have each other's texts for negatives."""
+        return loop.processes() if objectives.OBJECTIVES[self.objective].different else 1
 
     def _grouped_size(self, training: Any) -> int:
         """Rows of a batch in which each class has two at least: an even number, and no more than take turns in it."""
@@ -467,8 +475,8 @@ class _Session:
         )
 
 
-def _sampler(batches: Batches) -> Any:
-    def of(dataset: Any, **_: Any) -> Batches:  # noqa: ARG001 - sentence-transformers' signature
+def _sampler(batches: Batches | SharedBatches) -> Any:
+    def of(dataset: Any, **_: Any) -> Batches | SharedBatches:  # noqa: ARG001 - sentence-transformers' signature
         return batches
 
     return of
