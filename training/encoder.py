@@ -283,7 +283,7 @@ class _Session:
             raise InputError(f"there are {len(training)} rows to train on: expected at least two")
         dataset = self._dataset(training)
         objective = objectives.OBJECTIVES[self.objective]
-        batches: Batches | SharedBatches = Batches(
+        whole = Batches(
             self.table,
             training,
             self.data.texts,
@@ -291,9 +291,8 @@ class _Session:
             different=objective.different,
             seed=config.seed,
         )
-        if (together := self._together()) > 1:
-            batches = SharedBatches(batches, together)
-        self.batches = batches
+        together = self._together()
+        self.batches = batches = SharedBatches(whole, together) if together > 1 else whole
         measurable = heldout.can_tell(self.data) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
         metric = heldout.NAMES[self.data.shape] if measurable else None
         options = loop.schedule(config, batches, metric) | {

@@ -83,7 +83,7 @@ def train_rounds(
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
-                given = {"config": part, "development": development, "progress": progress, "tell": tell}
+                given: dict[str, Any] = {"config": part, "development": development, "progress": progress, "tell": tell}
                 made = train_encoder(learned, folder, base=current, origin=origin, **given)
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
