@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from .faiss_index import FaissIndex
     from .flat import FlatIndex
     from .vector_index import Floats, Ids, Mask, Places, VectorIndex
 
@@ -151,7 +150,7 @@ def _best_of_each(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     whole = count - count % _GROUP
     if k * _GROUP >= whole:
         return scores.topk(min(k, count))
-    groups = scores[:, :whole].unflatten(1, (-1, _GROUP)).amax(2).topk(k).indices
+    groups = scores[:, :whole].view(len(scores), -1, _GROUP).amax(2).topk(k).indices
     numbers = torch.arange(count, device=scores.device)
     inside = (groups[:, :, None] * _GROUP + numbers[:_GROUP]).flatten(1)
     places = torch.cat([inside, numbers[whole:].expand(len(scores), -1)], 1)
@@ -159,7 +158,7 @@ def _best_of_each(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return best, places.gather(1, at)
 
 
-def on_gpus(index: FlatIndex | FaissIndex) -> tuple[VectorIndex, str]:
+def on_gpus(index: VectorIndex) -> tuple[VectorIndex, str]:
     """The same vectors, all compared on the GPUs of this machine, or the index itself; and what searches, in words."""
     try:
         import torch
@@ -168,7 +167,7 @@ def on_gpus(index: FlatIndex | FaissIndex) -> tuple[VectorIndex, str]:
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     if not devices:
         return index, "the CPU: torch sees no GPU"
-    exact = getattr(index, "exact", index)
+    exact: Any = getattr(index, "exact", index)
     needed = exact.vectors.nbytes / len(devices) + _SPARE
     least = min(torch.cuda.mem_get_info(name)[0] for name in devices)
     if needed > least:
