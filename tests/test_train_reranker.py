@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -255,7 +256,7 @@ def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_
 def test_of_lists_that_are_learned_pair_by_pair_every_pair_of_the_training_rows_is(tmp_path, tiny_model, monkeypatch):
     seen = []
     with monkeypatch.context() as patch:
-        patch.setattr(reranker_training._Session, "train", lambda session: seen.append(session))  # noqa: PLW0108 - bound
+        patch.setattr(reranker_training._Session, "train", lambda session: seen.append(session) or SimpleNamespace())
         config = RerankerConfig(objective="binary", batch_size=4, held_out=0.2)
         rows = [row | {"negative": f"no {row['query']}"} for row in PAIRS]
         train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
