@@ -344,6 +344,7 @@ def test_threads_share_an_encoder(tiny_model):
         ("modules.json", '[{"path": ""}]'),
         ("tokenizer.json", "{}"),
         ("tokenizer.json", "\x00"),
+        ("tokenizer.json", '{"normalizer": {"type": "BertNormalizer",}}'),
         ("1_Pooling/config.json", "[1]"),
         ("1_Pooling/config.json", '{"pooling_mode": 3}'),
         ("sentence_bert_config.json", '{"max_seq_length": "long"}'),
