@@ -121,6 +121,8 @@ def search(
         click.echo(f"query: {_said(reading(query.strip(), 'query'))}\n")
     _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json, reading=reading)
     _tell_unknown(where, hits, retriever)
+    if mode != "lexical":
+        _tell_cut(query, retriever)
     if not hits and not retriever.snapshot().chunks.count_rows():
         click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
     return 0 if hits else NOTHING
@@ -172,6 +174,17 @@ def show(place: str, folder: Path | None, index: Path | None) -> None:
     if sys.stdout.isatty():
         text = "\n".join(map(printable, text.split("\n")))
     click.echo(text)
+
+
+def _tell_cut(query: str, retriever: Retriever) -> None:
+    """Say so where a query has more tokens than its vector is made of."""
+    most = retriever.encoder.max_tokens
+    if len(query) > most and (count := len(retriever.encoder.offsets([query])[0])) > most:
+        click.echo(
+            f"binocle: of the query's {count:,} tokens the encoder reads the first {most:,}; its words are all "
+            "looked for in mode hybrid or lexical",
+            err=True,
+        )
 
 
 def _print_hits(

@@ -391,6 +391,14 @@ def test_search_that_finds_nothing_is_silent_and_exits_1(here: Path, run):
     assert run("search", "cheese", "--where", "type=pdf", "--json") == (1, "", "")
 
 
+def test_a_query_longer_than_its_vector_is_told(run, here):
+    query = "cat " * 400
+    ran = run("search", query, here, "--mode", "semantic")
+    assert re.search(r"of the query's 400 tokens the encoder reads the first \d+", ran.err), ran.err
+    assert not run("search", query, here, "--mode", "lexical").err
+    assert not run("search", "cat", here).err
+
+
 @pytest.mark.parametrize("words", [["search", "cancel"], ["similar", "notes/cats.txt:1"]])
 def test_filter_on_a_field_that_nothing_has_is_told(words: list[str], here: Path, run):
     done = run(*words, "--where", "typ=pdf")
