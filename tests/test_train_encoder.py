@@ -331,7 +331,8 @@ def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shap
     teacher = tiny_model if shape is Shape.TEXTS else None
     config = Config(steps=1, batch_size=8, matryoshka=(16,), evaluations=1)
     made = train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, teacher=teacher, config=config)
-    assert np.isfinite(made.after.value)
+    assert np.isfinite([row["loss"] for row in made.history if "loss" in row]).all()
+    assert np.isfinite(encoders.load(str(made.folder)).encode(["the cat sat on the moon"])).all()
 
 
 def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_path, tiny_model):
@@ -397,7 +398,7 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
     (base / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
     config = Config(steps=1, batch_size=8, learning_rate=1e-12, evaluations=1, held_out=0.2, bf16=False)
     made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=config)
-    assert made.before.value == pytest.approx(made.after.value)
+    assert made.before.value == pytest.approx(made.after.value, abs=1e-4)
     texts = ["the cat sat on the moon"]
     expected, found = (encoders.load(str(one)).encode(texts) for one in (base, made.folder))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -405,7 +406,8 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
 
 def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
     made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
-    session = encoding._Session(SimpleNamespace(folder=tmp_path), tiny_model, Config(), made, "tsdae", None, None, None)
+    run = SimpleNamespace(folder=tmp_path)
+    session = encoding._Session(run, tiny_model, Config(), made, "tsdae", None, None, None, None)
     session.model.prompts["document"] = "text: "
     assert session._prompts() == {"noisy": "text: "}
 
