@@ -819,3 +819,16 @@ def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
     found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
     assert isinstance(made, Prepared)
     np.testing.assert_allclose(found.values, [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
+
+
+@pytest.mark.parametrize(("most", "values"), [(1_000, [1 / np.log2(3), 1 / np.log2(5), 1 / np.log2(3)]), (3, None)])
+def test_held_out_queries_look_among_documents_that_are_learned_from_too(most, values, tmp_path, monkeypatch):
+    from binocle.training import data
+
+    monkeypatch.setattr(heldout, "_FEWEST", 3)
+    monkeypatch.setattr(heldout, "_DOCUMENTS", most)
+    made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c", "d")], tmp_path, held_out=0)
+    made.part[:3] = data.HELD_OUT
+    vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1), "D": (2, 0)}
+    found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
+    np.testing.assert_allclose(found.values, values or [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ NAMES = {
     Shape.TEXTS: "agreement",
 }
 _FEWEST = 10  # rows by which anything is measured: of one or two every model has the same figure
+_DOCUMENTS = 500  # at least, where there are as many, that a held-out query's are looked for among
 _BLOCK = 512  # queries whose similarities to all texts are in memory at once
 _RESAMPLES = 1_000
 
@@ -90,7 +92,7 @@ def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, se
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED):
-        return mean(name, _retrieval(encode, texts), seed)
+        return mean(name, _retrieval(encode, texts, _others(data, texts)), seed)
     if data.shape is Shape.TEXTS:
         return mean(name, _cosines(encode, texts["text"], teacher), seed) if teacher else None
     labels = table["label"].to_numpy()
@@ -108,10 +110,20 @@ def _unit(first: Floats, second: Floats) -> Floats:
     return cosines
 
 
-def _retrieval(encode: Encode, texts: dict[str, list[str]]) -> Floats:
-    """nDCG@10 of each different query over all different documents of the held-out rows."""
+def _others(data: Prepared, texts: dict[str, list[str]]) -> list[str]:
+    """Positives of rows that are learned from: among a few dozen held-out documents alone any encoder finds its own."""
+    rows = data.training()
+    wanted = max(0, _DOCUMENTS - sum(len(column) for name, column in texts.items() if name != "query"))
+    chosen = np.linspace(0, len(rows) - 1, min(wanted, len(rows))).astype(np.int64)
+    found: list[str] = take(data.table().select(["positive"]), rows[chosen])["positive"].to_pylist()
+    return found
+
+
+def _retrieval(encode: Encode, texts: dict[str, list[str]], others: Sequence[str]) -> Floats:
+    """nDCG@10 of each different query over all different documents of the held-out rows, and others."""
     queries = list(dict.fromkeys(texts["query"]))
-    documents = list(dict.fromkeys(text for name, column in texts.items() if name != "query" for text in column))
+    own = (text for name, column in texts.items() if name != "query" for text in column)
+    documents = list(dict.fromkeys(chain(own, others)))
     place = {text: number for number, text in enumerate(documents)}
     relevant: dict[str, set[int]] = {}
     for query, positive in zip(texts["query"], texts["positive"], strict=True):
