@@ -122,7 +122,8 @@ def render(card: Card) -> str:
 
 def _measures(card: Card) -> list[str]:
     if not card.measures:
-        return ["Nothing was held out, so nothing was measured.", ""]
+        why = "The held-out rows are too few or too much alike" if card.data.get("held_out") else "Nothing was held out"
+        return [f"{why}, so nothing was measured.", ""]
     head = ["## Measured", "", "| measure | on | value | 95 % interval | n |", "|---|---|---|---|---|"]
     rows = [
         f"| {one['name']} | {', '.join(filter(None, (one.get('on', 'held-out rows'), one.get('when'))))} | "

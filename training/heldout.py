@@ -28,7 +28,9 @@ NAMES = {
     Shape.GROUPED: "precision@1",
     Shape.TEXTS: "agreement",
 }
-_FEWEST = 10  # rows by which anything is measured: of one or two every model has the same figure
+_RETRIEVED = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
+_FEWEST = 10  # rows that anything is chosen by: of one or two every model has the same figure
+_FEWEST_ALIKE = 3  # rows by which anything is measured whose texts are compared with one another
 _DOCUMENTS = 500  # at least, where there are as many, that a held-out query's are looked for among
 _BLOCK = 512  # queries whose similarities to all texts are in memory at once
 _RESAMPLES = 1_000
@@ -56,16 +58,22 @@ class Estimate:
 
 def can_tell(data: Prepared) -> bool:
     """Whether the rows that are held out can tell a better model from a worse one: of too few no figure changes."""
+    return len(data.held_out()) >= _FEWEST and can_measure(data)
+
+
+def can_measure(data: Prepared) -> bool:
+    """Whether the rows that are held out give a figure: where there is something to be told apart."""
     rows = data.held_out()
-    if len(rows) < _FEWEST:
+    if data.shape in _RETRIEVED:
+        others = data.training() if len(rows) else rows
+        documents = take(data.table().select(["positive"]), np.concatenate([rows, others[:_FEWEST]]))
+        return len(set(documents["positive"].to_pylist())) > 1 or (len(rows) > 0 and data.shape is not Shape.PAIRS)
+    if len(rows) < _FEWEST_ALIKE:
         return False
-    table = take(data.table(), rows)
-    if data.shape is Shape.PAIRS:
-        return len(set(table["positive"].to_pylist())) > 1
-    if data.shape in (Shape.SCORED, Shape.LABELLED, Shape.CLASSED, Shape.GROUPED):
-        each = np.unique(table["label"].to_numpy(), return_counts=True)[1]
-        return len(each) > 1 and (data.shape is not Shape.GROUPED or bool(each.max() > 1))
-    return True
+    if data.shape is Shape.TEXTS:
+        return True
+    each = np.unique(take(data.table(), rows)["label"].to_numpy(), return_counts=True)[1]
+    return len(each) > 1 and (data.shape is not Shape.GROUPED or bool(each.max() > 1))
 
 
 def account(data: Prepared) -> str:
@@ -77,7 +85,7 @@ def account(data: Prepared) -> str:
     if rows["left_out"] > sum(rows.values()) / 10:
         said += ": hold out a smaller share, or other rows, to learn from more"
     if rows["held_out"] and not can_tell(data):
-        said += ": too few or too much alike to choose weights by, so the last are kept"
+        said += "; those held out are too few or too much alike to choose weights by: the last are kept"
     return said
 
 
@@ -86,12 +94,12 @@ def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, se
 
     :param teacher: for texts alone: whose vectors the encoder's should be.
     """
-    if not can_tell(data):
+    if not can_measure(data):
         return None
     table = take(data.table(), data.held_out())
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
-    if data.shape in (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED):
+    if data.shape in _RETRIEVED:
         return mean(name, _retrieval(encode, texts, _others(data, texts)), seed)
     if data.shape is Shape.TEXTS:
         return mean(name, _cosines(encode, texts["text"], teacher), seed) if teacher else None

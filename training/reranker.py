@@ -327,7 +327,7 @@ class _Session:
         """nDCG@10 of the positive among its candidates, or Spearman, on the held-out rows."""
         import torch
 
-        if not heldout.can_tell(self.data):
+        if not heldout.can_measure(self.data):
             return None
         table = rows.take(self.table, self.data.held_out())
         columns = [table[name].to_pylist() for name in self.data.texts]
