@@ -86,12 +86,14 @@ def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -
         raise InputError(f"{which} has no text: expected a mapping whose 'text' and 'title' are strings")
     if isinstance(metadata, Mapping):
         metadata = {key: plain(value) for key, value in metadata.items() if value is not None}
-    for key, value in metadata.items() if isinstance(metadata, dict) else [(None, metadata)]:
+    expected = "expected a mapping of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"
+    if not isinstance(metadata, dict):
+        raise InputError(f"{which} has metadata of type {type(metadata).__name__}: {expected}")
+    for key, value in metadata.items():
         members = value if isinstance(value, list) else [value]
         if not isinstance(key, str) or not all(is_plain(member) for member in members):
             raise InputError(
-                f"{which} has metadata {key!r} of type {type(value).__name__} that cannot be kept: expected a mapping "
-                "of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"
+                f"{which} has metadata {key!r} of type {type(value).__name__} that cannot be kept: {expected}"
             )
     text, title = _whole(text).replace("\r\n", "\n"), _whole(title)
     metadata = {_whole(key): _whole_value(value) for key, value in metadata.items()}

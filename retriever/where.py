@@ -67,7 +67,9 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
         if not isinstance(where, Sequence) or not all(isinstance(text, str) for text in where):
             raise InputError(f"a filter is a text, a list of texts or a mapping, not {where!r}")
         return Filter(tuple(where), tuple(map(_condition, where)))
-    fields = {str(name): _members(str(name), value) for name, value in where.items()}
+    if not all(isinstance(name, str) for name in where):
+        raise InputError(f"a filter names what it looks at by a text, such as 'type', not as {where!r} does")
+    fields = {name: _members(name, value) for name, value in where.items()}
     asked = tuple((name, tuple(map(repr, members))) for name, members in fields.items())  # "1" is not 1, nor is True
     return Filter(asked, tuple(_equal_any(name, members) for name, members in fields.items()))
 

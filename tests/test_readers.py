@@ -1187,6 +1187,11 @@ def test_a_mailbox_is_its_mails_each_under_its_subject() -> None:
     assert reading(plain, "a.mbox").text == "Subject: Swans\n\nSwans are white."
 
 
+def test_a_line_of_a_mailbox_that_was_quoted_since_it_would_begin_a_mail_is_read_as_it_was_written():
+    box = b"From a Sat\nSubject: Swans\n\nGo home.\n>From here on it is dark.\n>>From me\n> From you\n"
+    assert reading(box, "a.mbox").text.endswith("Go home.\nFrom here on it is dark.\n>From me\n> From you")
+
+
 def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
     def multipart(kind: str, other: str) -> str:
         page = f"Content-Type: multipart/{kind}; boundary=X\n\n--X\nContent-Type: text/html\n\n<p>said</p>\n"

@@ -353,6 +353,11 @@ def test_a_document_that_is_none_is_refused_by_its_number(document, notes):
     assert "\n" not in str(caught.value)
 
 
+def test_metadata_that_is_no_mapping_is_called_so(notes):
+    with pytest.raises(InputError, match=r"document 0 \('q'\) has metadata of type str: expected a mapping"):
+        notes.add([{"id": "q", "text": "t", "metadata": "x"}])
+
+
 @pytest.mark.parametrize("number", [2**1024, -(10**5_000)], ids=["as a float", "as a text"])
 def test_a_number_too_large_to_be_written_is_refused(number, notes):
     with pytest.raises(InputError, match=r"document 0 has metadata 'n' of type int that cannot be kept"):

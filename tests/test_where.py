@@ -435,3 +435,8 @@ def test_odd_values_match_or_do_not_but_never_break(value):
         except InputError:
             continue
         assert chosen.passes(row(author="Ada")) in (True, False)
+
+
+def test_a_mapping_names_what_it_looks_at_by_texts():
+    with pytest.raises(InputError, match=r"names what it looks at by a text, such as 'type', not as \{1: 2\} does"):
+        parse({1: 2})

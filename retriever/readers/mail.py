@@ -32,6 +32,8 @@ _MOST_PARTS = 2_000
 _LONGEST_HEADER = 4_000
 _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")  # a header follows
 
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)  # what would else begin a mail
+
 
 def read_mail(data: bytes, form: str) -> Document:
     reader = _Mail()
@@ -43,7 +45,7 @@ def read_mailbox(data: bytes, form: str) -> Document:
     reader = _Mail(many=True)
     for mail in _ENVELOPE.split(data):
         if mail.strip():
-            reader.read(mail)
+            reader.read(_QUOTED.sub(rb"\1", mail))
     reader.builder.title = ""  # of a page among them
     return reader.document(form)
 
