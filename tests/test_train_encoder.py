@@ -392,7 +392,10 @@ def test_the_card_says_what_was_measured(tmp_path, tiny_model):
 
 
 @pytest.mark.parametrize("name", ["document", "passage", "corpus"])
-def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_knows(name, tmp_path, tiny_model):
+def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_knows(
+    name, tmp_path, tiny_model, monkeypatch
+):
+    monkeypatch.setattr(heldout, "_DOCUMENTS", 0)  # among many, some are told apart by rounding
     base = shutil.copytree(tiny_model, tmp_path / "base")
     prompts = {"prompts": {"query": "moon and cat ", name: "the ship on the sea "}}
     (base / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
