@@ -469,9 +469,34 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
     last = loop.last_checkpoint(tmp_path / "out/run/checkpoints")
     made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 30
-    found = [row["eval_ndcg@10"] for row in made.history if "eval_ndcg@10" in row]
+    rows = [row for row in made.history if "eval_ndcg@10" in row]
+    found = [row["eval_ndcg@10"] for row in rows]
     assert max(found) > max(found[-2:])
-    assert made.after.value == pytest.approx(max(found), abs=0.02)  # the best, in another precision
+    best = max(found) - rows[found.index(max(found))]["eval_ndcg@10 margin"]
+    chosen = [row["eval_ndcg@10"] for row in rows if row["eval_ndcg@10"] >= best]
+    assert any(made.after.value == pytest.approx(value, abs=0.02) for value in chosen)  # in another precision
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "chosen"),
+    [
+        ([0.5, 0.9, 0.7], 0.1, 2),  # the last is worse by more than chance
+        ([0.5, 0.9, 0.85], 0.1, 3),
+        ([0.9, 0.85, 0.78], 0.1, 2),  # held against the best, not against the one before
+        ([0.5, 0.9, 0.85], None, 2),
+    ],
+)
+def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, margin, chosen):
+    from transformers import Trainer, TrainerState
+
+    trainer = loop.resumable(Trainer).__new__(loop.resumable(Trainer))
+    trainer.args = SimpleNamespace(metric_for_best_model="eval_m", greater_is_better=True, save_strategy="steps")
+    trainer.state = TrainerState()
+    for step, value in enumerate(values, 1):
+        trainer.state.global_step = step
+        more = {} if margin is None else {"eval_m margin": margin}
+        trainer._determine_best_metric({"eval_m": value, **more}, None)
+    assert (trainer.state.best_global_step, trainer.state.best_metric) == (chosen, max(values))
 
 
 def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(tmp_path, tiny_model):

@@ -427,7 +427,7 @@ class _Session:
             def __call__(self, *_: Any, **__: Any) -> dict[str, float]:
                 found = heldout.measure(session._encode, session.data, teacher=teacher, seed=session.config.seed)
                 assert found is not None
-                return {metric: found.value}
+                return found.as_metrics()
 
         return Evaluator()  # type: ignore[no-untyped-call]
 

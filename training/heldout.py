@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .data import Prepared, Shape, counts, take
+from .loop import MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +47,10 @@ class Estimate:
     high: float
     rows: int
     values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, where it is a mean
+
+    def as_metrics(self) -> dict[str, float]:
+        """As a trainer is given it."""
+        return {self.name: self.value, self.name + MARGIN: (self.high - self.low) / 2}
 
     def as_dict(self) -> dict[str, Any]:
         return {

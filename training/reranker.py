@@ -280,7 +280,7 @@ class _Session:
             def __call__(self, *_: Any, **__: Any) -> dict[str, float]:
                 found = session._measure()
                 assert found is not None
-                return {metric: found.value}
+                return found.as_metrics()
 
         options = loop.schedule(config, batches, metric if held else None)
         options["batch_sampler"] = lambda *_, **__: batches
