@@ -251,16 +251,13 @@ class _Session:
 
         prompt = self.model.prompts.get(kind) or None
         device = self.model.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self._bf16()), torch.no_grad():
+        with torch.autocast(device, torch.bfloat16, enabled=loop.bf16(self.config)), torch.no_grad():
             training = self.model.training
             vectors = self.model.encode(
                 list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True
             )
             self.model.train(training)
         return np.asarray(vectors, np.float32)
-
-    def _bf16(self) -> bool:
-        return loop.has_bf16() if self.config.bf16 is None else self.config.bf16
 
     def _teacher_encode(self) -> Any:
         if self.teacher is None:
@@ -470,7 +467,7 @@ class _Session:
             texts_per_second=made.texts_per_second,
             fingerprint=made.fingerprint,
             device=loop.device(),
-            bf16=self._bf16(),
+            bf16=loop.bf16(self.config),
         )
 
 

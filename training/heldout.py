@@ -70,9 +70,8 @@ def can_measure(data: Prepared) -> bool:
     """Whether the rows that are held out give a figure: where there is something to be told apart."""
     rows = data.held_out()
     if data.shape in _RETRIEVED:
-        others = data.training() if len(rows) else rows
-        documents = take(data.table().select(["positive"]), np.concatenate([rows, others[:_FEWEST]]))
-        return len(set(documents["positive"].to_pylist())) > 1 or (len(rows) > 0 and data.shape is not Shape.PAIRS)
+        documents = take(data.table().select(["positive"]), np.concatenate([rows, data.training()[:_FEWEST]]))
+        return len(rows) > 0 and (data.shape is not Shape.PAIRS or len(set(documents["positive"].to_pylist())) > 1)
     if len(rows) < _FEWEST_ALIKE:
         return False
     if data.shape is Shape.TEXTS:

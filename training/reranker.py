@@ -260,9 +260,6 @@ class _Session:
         self._finish(made)
         return made
 
-    def _bf16(self) -> bool:
-        return loop.has_bf16() if self.config.bf16 is None else self.config.bf16
-
     def _trainer(self) -> tuple[Any, int]:
         from sentence_transformers.base.evaluation import BaseEvaluator
         from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
@@ -333,7 +330,7 @@ class _Session:
         columns = [table[name].to_pylist() for name in self.data.texts]
         pairs = [(query, text) for query, *texts in zip(*columns, strict=True) for text in texts]
         training = self.model.training
-        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bf16()), torch.no_grad():
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=loop.bf16(self.config)), torch.no_grad():
             scores = self.model.predict(
                 pairs, batch_size=32, activation_fn=torch.nn.Identity(), show_progress_bar=False
             )
@@ -371,7 +368,7 @@ class _Session:
             texts_per_second=made.texts_per_second,
             fingerprint=made.fingerprint,
             device=loop.device(),
-            bf16=self._bf16(),
+            bf16=loop.bf16(self.config),
         )
         self.run.finish(card, made.history, made.after.name if made.after else None)
 
