@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-_PACKAGES = ("binocle", "faiss-cpu", "numpy", "openvino", "pylance", "sentence-transformers", "tokenizers", "torch")
+_PACKAGES = (
+    *("binocle", "faiss-cpu", "hnswlib", "lancedb", "numpy", "openvino", "pylance", "sentence-transformers"),
+    *("tokenizers", "torch", "usearch"),
+)
 
 
 def describe() -> dict[str, Any]:

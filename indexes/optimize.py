@@ -1,10 +1,10 @@
 """The kind of index, and how it is searched, that meets a demand fastest: found on some queries, proven on others.
 
 Few structures are built, each at full size, for recall changes with size; of each, the parameters of a search are
-swept. The fastest setting that meets the demand on one half of the queries heads a ladder of deeper and deeper ones.
-On the other half the ladder is gone down from its safest end until a setting can no longer be shown to meet the demand
-at 95 %. In this order each test can be at the full level (fixed sequence testing, as in Angelopoulos et al. 2021,
-"Learn then Test"), so that where it stopped is proven as if it alone had been tried.
+swept. About the fastest setting that meets the demand on one half of the queries stands a ladder, from deeper settings
+to somewhat shallower ones. On the other half it is gone down from its safest end until a setting can no longer be shown
+to meet the demand at 95 %. In this order each test can be at the full level (fixed sequence testing, as in Angelopoulos
+et al. 2021, "Learn then Test"), so that where it stopped is proven as if it alone had been tried.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FEW = 2_000  # vectors that are compared sooner than anything else is done
 _MANY = 50_000  # vectors from which on more lists are tried
 _MOST = 4  # times as many, at most: learning them takes the square of their number
-_RUNGS = 4  # settings deeper than the chosen one, each by the root of two, that it may turn out to take
+_RUNGS = (4, 3, 2, 1, 0, -0.25, -0.5, -0.75, -1)  # times the root of two that settings to prove are off the chosen one
 _FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, in the order of promise
 _TIE = 1.1  # exact search is kept where nothing is faster by more than this
 _HOPELESS = 4  # times as slow as another kind that meets the demand: nothing deeper is tried
@@ -106,10 +106,10 @@ def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) 
         return [_possible(named, count, dim, demand)]
     if count < _FEW:
         return []
-    fast = [Spec(kind, lists) for kind in ("ivf_pq_fast", "ivf_rabitq_fast", "ivf_int8")]
-    small = [Spec("ivf_pq_fast", {**lists, "parts": parts}) for parts in (dim // 4, dim // 8) if parts]
-    slow = [Spec("ivf_fp16", lists), Spec("hnsw_int8"), Spec("hnsw")]
-    rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, small)]
+    shorter, shortest = ([Spec("ivf_pq_fast", {**lists, "parts": dim // n})] * (dim >= n) for n in (4, 8))
+    fast = [Spec("ivf_pq_fast", lists), *shorter, Spec("ivf_rabitq_fast", lists)]
+    slow = [Spec("ivf_int8", lists), Spec("ivf_fp16", lists), Spec("hnsw_int8"), Spec("hnsw")]
+    rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, shortest)]
     return [specs for specs in rounds if specs]
 
 
@@ -201,20 +201,14 @@ class Trial:
             again = {} if factor is None else {"k_factor": factor}
             yield [{**({name: value} if name else {}), **again} for value in values]
 
-    def around(self, search: dict[str, Any], steps: Sequence[int]) -> list[dict[str, Any]]:
-        """The settings so many steps from one, in their order, without repetition."""
+    def around(self, search: dict[str, Any], steps: Sequence[float]) -> list[dict[str, Any]]:
+        """The settings so many times the root of two from one, in their order, without repetition."""
         name, values = self._breadths()
-        found = []
-        for step in steps:
-            if name is not None and name not in search:
-                setting = dict(search)
-            elif name is not None:
-                nearest = int(np.argmin([abs(value - search[name]) for value in values]))
-                setting = {**search, name: values[min(len(values) - 1, max(0, nearest + step))]}
-            else:
-                setting = dict(search)
-                if "k_factor" in search:
-                    setting["k_factor"] = int(min(256, max(1, round(search["k_factor"] * 2 ** (step / 2)))))
+        name, least, most = (name, values[0], values[-1]) if name else ("k_factor", 1, 256)
+        found: list[dict[str, Any]] = []
+        for step in steps if name in search else [0]:
+            value = round(search.get(name, 0) * 2 ** (step / 2))
+            setting = {**search, name: min(most, max(least, value))} if step else dict(search)
             if setting not in found:
                 found.append(setting)
         return found
@@ -238,10 +232,10 @@ class Trial:
         assert self.chosen is not None
         if is_exact(self.index):
             return self.chosen.search
-        ladder, proven = self.around(self.chosen.search, range(_RUNGS + 1)), None
+        ladder, proven = self.around(self.chosen.search, _RUNGS), None
         if "k_factor" in self.chosen.search and self.chosen.search["k_factor"] < max(_FACTORS):
-            ladder.append({**ladder[-1], "k_factor": 2 * self.chosen.search["k_factor"]})
-        for search in reversed(ladder):
+            ladder.insert(0, {**ladder[0], "k_factor": 2 * self.chosen.search["k_factor"]})
+        for search in ladder:
             if at_least(unseen.recalls(self.index.tuned(**search))) < recall:
                 break
             proven = search

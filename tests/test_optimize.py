@@ -212,7 +212,7 @@ def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
 
 def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
     """The queries to choose by are easy and those to prove with are not."""
-    monkeypatch.setattr(choosing, "_RUNGS", 0)
+    monkeypatch.setattr(choosing, "_RUNGS", (0,))
     easy = VECTORS[:500] + 1e-4
     built = bench(tmp_path)(Spec("ivf_int8", {"nlist": 50}))
     hard = vectors_of(500, 9, spread=3)
@@ -222,6 +222,17 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
     assert trial.chosen.least >= 0.9
     proven = trial.prove(Sample.of(hard, index), 0.97)
     assert proven is None or at_least(Sample.of(hard, index).recalls(index.tuned(**proven))) >= 0.97
+
+
+def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tmp_path):
+    index = (built := bench(tmp_path)(Spec("ivf_int8", {"nlist": 500}))).load()
+    trial = choosing.Trial.of(built, Sample.of(VECTORS[:500], index))
+    for chosen in (64, 8):
+        trial.chosen = trial.at({"nprobe": chosen, "k_factor": 4})
+        unseen = Sample.of(vectors_of(500, 3), index)
+        proven = trial.prove(unseen, enough := at_least(unseen.recalls(index.tuned(nprobe=round(chosen / 1.3)))))
+        assert chosen / 2**0.5 - 1 <= proven["nprobe"] < chosen
+        assert at_least(unseen.recalls(index.tuned(**proven))) >= enough
 
 
 @pytest.mark.parametrize(
