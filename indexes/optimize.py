@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _FEW = 2_000  # vectors that are compared sooner than anything else is done
 _MANY = 50_000  # vectors from which on more lists are tried
 _MOST = 4  # times as many, at most: learning them takes the square of their number
-_RUNGS = (4, 3, 2, 1, 0, -0.25, -0.5, -0.75, -1)  # times the root of two that settings to prove are off the chosen one
+# Times the root of two that the settings to prove are off the chosen one.
+_RUNGS = (4, 3, 2, 1.5, 1, 0.75, 0.5, 0.25, 0, -0.25, -0.5, -0.75, -1)
 _FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, in the order of promise
 _TIE = 1.1  # exact search is kept where nothing is faster by more than this
 _HOPELESS = 4  # times as slow as another kind that meets the demand: nothing deeper is tried

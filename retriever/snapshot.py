@@ -13,7 +13,7 @@ from ..indexes.flat import FlatIndex, best_of
 from ..indexes.gpu import on_gpus
 from ..indexes.published import Published
 from ..indexes.sharded import ShardedIndex, joined
-from .tables import LANCE_ERRORS, PREVIOUS, among, document_schema, first_line, matrix, open_table, reading
+from .tables import LANCE_ERRORS, PREVIOUS, document_schema, first_line, matrix, open_table, reading
 from .where import COLUMNS
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Snapshot:
         self.store = store
         self.head = head
         self._passed: dict[Filter, Passing] = {}  # of the last few filters
+        self._placed: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     @cached_property
     def documents(self) -> lance.LanceDataset:
@@ -136,10 +137,22 @@ class Snapshot:
     def _by_id(
         self, table: Literal["documents", "chunks"], ids: Sequence[int], columns: list[str]
     ) -> dict[int, dict[str, Any]]:
-        if not ids:
-            return {}
-        rows = self.read(table, list(dict.fromkeys(columns)), among("id", ids)).to_pylist()
+        """Rows are taken from where they lie: to look for their ids would read all of them for each query."""
+        known, places = self._places(table)
+        wanted = np.unique(np.asarray(ids, np.int64))
+        at = np.searchsorted(known, wanted)
+        held = at < len(known)
+        held[held] = known[at[held]] == wanted[held]
+        with reading(self.store.place.table(table)):
+            rows = getattr(self, table).take(places[at[held]], columns=list(dict.fromkeys(columns))).to_pylist()
         return {row["id"]: row for row in rows}
+
+    def _places(self, table: Literal["documents", "chunks"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of all rows, ascending, and where in the table each lies."""
+        if table not in self._placed:
+            rows = self.read(table, ["id", "_rowoffset"]).sort_by("id")
+            self._placed[table] = rows["id"].to_numpy(), rows["_rowoffset"].to_numpy().astype(np.int64)
+        return self._placed[table]
 
     @cached_property
     def index(self) -> LiveIndex:

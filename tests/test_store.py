@@ -110,6 +110,10 @@ def assert_whole(store):
     }
     numbers = snapshot.chunk_ids["id"].to_pylist()
     assert len(set(numbers)) == len(numbers)
+    columns = ["id", "document", "context"]
+    stored = {row["id"]: row for row in snapshot.chunks.to_table(columns=columns).to_pylist()}
+    assert snapshot.chunks_by_id([*numbers, -1, 10**12], columns[1:]) == stored
+    assert snapshot.documents_by_id([row["id"] for row in rows]) == {row["id"]: row for row in rows}
     index = snapshot.index
     stored = vectors_of(snapshot, numbers)
     np.testing.assert_array_equal(index.reconstruct(np.array(numbers, np.int64)), stored)
