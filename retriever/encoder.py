@@ -81,11 +81,12 @@ class BertEncoder:
         self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
-        self._many = False
+        self._many: set[Kind] = set()
 
-    def expect_many(self) -> None:
-        """Encode every document from now on as those of a large batch are: by the compiled graph, however few come."""
-        self._many = True
+    def expect_many(self, kind: Kind = "document") -> None:
+        """Encode every text of this kind from now on as those of a large batch: by the compiled graph, made now."""
+        self._model.compiled()
+        self._many.add(kind)
 
     @staticmethod
     def config_of(folder: Path, settings: model_folder.ModelSettings) -> BertConfig | None:
@@ -105,10 +106,9 @@ class BertEncoder:
         prepared = [self._prepared(prompt + text) for text in checked(texts)]
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        few = kind == "query" and len(texts) < _MANY_QUERIES
-        small = few or (tokens < _SMALL and not self._many)
+        few = tokens < _SMALL or (kind == "query" and len(texts) < _MANY_QUERIES)
         vectors = np.empty((len(texts), self.dim), np.float32)
-        for places, hidden, mask in self._model.run(encodings, small=small):
+        for places, hidden, mask in self._model.run(encodings, small=few and kind not in self._many):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
                 pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
@@ -140,10 +140,10 @@ def encoded(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") 
     return vectors
 
 
-def expect_many(encoder: Encoder) -> None:
+def expect_many(encoder: Encoder, kind: Kind = "document") -> None:
     """Say that a long run begins: which texts come together will then make no difference to their vectors."""
     if isinstance(encoder, BertEncoder):
-        encoder.expect_many()
+        encoder.expect_many(kind)
 
 
 def checked(texts: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from binocle.indexes.errors import (
     NoIndexError,
     StoreError,
 )
+from binocle.retriever.bert import BertNumpy
 from binocle.retriever.place import FolderPlace
 from binocle.retriever.snapshot import Snapshot
 from binocle.retriever.status import measure as status
@@ -248,6 +249,19 @@ def test_a_folder_that_is_not_there_or_empty_is_said_to_be(tmp_path):
         with pytest.raises(InputError) as caught:
             Retriever.open(tmp_path / name).sync()
         assert str(caught.value) == f"which folder? {said}: call sync(folder)"
+
+
+def test_a_warm_retriever_finds_the_same_by_the_compiled_graph(folder, tiny_model, monkeypatch):
+    cold, warm = Retriever.open(folder, model=tiny_model), Retriever.open(folder)
+    with pytest.raises(NoIndexError):
+        warm.warm_up()
+    cold.sync()
+    expected = cold.search("the sea at low tide", mode="semantic")
+    warm.warm_up()
+    monkeypatch.setattr(BertNumpy, "forward", lambda *_: pytest.fail("numpy computed a query"))
+    found = warm.search("the sea at low tide", mode="semantic")
+    assert {hit.chunk for hit in found} == {hit.chunk for hit in expected}
+    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-2)
 
 
 @pytest.fixture
