@@ -45,7 +45,6 @@ _RUNGS = (4, 3, 2, 1.5, 1, 0.75, 0.5, 0.25, 0, -0.25, -0.5, -0.75, -1)
 _FACTORS = (8, 16, 4, 32, 2, 64, 1)  # candidates compared with their vectors, in the order of promise
 _TIE = 1.1  # exact search is kept where nothing is faster by more than this
 _HOPELESS = 4  # times as slow as another kind that meets the demand: nothing deeper is tried
-_HALF = 2
 _SEED = 0
 _NAMED = [kind for kind in KINDS if kind != "factory"]
 
@@ -98,8 +97,8 @@ def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) 
     """What is worth building beside exact search, in rounds: the next only if none of this one meets the demand.
 
     Measured at 100 thousand and a million vectors of dimension 384 (benchmarks/vectors.py): lists of FastScan codes
-    answered as many queries a second as graphs of the same recall or more, in a fourteenth of their memory, and were
-    built in a tenth of their time or less.
+    answered as many queries a second as graphs of the same recall or more, in a fourteenth of their memory or less.
+    Codes of half the length and more candidates compared again are often faster still.
     """
     lists = {"nlist": _least_lists(count)}
     if kinds:
@@ -107,10 +106,10 @@ def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) 
         return [_possible(named, count, dim, demand)]
     if count < _FEW:
         return []
-    shorter, shortest = ([Spec("ivf_pq_fast", {**lists, "parts": dim // n})] * (dim >= n) for n in (4, 8))
-    fast = [Spec("ivf_pq_fast", lists), *shorter, Spec("ivf_rabitq_fast", lists)]
+    shorter, shortest = (Spec("ivf_pq_fast", {**lists, "parts": max(1, dim // share)}) for share in (4, 8))
+    fast = [Spec("ivf_pq_fast", lists), shorter, Spec("ivf_rabitq_fast", lists)]
     slow = [Spec("ivf_int8", lists), Spec("ivf_fp16", lists), Spec("hnsw_int8"), Spec("hnsw")]
-    rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, shortest)]
+    rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, [shortest])]
     return [specs for specs in rounds if specs]
 
 
@@ -182,7 +181,7 @@ class Trial:
     ) -> Point | None:
         """In steps of two settings; the one between is tried when the first meets the recall."""
         before: Point | None = None
-        for place in range(0, len(settings), _HALF):
+        for place in range(0, len(settings), 2):
             point = self.at(settings[place])
             if point.least >= recall:
                 between = self.at(settings[place - 1]) if place else point
@@ -204,15 +203,12 @@ class Trial:
 
     def around(self, search: dict[str, Any], steps: Sequence[float]) -> list[dict[str, Any]]:
         """The settings so many times the root of two from one, in their order, without repetition."""
-        name, values = self._breadths()
-        name, least, most = (name, values[0], values[-1]) if name else ("k_factor", 1, 256)
-        found: list[dict[str, Any]] = []
-        for step in steps if name in search else [0]:
-            value = round(search.get(name, 0) * 2 ** (step / 2))
-            setting = {**search, name: min(most, max(least, value))} if step else dict(search)
-            if setting not in found:
-                found.append(setting)
-        return found
+        breadth, values = self._breadths()
+        name, least, most = (breadth, values[0], values[-1]) if breadth else ("k_factor", 1, 256)
+        if name not in search:
+            return [search]
+        wider = (round(search[name] * 2 ** (step / 2)) for step in steps)
+        return [{**search, name: value} for value in dict.fromkeys(min(most, max(least, one)) for one in wider)]
 
     def _breadths(self) -> tuple[str | None, list[int]]:
         """The parameter that says how much of the structure is visited, and its values from little to all."""
@@ -480,7 +476,7 @@ def _now(measured: Measured) -> str:
 def mixed(index: VectorIndex, count: int) -> Floats:
     """Queries made of the vectors there are: near one, on the way to another, of unit length where they are."""
     random, ids = np.random.default_rng(_SEED), index.ids
-    near, far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in "12")
+    near, far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in range(2))
     queries = 0.8 * near + 0.6 * far
     queries *= np.linalg.norm(near, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]
     return np.ascontiguousarray(queries, np.float32)
