@@ -42,13 +42,15 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _PLACES[name]
-    value = getattr(import_module(f".{module}", __name__), attribute)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker is to see that there are no other names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, attribute = _PLACES[name]
+        value = getattr(import_module(f".{module}", __name__), attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

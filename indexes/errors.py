@@ -15,6 +15,13 @@
 A message says what was expected, what came, and what to do, in one line.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
+
 
 class BinocleError(Exception):
     """Root of the tree: catch this to catch them all."""
@@ -35,6 +42,10 @@ class ModelNotFoundError(BinocleError, LookupError):
 class MissingExtraError(BinocleError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'binocle[{extra}]'")
+        self._given = package, extra, purpose
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        return type(self), self._given  # BaseException would make it anew of the message alone, in another process
 
 
 class StoreError(BinocleError, RuntimeError):

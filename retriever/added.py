@@ -101,9 +101,11 @@ def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -
     sha256 = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
     if name is not None and (not isinstance(name, str) or not name):
         raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
+    if name is not None and _whole(name) != name:
+        raise InputError(f"document {number} has id {name!r}: expected a string without halves of surrogate pairs")
     if name in files:
         raise InputError(f"document {number} has id {name!r}, which is a file of this index: give it another id")
-    return _whole(name or sha256[:16]), sha256, document
+    return name or sha256[:16], sha256, document
 
 
 def _whole(text: str) -> str:

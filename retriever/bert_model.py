@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..indexes.errors import InputError
+from . import forked
 from .bert import BertNumpy, check_weights, load_weights
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class BertModel:
 
     def compiled(self) -> BertOpenVINO:
         """The model as a compiled graph: made when first asked for."""
+        forked.check()
         with self._bulk_lock:
             if self._bulk is None:
                 from .bert_openvino import BertOpenVINO

@@ -53,29 +53,43 @@ class Context:
 def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int) -> Context:
     """Take hits from the best down while they fit, then write them by document, in the order of its best hit.
 
+    A hit is first reckoned as a passage of its own; what joining neighbours spares is filled in a next round.
+
     :param documents: document id -> text.
     :param count: tokens of a text.
     """
-    chosen: list[Hit] = []
-    seen: set[str] = set()
-    tokens = 0
-    text = ""
-    passages: tuple[Passage, ...] = ()
+    distinct: dict[str, Hit] = {}
     for hit in hits:
-        plain = " ".join(hit.text.split())
-        if plain in seen:
-            continue
-        if tokens + count(hit.text) > max_tokens and chosen:
-            continue  # a shorter one further down may still fit
-        trial = tuple(_merged([*chosen, hit], documents))
-        written = _written(trial)
-        length = count(written)
-        if length > max_tokens:
-            continue
-        chosen.append(hit)
-        seen.add(plain)
-        text, passages, tokens = written, trial, length
-    return Context(text, passages, tokens)
+        distinct.setdefault(" ".join(hit.text.split()), hit)
+    left = list(distinct.values())
+    costs = {id(hit): count(_written([_passage(1, [hit], documents[hit.document])])) for hit in left}
+    chosen: list[Hit] = []
+    packed = Context("", (), 0)
+    while fitting := _fitting(left, costs, max_tokens - packed.tokens):
+        chosen += fitting
+        packed = _packed(chosen, documents, count)
+        while packed.tokens > max_tokens:  # a number of two digits in a citation, a separator
+            chosen.pop()
+            packed = _packed(chosen, documents, count)
+        taken = set(map(id, fitting))
+        left = [hit for hit in left if id(hit) not in taken]
+    return packed
+
+
+def _fitting(hits: Sequence[Hit], costs: Mapping[int, int], room: int) -> list[Hit]:
+    """From the best down those that fit into so many tokens: after one that is too long a shorter one still may."""
+    fitting = []
+    for hit in hits:
+        if costs[id(hit)] <= room:
+            fitting.append(hit)
+            room -= costs[id(hit)]
+    return fitting
+
+
+def _packed(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int]) -> Context:
+    passages = tuple(_merged(hits, documents))
+    written = _written(passages)
+    return Context(written, passages, count(written) if passages else 0)
 
 
 def _written(passages: Sequence[Passage]) -> str:
@@ -83,10 +97,13 @@ def _written(passages: Sequence[Passage]) -> str:
 
 
 def _merged(hits: Sequence[Hit], documents: Mapping[int, str]) -> Iterator[Passage]:
+    of_document: dict[int, list[Hit]] = {}
+    for hit in hits:
+        of_document.setdefault(hit.document, []).append(hit)
     number = 0
-    for document in dict.fromkeys(hit.document for hit in hits):
+    for document, found in of_document.items():
         run: list[Hit] = []
-        for hit in sorted((hit for hit in hits if hit.document == document), key=lambda hit: hit.char_start):
+        for hit in sorted(found, key=lambda hit: hit.char_start):
             if run and (run[-1].page != hit.page or documents[document][run[-1].char_end : hit.char_start].strip()):
                 number += 1
                 yield _passage(number, run, documents[document])

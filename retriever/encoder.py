@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -45,12 +46,15 @@ class Encoder(Protocol):
         ...
 
 
-def load(name: str = model_folder.DEFAULT_MODEL) -> Encoder:
+def load(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
     """Load an encoder by folder or name, without torch where the model is a plain BERT.
 
     :raises ModelNotFoundError: when the weights are neither here nor to be had.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"{name!r} is not a model: expected a folder or a name on the hub")
+    name = os.fspath(name)
     folder = model_folder.find(name)
     if Path(name).expanduser().is_dir():
         name = str(folder)  # an index remembers it, and is searched from anywhere
@@ -102,12 +106,14 @@ class BertEncoder:
         return BertConfig.from_json(model_folder.config(folder), folder / "config.json") if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        if kind not in get_args(Kind):
+            raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         prepared = [self._prepared(prompt + text) for text in checked(texts)]
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        few = tokens < _SMALL or (kind == "query" and len(texts) < _MANY_QUERIES)
-        vectors = np.empty((len(texts), self.dim), np.float32)
+        few = tokens < _SMALL or (kind == "query" and len(prepared) < _MANY_QUERIES)
+        vectors = np.empty((len(prepared), self.dim), np.float32)
         for places, hidden, mask in self._model.run(encodings, small=few and kind not in self._many):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
@@ -150,10 +156,11 @@ def checked(texts: Sequence[str]) -> list[str]:
     """A list of texts that can be tokenized, or an error that says what came instead."""
     if isinstance(texts, str):
         raise InputError("expected a list of texts, but one text came: put it in a list")
-    for text in texts:
+    given = list(texts)
+    for text in given:
         if not isinstance(text, str):
             raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")
-    return [text.encode("utf-8", "replace").decode() for text in texts]  # half a surrogate pair is no character
+    return [text.encode("utf-8", "replace").decode() for text in given]  # half a surrogate pair is no character
 
 
 def lowered(text: str) -> str:

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
 
@@ -22,8 +24,9 @@ def rows(snapshot: Snapshot) -> list[Row]:
 
 def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     """One document, its text included; of a file and an added document that share a name, the file if it has text."""
-    path = os.fspath(path)
-    named = [row for row in snapshot.document_rows.to_pylist() if row["path"] == path]
+    path, rows = os.fspath(path), snapshot.document_rows
+    is_named = pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass"))
+    named = rows.filter(is_named).to_pylist()
     if not named:
         raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
     found = min(named, key=lambda row: (not row["chunks"], row["source"] == "added"))

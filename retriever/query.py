@@ -65,7 +65,7 @@ class Hit:
 
     rank: int
     score: float
-    scores: dict[str, float | None]
+    scores: dict[str, float | None] = field(hash=False)
     path: str
     sha256: str
     char_start: int
@@ -77,11 +77,11 @@ class Hit:
     text: str
     title: str
     format: str
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] = field(hash=False)
     source: str  # "file" or "added"
     document: int
     chunk: int
-    explanation: dict[str, Any] = field(default_factory=dict)
+    explanation: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Query:
         self,
         k: int,
         *,
-        mode: str,
+        mode: Mode,
         where: Filter | None,
         without: int | None = None,
         reranking: Reranking | None = None,
@@ -146,7 +146,7 @@ class Query:
             found, order = self._reranked(found, order, reranking)
         return self._cited(found, order[:k], mode)
 
-    def ranked(self, k: int, *, mode: str) -> tuple[Ids, Floats]:
+    def ranked(self, k: int, *, mode: Mode) -> tuple[Ids, Floats]:
         """The k best passages without their citations, which cost more than the search: ids and cosines, best first."""
         total = self._snapshot.chunks.count_rows()
         if min(k, total) == 0:
@@ -154,7 +154,7 @@ class Query:
         found, order = self._ranked(min(k, total), mode, None)
         return found.ids[order[:k]], found.semantic[order[:k]]
 
-    def _ranked(self, k: int, mode: str, passing: Passing | None) -> tuple[_Candidates, NDArray[np.intp]]:
+    def _ranked(self, k: int, mode: Mode, passing: Passing | None) -> tuple[_Candidates, NDArray[np.intp]]:
         """At least k candidates where there are as many, and their order, best first."""
         depth = min(self._snapshot.chunks.count_rows(), max(DEPTH, k))
         found = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode](depth, passing)
@@ -228,7 +228,7 @@ class Query:
         best = np.argsort(-score[reached], kind="stable")
         return replace(found, score=score, reranker=reranker), np.concatenate([reached[best], rest])
 
-    def _cited(self, found: _Candidates, order: NDArray[np.intp], mode: str) -> list[Hit]:
+    def _cited(self, found: _Candidates, order: NDArray[np.intp], mode: Mode) -> list[Hit]:
         ids = found.ids[order].tolist()
         chunks = self._snapshot.chunks_by_id(ids, _CHUNK_COLUMNS)
         rows = self._snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
@@ -263,7 +263,7 @@ class Query:
         return hits
 
     def _explained(
-        self, found: _Candidates, order: NDArray[np.intp], mode: str
+        self, found: _Candidates, order: NDArray[np.intp], mode: Mode
     ) -> Iterator[tuple[dict[str, float | None], dict[str, Any]]]:
         """Of each hit its scores, stage by stage, and what else there is to say of how it was found."""
         stages = {"lexical": found.lexical, "semantic": found.semantic}
@@ -288,7 +288,7 @@ _CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end"
 _DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
 
 
-def check(query: str, k: int, mode: str) -> str:
+def check(query: str, k: int, mode: Mode) -> str:
     """The query without surrounding white space, if it and the rest can be answered."""
     if not isinstance(query, str):
         raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
@@ -307,7 +307,7 @@ def check_reranking(depth: int, seconds: float | None) -> None:
         raise InputError(f"rerank_depth is how many passages to rerank, a whole number from 1, not {depth!r}")
     if seconds is None:
         return
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.floating)) or not 0 <= seconds < math.inf:
         raise InputError(f"rerank_seconds is the time for reranking, a number of seconds from 0, not {seconds!r}")
 
 

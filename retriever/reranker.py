@@ -37,7 +37,7 @@ _SLICE = 4
 
 
 class Reranker(ABC):
-    """A cross-encoder with one score. `load` gives one; any subclass that can score pairs will do."""
+    """A cross-encoder with one score: `load` gives one."""
 
     name: str
     max_tokens: int  # of query and passage together, special tokens left out
@@ -104,7 +104,7 @@ class Reranker(ABC):
         while count and len(scores) < len(pairs):
             scores = np.concatenate([scores, scorer(len(scores), min(len(pairs), len(scores) + count))])
             spent = time.perf_counter() - began
-            fitting = int((seconds - spent) * len(scores) / spent)
+            fitting = int(min(len(pairs), (seconds - spent) * len(scores) / spent))
             count = max(0, fitting if fitting <= _SLICE else max(_SLICE, fitting // 2))
         return self._sound(scores)
 

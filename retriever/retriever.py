@@ -20,7 +20,7 @@ from ..indexes.published import Published, Settled
 from ..indexes.vector_index import VectorIndex
 from . import context as contexts
 from . import encoder as encoders
-from . import lookup, misplaced, questions, switching
+from . import forked, lookup, misplaced, questions, switching
 from . import query as queries
 from . import verify as verification
 from .added import add
@@ -50,7 +50,7 @@ INDEX_NAME = ".binocle"
 
 class Retriever:
     """One index. Safe to share among threads, whose writes wait for each other; other processes may read it meanwhile,
-    and one may write it.
+    and one may write it. A process that is forked from one which has searched cannot: it is told so.
 
     >>> retriever = Retriever.open("docs")  # doctest: +SKIP
     >>> retriever.sync()  # doctest: +SKIP
@@ -58,6 +58,8 @@ class Retriever:
     """
 
     def __init__(self, place: Place, *, model: str | None = None, ray: str | None = None, gpu: bool = False) -> None:
+        if isinstance(place, (str, os.PathLike)):
+            raise InputError(f"an index is opened by Retriever.open({os.fspath(place)!r})")
         self.place = place
         self.path = place.cache
         self._ray = ray
@@ -73,7 +75,12 @@ class Retriever:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, model: str | None = None, ray: str | None = None, gpu: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        model: str | os.PathLike[str] | None = None,
+        ray: str | None = None,
+        gpu: bool = False,
     ) -> Retriever:
         """Open the index at `path`, or of the folder `path`; it is made when something is first put in.
 
@@ -89,16 +96,19 @@ class Retriever:
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
-        model = None if model is None else _name_of(model)
+        name = None if model is None else _name_of(model)
         if is_bucket(path):
-            return cls(place_of(path), model=model, ray=ray, gpu=gpu)
+            return cls(place_of(path), model=name, ray=ray, gpu=gpu)
         place = expanded(path)
         with reached(place):
             if place.exists() and not place.is_dir():
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
             if not (is_index(place) or place.name == INDEX_NAME or place_of(place).is_free()):
                 place = place / INDEX_NAME
-        return cls(place_of(place.resolve()), model=model, ray=ray, gpu=gpu)
+        return cls(place_of(place.resolve()), model=name, ray=ray, gpu=gpu)
+
+    def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
+        return _opened, (str(self.place), self._model, self._ray, self._gpu)  # by each process for itself
 
     # Filling
 
@@ -127,6 +137,8 @@ class Retriever:
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
         """Add documents that are not files, or replace those of the same id.
 
+        Lines are kept with "\\n" at their ends: the places of hits are those in `text(id)`.
+
         :param documents: mappings with `text` and, if wanted, `id` (a name that no file of the index and no other added
             document has; else made from the text), `title` and `metadata` (strings, numbers, booleans or lists of
             them; dates, which are kept as text; what is None is left out).
@@ -152,8 +164,9 @@ class Retriever:
             rows = writer.snapshot().document_rows.to_pylist()
             names = {row["path"] for row in rows}
             given = [os.fspath(path) for path in paths]
-            wanted = [path if path in names else path.removeprefix("./") for path in given]
-            chosen = [row for row in rows if any(_names(path, row["path"]) for path in wanted)]
+            wanted = {path if path in names else path.removeprefix("./") for path in given}
+            folders = tuple(path for path in wanted if path.endswith("/"))
+            chosen = [row for row in rows if row["path"] in wanted or row["path"].startswith(folders)]
             indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
             if indexed:
                 writer.forget(indexed, FORGOTTEN, erase=erase)
@@ -276,7 +289,7 @@ class Retriever:
         query: str,
         k: int = 10,
         *,
-        mode: str = "hybrid",
+        mode: queries.Mode = "hybrid",
         where: Where = None,
         rerank: Rerank = None,
         rerank_depth: int = 50,
@@ -343,7 +356,7 @@ class Retriever:
         *,
         max_tokens: int = 2_000,
         k: int = 50,
-        mode: str = "hybrid",
+        mode: queries.Mode = "hybrid",
         where: Where = None,
         rerank: Rerank = None,
         rerank_depth: int = 50,
@@ -370,7 +383,7 @@ class Retriever:
         self,
         query: str,
         k: int,
-        mode: str,
+        mode: queries.Mode,
         where: Where,
         rerank: Rerank,
         rerank_depth: int,
@@ -395,6 +408,7 @@ class Retriever:
 
     def snapshot(self) -> Snapshot:
         """The committed state now; the same object until something is committed."""
+        forked.check()
         store = self._open_store()
         head = store.head()
         with self._lock:
@@ -634,11 +648,11 @@ class Retriever:
             self._model, self._encoder = None, encoder
 
 
+def _opened(place: str, model: str | None, ray: str | None, gpu: bool) -> Retriever:
+    return Retriever(place_of(place), model=model, ray=ray, gpu=gpu)
+
+
 def _name_of(model: str | os.PathLike[str]) -> str:
     if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
         raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
     return os.fspath(model)
-
-
-def _names(path: str, row_path: str) -> bool:
-    return row_path == path or (path.endswith("/") and row_path.startswith(path))

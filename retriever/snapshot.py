@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..indexes.flat import FlatIndex, best_of
 from ..indexes.gpu import on_gpus
 from ..indexes.published import Published
 from ..indexes.sharded import ShardedIndex, joined
+from .once import once
 from .tables import LANCE_ERRORS, PREVIOUS, document_schema, first_line, matrix, open_table, reading
 from .where import COLUMNS
 
@@ -58,12 +59,13 @@ class Snapshot:
         self.head = head
         self._passed: dict[Filter, Passing] = {}  # of the last few filters
         self._placed: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self.once = RLock()
 
-    @cached_property
+    @once
     def documents(self) -> lance.LanceDataset:
         return open_table(self.store.place.table("documents"), self.head.documents)
 
-    @cached_property
+    @once
     def chunks(self) -> lance.LanceDataset:
         location, dim = self.store.place.table("chunks"), self.head.encoder.dim
         table = open_table(location, self.head.chunks)
@@ -103,12 +105,12 @@ class Snapshot:
         with reading(self.store.place.table("chunks")):
             return self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
 
-    @cached_property
+    @once
     def document_rows(self) -> pa.Table:
         """Every document, without its text."""
         return self.read("documents", [name for name in document_schema().names if name != "text"])
 
-    @cached_property
+    @once
     def chunk_ids(self) -> pa.Table:
         """Columns `id` and `document` of every chunk, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
@@ -149,12 +151,13 @@ class Snapshot:
 
     def _places(self, table: Literal["documents", "chunks"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ids of all rows, ascending, and where in the table each lies."""
-        if table not in self._placed:
-            rows = self.read(table, ["id", "_rowoffset"]).sort_by("id")
-            self._placed[table] = rows["id"].to_numpy(), rows["_rowoffset"].to_numpy().astype(np.int64)
-        return self._placed[table]
+        with self.once:
+            if table not in self._placed:
+                rows = self.read(table, ["id", "_rowoffset"]).sort_by("id")
+                self._placed[table] = rows["id"].to_numpy(), rows["_rowoffset"].to_numpy().astype(np.int64)
+            return self._placed[table]
 
-    @cached_property
+    @once
     def index(self) -> LiveIndex:
         """The vector index of exactly these chunks."""
         published, manifest = self._loaded.index, self._loaded.published
@@ -192,7 +195,7 @@ class Snapshot:
         if same and loaded and earlier.damage is None and not self.store.serve:
             self._loaded = loaded
 
-    @cached_property
+    @once
     def _loaded(self) -> Loaded:
         nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))
         if self.head.vectors is None:

@@ -11,6 +11,7 @@ import lance
 import pyarrow as pa
 
 from ..indexes.errors import BinocleError, DamagedError, StoreError
+from . import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ def document_schema() -> pa.Schema:
             "size": pa.int64(),
             "mtime_ns": pa.int64(),  # when it was modified; of an added document 0
             "settled": pa.bool_(),  # whether a later change is sure to show in mtime_ns
-            "sha256": pa.string(),  # of the file's bytes, or of the added text
+            "sha256": pa.string(),  # of the file's bytes; of an added document of its text, title and metadata
             "format": pa.string(),
             "title": pa.string(),
             "metadata": pa.string(),  # JSON object
@@ -113,6 +114,7 @@ class Location:
 
 
 def open_table(table: Location, version: int | None = None) -> lance.LanceDataset:
+    forked.check()
     with reading(table):
         return table.at(version)
 

@@ -96,7 +96,8 @@ def _members(name: str, value: Any) -> Sequence[Any]:
 
 def _equal_any(name: str, members: Sequence[Any]) -> Callable[[Row], bool]:
     if name in ("path", "type", "format", "modified", "size"):
-        choices = [_test(name, "=", str(member)) for member in members]
+        timed = name == "modified"
+        choices = [_at(one) if timed and _is_number(one) else _test(name, "=", str(one)) for one in members]
         return lambda row: any(choice(row) for choice in choices)
     value_of = _value_of(name)
     return lambda row: any(_is_same(found, member) for found in _listed(value_of(row)) for member in members)
@@ -194,6 +195,10 @@ def _timed(operator: str, value: str) -> Callable[[Row], bool]:
         }[operator]
 
     return holds
+
+
+def _at(seconds: float) -> Callable[[Row], bool]:
+    return lambda row: _modified(row) == seconds
 
 
 def _ordered(operator: str, bound: float, values_of: Callable[[Row], list[float]]) -> Callable[[Row], bool]:

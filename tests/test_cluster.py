@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import random
 import subprocess
 import sys
@@ -24,6 +25,11 @@ from binocle.retriever.folder import scan
 from binocle.retriever.portion import Portion
 from binocle.retriever.sync import Report
 from binocle.retriever.tables import Location
+
+
+def test_a_missing_extra_is_told_by_other_processes_too():
+    error = pickle.loads(pickle.dumps(MissingExtraError("ray", "ray", "--ray")))
+    assert str(error) == "--ray needs ray, which is not installed: pip install 'binocle[ray]'"
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

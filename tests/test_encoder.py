@@ -75,6 +75,19 @@ POOLINGS = [
 ]
 
 
+def test_texts_are_encoded_as_queries_or_documents_and_nothing_else(tiny):
+    for kind in ("passage", "Query", None):
+        with pytest.raises(InputError, match="'query' or 'document'"):
+            tiny.encode(["sea"], kind=kind)
+    np.testing.assert_array_equal(tiny.encode(text for text in ["sea"]), tiny.encode(["sea"]))
+
+
+def test_a_model_is_a_path_or_a_name(tiny_model):
+    assert load(Path(tiny_model)).fingerprint == load(tiny_model).fingerprint
+    with pytest.raises(InputError, match="None is not a model"):
+        load(None)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", POOLINGS, ids=json.dumps)
 def test_every_pooling_equals_sentence_transformers(pooling, normalize, make_model, tmp_path):

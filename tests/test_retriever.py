@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
+import pickle
+import re
 import shutil
+import subprocess
+import sys
 import threading
 from datetime import date, datetime
 from pathlib import Path
@@ -262,6 +267,43 @@ def test_a_warm_retriever_finds_the_same_by_the_compiled_graph(folder, tiny_mode
     found = warm.search("the sea at low tide", mode="semantic")
     assert {hit.chunk for hit in found} == {hit.chunk for hit in expected}
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-2)
+
+
+def test_a_retriever_and_its_hits_go_to_other_processes(folder, tiny_model):
+    retriever = Retriever.open(folder, model=Path(tiny_model))
+    elsewhere = pickle.loads(pickle.dumps(retriever))
+    elsewhere.sync()
+    hits = retriever.search("the sea at low tide")
+    assert copy.deepcopy(retriever).search("the sea at low tide") == hits
+    assert len({*hits, *pickle.loads(pickle.dumps(hits))}) == len(hits)
+
+
+def test_an_index_is_opened_not_constructed(tmp_path):
+    with pytest.raises(InputError, match=r"an index is opened by Retriever\.open"):
+        Retriever(str(tmp_path))
+
+
+def test_a_forked_process_is_told_that_it_cannot_search(folder, tiny_model):
+    Retriever.open(folder, model=tiny_model).sync()
+    script = """
+import os, sys
+from binocle import Retriever
+retriever = Retriever.open(sys.argv[1])
+if len(sys.argv) > 2:
+    retriever.search("sea")
+child = os.fork()
+if not child:
+    try:
+        print(len(retriever.search("sea")), flush=True)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    for searched, said in (([], r"[1-9]\d*\n"), (["yes"], "StoreError this process was forked from one that had .*\n")):
+        command = [sys.executable, "-W", "ignore", "-c", script, str(folder), *searched]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert re.fullmatch(said, done.stdout), done
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from .significance import interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ..retriever.query import Mode
     from ..retriever.retriever import Rerank
 
     Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
@@ -65,7 +66,7 @@ class Evaluation:
 def evaluate(
     folder: str | Path,
     *,
-    mode: str = "hybrid",
+    mode: Mode = "hybrid",
     split: str = "test",
     model: str | None = None,
     index: str | Path | None = None,
