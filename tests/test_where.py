@@ -97,6 +97,13 @@ def test_type_is_the_format_or_the_ending(value):
     assert not passes(f"type!={value}")
 
 
+def test_a_moment_in_a_mapping_may_be_seconds_since_1970():
+    moment = datetime.fromisoformat("2024-06-15T12:00").astimezone().timestamp()
+    assert passes({"modified": moment})
+    assert passes({"modified": [1, int(moment)]})
+    assert not passes({"modified": moment + 1})
+
+
 def test_type_takes_several_in_a_mapping():
     assert passes({"type": ["pdf", "md"]})
     assert not passes({"type": ["pdf", "html"]})
