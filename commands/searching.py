@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..retriever.encoder import Kind
-    from ..retriever.query import Hit
+    from ..retriever.query import Hit, Mode
     from ..retriever.retriever import Retriever
     from ..training.kept_facts import Kept
 
@@ -76,7 +76,7 @@ def search(
     folder: Path | None,
     index: Path | None,
     k: int,
-    mode: str,
+    mode: Mode,
     where: tuple[str, ...],
     rerank: str | None,
     rerank_depth: int,

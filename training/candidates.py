@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..retriever.query import Hit
+    from ..retriever.query import Hit, Mode
     from .data import Prepared
 
 _SOURCE = "document_id"  # in the metadata of a positive that is indexed by itself: the document that it is from
@@ -115,7 +115,7 @@ def lists(
     negatives: int,
     depth: int,
     seed: int,
-    mode: str = "hybrid",
+    mode: Mode = "hybrid",
     tell: Callable[[int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A row for each query and positive: its best passage in the index, and others drawn from the best found.

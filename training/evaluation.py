@@ -27,7 +27,6 @@ from .significance import interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..retriever.query import Mode
     from ..retriever.retriever import Rerank
 
     Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
@@ -66,7 +65,7 @@ class Evaluation:
 def evaluate(
     folder: str | Path,
     *,
-    mode: Mode = "hybrid",
+    mode: str = "hybrid",
     split: str = "test",
     model: str | None = None,
     index: str | Path | None = None,

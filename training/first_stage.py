@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..indexes.flat import FlatIndex
     from ..indexes.vector_index import VectorIndex
     from ..retriever.encoder import Encoder
+    from ..retriever.query import Mode
     from ..retriever.snapshot import Snapshot
     from .collection import Collection
 
@@ -73,7 +74,7 @@ class Passages:
 
     cut = True
 
-    def __init__(self, snapshot: Snapshot, mode: str) -> None:
+    def __init__(self, snapshot: Snapshot, mode: Mode) -> None:
         self._snapshot = snapshot
         self._mode = mode
         table = snapshot.chunk_ids
