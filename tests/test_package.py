@@ -99,7 +99,9 @@ def test_every_exported_name_is_what_its_module_calls_it():
 
 def test_a_type_checker_sees_the_same_names():
     tree = ast.parse((ROOT / "__init__.py").read_text("utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    block, hidden = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(hidden.test) == "not TYPE_CHECKING"
+    assert "__getattr__" in {node.name for node in hidden.body}
     names = {alias.asname or alias.name for node in block.body for alias in node.names}
     assert names == set(binocle.__all__)
     places = {alias.asname or alias.name: (node.module, alias.name) for node in block.body for alias in node.names}

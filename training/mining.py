@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ..indexes.vector_index import VectorIndex
     from ..retriever.encoder import Encoder
+    from ..retriever.query import Mode
     from .first_stage import FirstStage
 
     Pairs = str | Path | Iterable[Mapping[str, Any]]
@@ -56,7 +57,7 @@ def mine(
     corpus: Corpus | None = None,
     column: str | None = None,
     model: str | Encoder | None = None,
-    mode: str = "semantic",
+    mode: Mode = "semantic",
     form: str = "tuple",
     scores: bool = False,
     progress: Progress | None = None,
