@@ -111,7 +111,7 @@ def refresh(
     positives: Iterable[str],
     corpus: Corpus | None = None,
     *,
-    mode: str = "semantic",
+    mode: Mode = "semantic",
     **rules: Any,
 ) -> Iterator[Mined]:
     """Negatives as a model ranks them now, for use while it is trained: what `mine` would write, as it is found."""

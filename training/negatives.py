@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..indexes.flat import FlatIndex
     from ..retriever.encoder import Encoder
+    from ..retriever.query import Mode
     from .collection import Collection
     from .first_stage import FirstStage
 
@@ -98,7 +99,7 @@ class MiningReport:
     """What was mined from how much, and what was dropped why."""
 
     model: str = ""
-    mode: str = "semantic"
+    mode: Mode = "semantic"
     searched_by: str = "the CPU"
     pairs: int = 0  # different ones
     queries: int = 0  # different ones
