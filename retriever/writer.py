@@ -22,6 +22,7 @@ from .place import KEEP_SECONDS
 from .snapshot import Snapshot
 from .tables import (
     FULL_TEXT,
+    LANCE_ERRORS,
     among,
     check,
     chunk_schema,
@@ -299,10 +300,10 @@ class Writer:
 
     def _index_text(self, *, rebuild: bool) -> None:
         table = self.snapshot().chunks
-        if rebuild:
-            table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
-        else:
+        if not rebuild:
             table.optimize.optimize_indices()
+        if rebuild or not _splits_as_now(table):
+            table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
         if table.latest_version != self.head.chunks:
             self._move(replace(self.head, chunks=table.latest_version))
 
@@ -400,6 +401,16 @@ class Writer:
         self._tag = head.write(self._store.place, over=self._tag)
         self.head = head
         self._latest = {"documents": head.documents, "chunks": head.chunks}
+
+
+def _splits_as_now(table: lance.LanceDataset) -> bool:
+    """Whether the full-text index takes text apart as one made now would; an earlier version's left out more words."""
+    try:
+        segments = table.stats.index_stats("context_idx")["segments"]
+    except LANCE_ERRORS:
+        return True  # it is damaged, which `verify` says and mends
+    made = [segment["params"] for segment in segments if segment]  # one of no rows says nothing
+    return all({name: how.get(name) for name in FULL_TEXT} == FULL_TEXT for how in made)
 
 
 def _with(head: Head, names: Sequence[str], spec: Spec) -> Head:

@@ -400,6 +400,25 @@ def test_words_are_found_among_quotes_and_operators(library):
         assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == plain, query
 
 
+@pytest.mark.parametrize("query", ["C", "R", "e", "os", "io", "dir", "caring", "multi-", "num", "x"])
+def test_a_word_of_another_language_or_of_one_letter_is_found(query, letters):
+    assert [hit.path for hit in letters.search(query, 5, mode="lexical")] == [query]
+
+
+@pytest.mark.parametrize("query", ["the", "I", "a", "Because", "which of these", "themselves"])
+def test_the_common_words_of_english_find_nothing(query, letters):
+    assert letters.search(query, 5, mode="lexical") == []
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory, tiny_model):
+    retriever = Retriever.open(tmp_path_factory.mktemp("letters") / "index", model=tiny_model)
+    around = "which of these is the moon that I saw because a cat saw them themselves: {}?"
+    asked = ["C", "R", "e", "os", "io", "dir", "caring", "multi-", "num", "x"]
+    retriever.add([{"id": word, "text": around.format(word)} for word in asked])
+    return retriever
+
+
 def test_a_word_after_many_others_still_counts_within_reason(library):
     query = " ".join(["the"] * 5_000 + ["moon"])
     assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == [

@@ -27,7 +27,7 @@ from binocle.retriever import writer as writing
 from binocle.retriever.place import ANY
 from binocle.retriever.settings import FORMAT, EncoderId, Settings
 from binocle.retriever.store import Store
-from binocle.retriever.tables import chunk_schema, document_schema
+from binocle.retriever.tables import FULL_TEXT, chunk_schema, document_schema
 from binocle.retriever.where import parse
 
 DIM = 32
@@ -478,6 +478,21 @@ def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
     assert ids(store) == ([1, 2], [1, 2])
     assert_whole(store)
     assert store.snapshot().full_text("cat", 10)["id"].to_pylist() != []
+
+
+def test_full_text_of_an_earlier_version_answers_and_is_made_anew_by_the_next_write(tmp_path, tiny_model, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    with monkeypatch.context() as patch:
+        patch.delitem(FULL_TEXT, "custom_stop_words")
+        retriever.add([{"id": "old", "text": "a cat in C"}])
+    assert [hit.path for hit in retriever.search("cat", mode="lexical")] == ["old"]
+    assert retriever.search("C", mode="lexical") == []
+    report = retriever.add([{"id": "old", "text": "a cat in C"}])
+    assert (report.unchanged, report.embedded) == (1, 0)
+    assert [hit.path for hit in retriever.search("C", mode="lexical")] == ["old"]
+    made = lance.dataset(retriever.path / "chunks.lance").version
+    retriever.add([{"id": "old", "text": "a cat in C"}])
+    assert lance.dataset(retriever.path / "chunks.lance").version == made
 
 
 def test_ids_are_never_used_twice(store):
