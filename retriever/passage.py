@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
+from itertools import groupby
 from typing import TYPE_CHECKING
+
+from .words import UNSPACED, word_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .query import Hit
 
+    Word = tuple[int, int, str]
+
 _SHOWN = 5  # lines of a passage
-_WORD = re.compile(r"\w+")
+_PART = re.compile(rf"(?P<unspaced>{UNSPACED.pattern}+)|[^_{UNSPACED.pattern[1:-1]}]+")
+_ACCENTS = re.compile(r"[\u0300-\u036f]")
 _COMMON = frozenset(  # words of a query that are not worth showing
     re.findall(
         r"\w+",
@@ -30,7 +37,7 @@ def blocks(
 
     :param below: what stands before the path of a file, so that it opens from here: "" or ending in "/".
     """
-    words = {word for word in map(str.casefold, _WORD.findall(query)) if word not in _COMMON}
+    words = {word for _, _, word in _words(query)} - _COMMON
     for hit in hits:
         lines = [_where(hit, below if hit.source == "file" else "", colour=colour)]
         excerpt = _excerpt(hit.text, words, max(16, width - 6))
@@ -67,7 +74,7 @@ def _excerpt(text: str, words: set[str], width: int) -> list[str]:
         if line.strip()
         for piece in textwrap.wrap(line, width, drop_whitespace=False, break_on_hyphens=False)
     ]
-    found = [{one for word in _WORD.findall(line) if (one := _matching(word, words))} for line in lines]
+    found = [{word for _, _, word in _matches(line, words)} for line in lines]
     starts = range(max(1, len(lines) - _SHOWN + 1))
     best = max(starts, key=lambda start: (len(set().union(*found[start : start + _SHOWN])), -start))
     shown = [line.rstrip() for line in lines[best : best + _SHOWN]] or [""]
@@ -80,12 +87,38 @@ def _excerpt(text: str, words: set[str], width: int) -> list[str]:
 
 
 def _marked(line: str, words: set[str]) -> str:
-    return _WORD.sub(lambda match: f"{_MATCH}{match[0]}{_END}" if _matching(match[0], words) else match[0], line)
+    marked = {place for start, end, _ in _matches(line, words) for place in range(start, end)}
+    pieces = groupby(range(len(line)), marked.__contains__)
+    written = ((is_marked, "".join(line[place] for place in places)) for is_marked, places in pieces)
+    return "".join(f"{_MATCH}{text}{_END}" if is_marked else text for is_marked, text in written)
+
+
+def _matches(line: str, words: set[str]) -> Iterator[Word]:
+    """Where the line has a word of the query or a form of it, and which."""
+    return ((start, end, one) for start, end, word in _words(line, single=True) if (one := _matching(word, words)))
+
+
+def _words(text: str, *, single: bool = False) -> Iterator[Word]:
+    """Where each word is, and the word without case and accents; of scripts without spaces, every two characters.
+
+    :param single: of those scripts, every character too.
+    """
+    for first, last in word_spans(text):
+        for part in _PART.finditer(text, first, last):
+            start, end = part.span()
+            spans = [(start, end)]
+            if part["unspaced"] and end - start > 1:
+                sizes = (1, 2) if single else (2,)
+                spans = [(place, place + size) for size in sizes for place in range(start, end - size + 1)]
+            yield from ((one, two, _folded(text[one:two])) for one, two in spans)
+
+
+def _folded(word: str) -> str:
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
 
 
 def _matching(word: str, words: set[str]) -> str | None:
     """The word of the query that this word is a form of: equal, or alike up to an ending."""
-    word = word.casefold()
     for one in words:
         short = min(len(word), len(one))
         same = next((place for place in range(short) if word[place] != one[place]), short)

@@ -111,6 +111,7 @@ def test_splitting_a_long_text_takes_time_in_proportion_to_it():
 def test_words_are_case_folded_and_those_without_spaces_come_in_pairs():
     assert words("Don’t STOP the χ2 test_case") == ["don’t", "stop", "the", "χ2", "test_case"]
     assert words("東京の天気 ok") == ["東京", "京の", "の天", "天気", "ok"]
+    assert words("हिन्दी भाषा cafe\u0301 l'e\u0301te\u0301") == ["हिन्दी", "भाषा", "cafe\u0301", "l'e\u0301te\u0301"]
 
 
 def test_counts_are_never_too_low_and_exact_where_there_is_room():

@@ -89,6 +89,28 @@ def test_other_alphabets_are_marked_without_regard_to_case():
     assert marked("ΔΟΚΙΜΉ и ЁЛКА und STRASSE", "δοκιμή ёлка straße") == ["ΔΟΚΙΜΉ", "ЁЛКА", "STRASSE"]
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        ("cafe", "le Café, cafe\u0301s", ["Café", "cafe\u0301s"]),
+        ("résumé", "RESUME", ["RESUME"]),
+        ("case", "snake_case", ["case"]),
+        ("हिन्दी", "यह हिन्दी है", ["हिन्दी"]),
+        ("東京の天気", "今日、東京都は天気がいい", ["東京", "天気"]),
+        ("東京都", "今日の東京都だ", ["東京都"]),
+        ("水", "水を飲む", ["水"]),
+        ("서울", "나는 서울에서", ["서울에서"]),
+    ],
+)
+def test_words_are_marked_as_full_text_search_finds_them(query, text, expected):
+    assert marked(text, query) == expected
+
+
+def test_the_lines_that_match_are_shown_also_in_scripts_without_spaces():
+    text = "\n".join([*["何もない。"] * 9, "今日の東京都の天気。"])
+    assert "東京都" in shown("東京の天気", text=text)
+
+
 def test_without_colour_there_is_no_escape():
     assert "\x1b" not in shown(heading=("A",), page=2, explain=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .words import word_spans
+from ..retriever.words import word_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

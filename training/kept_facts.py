@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..retriever.words import word_spans
 from .recovered import folded, name_spans, number_spans
-from .words import word_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..indexes.errors import InputError
+from ..retriever.words import is_mark
 from . import definitions, links
 from .salience import Counts, Salience, normalised, words
 from .sentences import plain, spans
@@ -107,7 +108,7 @@ def _of(
 def _is_good(query: str, positive: str, salience: Salience, content: int) -> bool:
     if not 3 <= len(query) <= 400 or len(positive) < 40:
         return False
-    letters = sum(character.isalpha() or character.isspace() for character in query)
+    letters = sum(character.isalpha() or character.isspace() or is_mark(character) for character in query)
     if letters < 0.7 * len(query) or len(salience.content(words(query))) < content:
         return False
     return not salience.is_boilerplate(query) and normalised(query) != normalised(positive)

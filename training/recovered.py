@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import InputError, MissingExtraError
+from ..retriever.words import word_spans
 from .sentences import spans
 from .significance import bootstrap, mean
-from .words import word_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

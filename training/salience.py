@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..retriever.words import UNSPACED, word_spans
 from .sentences import spans
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .corpus import Source
 
-_WORD = re.compile(r"\w+(?:[’'][^\W\d_]+)*")
-UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # written without spaces
 _COMMON = 0.2  # share of the passages from which on a word says nothing
 _BOILERPLATE = 3  # documents from which on a sentence is boilerplate
 
@@ -28,8 +26,7 @@ _BOILERPLATE = 3  # documents from which on a sentence is boilerplate
 def words(text: str) -> list[str]:
     """The words of a text in order, case folded; of scripts without spaces, overlapping pairs of characters."""
     found = []
-    for match in _WORD.finditer(text.casefold()):
-        word = match[0]
+    for word in _words(text):
         if len(word) > 2 and UNSPACED.search(word):
             found += [word[place : place + 2] for place in range(len(word) - 1)]
         else:
@@ -39,7 +36,12 @@ def words(text: str) -> list[str]:
 
 def normalised(text: str) -> str:
     """Equal for texts that differ in case, punctuation and spacing only."""
-    return " ".join(_WORD.findall(text.casefold()))
+    return " ".join(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    folded = text.casefold()
+    return [folded[start:end] for start, end in word_spans(folded, elisions=True)]
 
 
 class Counts:
