@@ -872,6 +872,24 @@ def test_a_cell_over_several_columns_moves_those_after_it() -> None:
     assert reading(docx(table), "a.docx").text == "Name | 2025 |  | 2026"
 
 
+def test_a_cell_over_several_rows_keeps_its_column_in_them() -> None:
+    source = """<table><thead><tr><th rowspan=2>Name<th colspan=2>2025<th rowspan=9>Sum<tr><th>Q1<th>Q2</thead>
+    <tr><td>Ann<td rowspan=2 colspan=2>5<td>10<tr><td>Bob<td>7<tr><td>Eve<td>1<td>2<td>3</table>
+    <table><tr><td>next<td>table</table>"""
+    assert reading(source, "a.html").text == (
+        "Name | 2025 |  | Sum\n | Q1 | Q2\nAnn | 5 |  | 10\nBob |  |  | 7\nEve | 1 | 2 | 3\n\nnext | table"
+    )
+    nested = "<tr><td rowspan=2>a<td><table><tr><td rowspan=2>in</table><td>b<tr><td>c<td>d"
+    assert reading(f"<table>{nested}</table>", "a.html").text == "a\n\nin\n\nb\n | c | d"
+
+
+def test_cells_left_out_before_a_row_in_docx_keep_the_others_in_their_columns() -> None:
+    before = '<w:trPr><w:gridBefore w:val="2"/></w:trPr>'
+    row = "".join(f"<w:tc>{p(text)}</w:tc>" for text in ("a", "b"))
+    table = f"<w:tbl><w:tr>{row}{row}</w:tr><w:tr>{before}{row}</w:tr></w:tbl>"
+    assert reading(docx(table), "a.docx").text == "a | b | a | b\n |  | a | b"
+
+
 @pytest.mark.parametrize("digits", ["²", "9" * 5000])
 def test_an_outline_level_that_is_no_number_costs_no_document(digits: str) -> None:
     level = f'<w:outlineLvl w:val="{digits}"/>'

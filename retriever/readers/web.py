@@ -12,6 +12,8 @@ from .encoding import decode
 from .htmltokens import Run, Tag, tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..document import Document
 
 _BLOCKS = frozenset(
@@ -62,6 +64,7 @@ _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECAS
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _PERMALINK = "¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n"  # how links show that lead to the heading they stand in
 _DEEPEST_TABLE = 24
+_WIDEST_TABLE = 1000  # columns in which a cell that spans rows is heeded
 _LONGEST_CELL = 2000  # characters; above that a table is there for its layout
 
 
@@ -75,19 +78,40 @@ class _Block:
 
 
 @dataclass(slots=True)
+class _Table:
+    """How far a table has been read, and the row from which on each column is free of a cell that spans rows."""
+
+    row: int = 0
+    free: dict[int, int] = field(default_factory=dict)
+
+    def take(self, columns: range, rows: int) -> None:
+        self.free |= dict.fromkeys(columns, self.row + rows)
+
+
+@dataclass(slots=True)
 class _Row:
     """A table row being read: what stands in each cell, and whether it is a row of data at all."""
 
     gap: str
+    table: _Table
     cells: list[list[_Block]] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)  # in which each cell begins
     width: int = 0  # columns so far
     layout: bool = False
 
-    def begin_cell(self, span: str) -> None:
+    def begin_cell(self, attributes: Mapping[str, str]) -> None:
+        while self.table.free.get(self.width, 0) > self.table.row:
+            self.width += 1
+        start, self.width = self.width, self.width + _span(attributes, "colspan")
         self.cells.append([])
-        self.columns.append(self.width)
-        self.width += int(span) if re.fullmatch("[1-9][0-9]{0,2}", span) else 1
+        self.columns.append(start)
+        if (rows := _span(attributes, "rowspan")) > 1:
+            self.table.take(range(start, min(self.width, _WIDEST_TABLE)), rows)
+
+
+def _span(attributes: Mapping[str, str], name: str) -> int:
+    value = attributes.get(name, "")
+    return int(value) if re.fullmatch("[1-9][0-9]{0,2}", value) else 1
 
 
 def read_html(data: bytes, form: str) -> Document:
@@ -114,6 +138,7 @@ class HtmlText:
         self._count: dict[str, int] = {}
         self._hidden: int | None = None  # how many elements were open when the hidden one began
         self._rows: list[_Row] = []
+        self._tables: list[_Table] = []
         self._text: list[str] = []
         self._start: int | None = None
         self._reached = 0  # the line of the file that the text has come to, if it is preformatted
@@ -201,11 +226,13 @@ class HtmlText:
         if name in _PREFORMATTED:
             self._preformatted += 1
         elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
-            self._rows.append(_Row(self._gap))
+            self._begin_row()
         elif name in {"td", "th"} and self._rows:
-            self._rows[-1].begin_cell(tag.attributes.get("colspan", ""))
-        elif name == "table" and self._rows:
-            self._rows[-1].layout = True
+            self._rows[-1].begin_cell(tag.attributes)
+        elif name == "table":
+            self._tables.append(_Table())
+            if self._rows:
+                self._rows[-1].layout = True
         elif name in _HEADINGS:
             self._level = int(name[1])
         elif name == "a" and "#" in tag.attributes.get("href", ""):
@@ -254,6 +281,10 @@ class HtmlText:
             self._preformatted = max(0, self._preformatted - 1)
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
             self._end_row()
+        elif name == "table":
+            self._tables.pop()
+        elif name in {"thead", "tbody", "tfoot"} and self._tables:
+            self._tables[-1].free.clear()
         elif name in _HEADINGS:
             self._level = 0
         elif name == "a" and self._level and not "".join(self._text[self._link :]).strip(_PERMALINK):
@@ -292,6 +323,11 @@ class HtmlText:
         else:
             line = None if self._first_line is None else block.line
             self._builder.add(block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap)
+
+    def _begin_row(self) -> None:
+        table = self._tables[-1] if self._tables else _Table()
+        table.row += 1
+        self._rows.append(_Row(self._gap, table))
 
     def _end_row(self) -> None:
         row = self._rows.pop()

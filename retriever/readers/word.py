@@ -195,9 +195,9 @@ class _Word:
             return
         lines = []
         attached: list[_Paragraph] = []
-        for row in cells:
-            texts = (" ".join(self._cell(cell, attached)) for cell in row)
-            columns = accumulate(map(_span, row), initial=0)
+        for row, inside in zip(rows, cells, strict=True):
+            texts = (" ".join(self._cell(cell, attached)) for cell in inside)
+            columns = accumulate(map(_span, inside), initial=_number(row, "trPr", "gridBefore"))
             if line := table_row(zip(columns, texts, strict=False)):
                 lines.append(line)
         self.builder.add("\n".join(lines), heading=self._outline.path, kind="table")
@@ -258,8 +258,12 @@ def _is_deleted_row(row: Any) -> bool:
 
 def _span(cell: Any) -> int:
     """How many columns a cell takes."""
-    spans = (whole(attribute(child, "val")) for child in cell.iterfind("{*}tcPr/{*}gridSpan"))
-    return next(spans, None) or 1
+    return _number(cell, "tcPr", "gridSpan") or 1
+
+
+def _number(element: Any, properties: str, name: str) -> int:
+    values = (whole(attribute(child, "val")) for child in element.iterfind(f"{{*}}{properties}/{{*}}{name}"))
+    return next(values, None) or 0
 
 
 def _is_layout(cell: Any) -> bool:
