@@ -569,6 +569,17 @@ def test_addresses_do_not_make_xml_a_source() -> None:
     assert reading(source, "a.rdf").text == "Duck"
 
 
+def test_of_texts_to_translate_the_texts_are_read_and_no_ids() -> None:
+    place = '<context-group purpose="location"><context context-type="sourcefile">app/a.ts</context></context-group>'
+    unit = f'<trans-unit id="{"3f9a" * 10}" datatype="html"><source>Save</source><target>Sichern</target>{place}</trans-unit>'
+    source = f'<xliff version="1.2"><file original="a"><body>{unit}</body></file></xliff>'
+    assert reading(source, "a.xlf").text == "Save Sichern"
+    memory = (
+        '<tmx version="1.4"><header creationtool="Some long tool"/><body><tu tuid="1"><seg>Duck</seg></tu></body></tmx>'
+    )
+    assert reading(memory, "a.tmx").text == "Duck"
+
+
 def test_the_names_of_settings_in_xml_are_read() -> None:
     source = (
         '<resources><string name="app_name">My app</string><string name="quit">Leave <b>now</b></string></resources>'

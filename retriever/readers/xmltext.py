@@ -26,7 +26,8 @@ _SECTIONS = frozenset(
     }
 )  # fmt: skip
 _TITLES = frozenset({"title", "article-title", "head", "book-title"})
-_DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source"})
+_DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source", "context-group"})
+_TEXT_ONLY = frozenset({"svg", "xliff", "tmx"})  # whose attributes are drawings, or the ids of texts to translate
 _ROWS = frozenset({"tr", "row"})
 _PASSING = frozenset(
     {
@@ -53,7 +54,7 @@ def read_xml(data: bytes, form: str) -> Document:
     except RecursionError:
         raise UnreadableError("its elements are nested too deeply") from None
     document = builder.document(form)
-    if local(root) != "svg" and (not document.parts or _is_in_attributes(root)):
+    if local(root) not in _TEXT_ONLY and (not document.parts or _is_in_attributes(root)):
         return read_code(data, form)
     return document
 
