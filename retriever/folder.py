@@ -142,7 +142,10 @@ def _rules_above(root: Path) -> list[_Rules]:
     top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
     if top is None:
         return []
-    rules = _rules(top / ".git/info/exclude", _seen_from(root, top) + ".git/info/exclude", top)
+    exclude = _git_folder(top) / "info/exclude"
+    inside = exclude.is_relative_to(top)
+    seen = _seen_from(root, top) + exclude.relative_to(top).as_posix() if inside else str(exclude)
+    rules = _rules(exclude, seen, top)
     for folder in (folder for folder in (*reversed(root.parents), root) if folder.is_relative_to(top)):
         if folder != top and _ignored_by(rules, f"{folder}/"):
             return []
@@ -150,6 +153,25 @@ def _rules_above(root: Path) -> list[_Rules]:
             for name in IGNORE_FILES:
                 rules += _rules(folder / name, _seen_from(root, folder) + name)
     return rules
+
+
+def _git_folder(top: Path) -> Path:
+    """Where a repository keeps what its working trees share: of a linked one and a submodule `.git` only says where."""
+    folder = top / ".git"
+    if folder.is_dir():
+        return folder
+    own = top / _line(folder).removeprefix("gitdir: ")
+    return Path(os.path.normpath(own / _line(own / "commondir")))
+
+
+def _line(file: Path) -> str:
+    try:
+        if not file.is_file():
+            return ""
+        with file.open("rb") as stream:
+            return os.fsdecode(stream.read(2**16).rstrip(b"\r\n"))
+    except OSError:
+        return ""
 
 
 def _seen_from(folder: Path, above: Path) -> str:

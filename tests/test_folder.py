@@ -196,6 +196,33 @@ def test_a_folder_of_a_repository_is_read_by_the_rules_above_it(seed, tmp_path):
         assert kept(folder) == {name.removeprefix(below) for name in expected if name.startswith(below)}, folder
 
 
+@git
+def test_a_linked_working_tree_and_a_submodule_are_read_by_the_rules_of_their_repository(tmp_path):
+    def run(*arguments):
+        name = ["-c", "user.name=a", "-c", "user.email=a", "-c", "protocol.file.allow=always"]
+        subprocess.run(["git", "-C", str(tmp_path / "main"), *name, *arguments], check=True, capture_output=True)
+
+    tree(tmp_path, "main/a.txt")
+    kept_by_git(tmp_path / "main")
+    run("add", ".")
+    run("commit", "-qm", "a")
+    run("worktree", "add", "../linked")
+    run("submodule", "add", str(tmp_path / "main"), "module")
+    for exclude in ("main/.git/info/exclude", "main/.git/modules/module/info/exclude"):
+        (tmp_path / exclude).write_text("*.log\n")
+    for folder in (tmp_path / "linked", tmp_path / "main/module"):
+        tree(folder, "b.txt", "c.log", "sub/d.log", "sub/e.txt")
+        assert kept(folder) == kept_by_git(folder) == {"a.txt", "b.txt", "sub/e.txt"}
+    assert found(tmp_path / "linked")["c.log"] == f"ignored by {tmp_path / 'main/.git/info/exclude'}"
+
+
+@pytest.mark.parametrize("said", [b"", b"gitdir: ", b"gitdir: /nowhere/\0", b"gitdir: \xff", b"\n\n", b"gitdir: .git"])
+def test_a_git_file_that_says_nothing_useful_gives_no_rules(said, tmp_path):
+    tree(tmp_path, "a.txt")
+    (tmp_path / ".git").write_bytes(said)
+    assert kept(tmp_path) == {"a.txt"}
+
+
 def test_what_is_ignored_above_the_folder_names_the_file_that_says_so(tmp_path):
     tree(tmp_path, "up/repo/.git/info/exclude", "up/repo/a/docs/secrets/k.txt", "up/repo/a/docs/x.log")
     tree(
