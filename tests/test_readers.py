@@ -1216,6 +1216,16 @@ def test_a_mailbox_is_its_mails_each_under_its_subject() -> None:
     assert reading(plain, "a.mbox").text == "Subject: Swans\n\nSwans are white."
 
 
+@pytest.mark.parametrize("name", ["Inbox", "Local Folders/Archives.sbd/v1.2 list", "mail.txt"])
+def test_a_mailbox_is_known_by_its_first_lines_where_its_name_says_nothing(name: str) -> None:
+    mail = "From - Mon Jan 01 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\nSubject: Swans\r\n\r\nWhite.\r\n\r\n"
+    document = reading(mail + mail.replace("Swans", "Geese"), name)
+    assert (document.format, [part.heading for part in document.parts]) == ("mailbox", [("Swans",), ("Geese",)])
+    assert reading("From here in 2024\non: all is well", name).format == "text"
+    with pytest.raises(UnsupportedError):
+        reading("// <!-- <mdb:mork:z v='1.4'/> -->", "Inbox.msf")
+
+
 def test_a_line_of_a_mailbox_that_was_quoted_since_it_would_begin_a_mail_is_read_as_it_was_written():
     box = b"From a Sat\nSubject: Swans\n\nGo home.\n>From here on it is dark.\n>>From me\n> From you\n"
     assert reading(box, "a.mbox").text.endswith("Go home.\nFrom here on it is dark.\n>From me\n> From you")

@@ -92,7 +92,7 @@ WITHOUT_TEXT = frozenset(
         ".sqlite3", ".mdb", ".accdb", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".npy", ".npz", ".h5",
         ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".onnx", ".safetensors", ".gguf", ".faiss", ".lance", ".ttf",
         ".otf", ".woff", ".woff2", ".eot", ".blend", ".fbx", ".glb", ".stl", ".dwg", ".shp", ".pages",
-        ".numbers", ".mobi", ".azw", ".azw3", ".djvu", ".chm", ".one", ".pst", ".ost", ".p12", ".pfx", ".der",
+        ".numbers", ".mobi", ".azw", ".azw3", ".djvu", ".chm", ".one", ".pst", ".ost", ".msf", ".p12", ".pfx", ".der",
         ".swf"
     }
 )  # fmt: skip

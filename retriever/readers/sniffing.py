@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .formats import Format
 
 _BEFORE_ROOT = re.compile(r"\s+|<\?xml[^>]*>|<!--.*?-->", re.DOTALL)
+_MAILBOX = re.compile(rb"From [^\n]{1,200}\d\d:\d\d[^\n]{1,40}\n[\w-]+:")  # when a mail came, and its first header
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]", re.IGNORECASE)
 _PACKAGES = (("word/", ".docx"), ("ppt/", ".pptx"), ("xl/", ".xlsx"))
 _MIMETYPES = (
@@ -43,6 +44,8 @@ def choose(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
         raise UnsupportedError(f"no reader for {ending} files" if ending else "an archive")
     if _is_package(ending):
         return _choose_package(data, ending, found, formats)
+    if found == ".mbox" and not named:  # as Thunderbird names them: after the folder
+        return formats[found]
     if found == ".pdf" and named and not data.startswith(b"%PDF-"):  # a text about PDF, or what writes one
         return named
     if _is_package(found) or (found and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
@@ -98,6 +101,8 @@ def sniff(data: bytes) -> str:
         return ".ole"
     if data.startswith(b"{\\rtf"):
         return ".rtf"
+    if _MAILBOX.match(data):
+        return ".mbox"
     if b"%PDF-" in data[:1024] and (data.startswith(b"%PDF-") or b"\0" in data[:4096] or b"endobj" in data):
         return ".pdf"
     head = _as_text(data[:4096])
