@@ -284,7 +284,9 @@ def _built_on_gpu(index: Any, vectors: Floats, metric: Metric) -> Any:
 
     if not faiss.get_num_gpus():
         raise InputError(
-            "gpu=1 needs a GPU and faiss-gpu-cuvs in the place of faiss-cpu: leave gpu out to build without"
+            "gpu=1 needs a GPU and faiss-gpu-cuvs in the place of faiss-cpu: leave gpu out to build without, or "
+            "pip install 'binocle[gpu]' && pip uninstall -y faiss-cpu faiss-gpu-cuvs && "
+            "pip install --no-deps faiss-gpu-cuvs"
         )
     _train(index, vectors, metric)
     with refusal("build this kind of index on a GPU"):

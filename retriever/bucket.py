@@ -255,7 +255,7 @@ class S3Objects:
             from botocore.config import Config
             from botocore.exceptions import BotoCoreError
         except ImportError:
-            raise MissingExtraError("boto3", "ray", "an index on object storage") from None
+            raise MissingExtraError("boto3", "s3", "an index on object storage") from None
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         config = Config(retries=_RETRIES, connect_timeout=5)

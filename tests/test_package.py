@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import get_type_hints
 
@@ -66,6 +68,38 @@ def test_tests_and_benchmarks_do_not_ship():
     assert not [name for name in packages if "tests" in name or "benchmarks" in name]
     assert PROJECT["tool"]["setuptools"]["include-package-data"] is False
     assert (ROOT / "py.typed").is_file()
+
+
+def test_a_source_distribution_holds_what_its_tests_read():
+    manifest = (ROOT / "MANIFEST.in").read_text("utf-8")
+    for folder in ("tests", "docs", "benchmarks", ".ci"):
+        assert f"graft {folder}\n" in manifest
+    assert "include CHANGELOG.md constraints.txt\n" in manifest
+
+
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+DECLARED = [line for lines in (PROJECT["project"]["dependencies"], *EXTRAS.values()) for line in lines]
+
+
+def test_every_library_that_is_imported_is_declared():
+    declared = {re.match(r"[\w-]+", line)[0] for line in DECLARED} | {"botocore"}  # which is part of boto3's API
+    imported = {module.split(".")[0] for name in SOURCES for module, level in imports(name) if not level}
+    providers = packages_distributions()
+    for module in imported - set(sys.stdlib_module_names) - {"binocle", "typing_extensions"}:  # this for types alone
+        assert declared & {name.lower().replace("_", "-") for name in providers.get(module, [module])}, module
+
+
+def test_every_extra_that_is_named_exists():
+    texts = [(ROOT / name).read_text("utf-8") for name in ("README.md", *SOURCES)]
+    written = {
+        extra
+        for text in [*DECLARED, *texts]
+        for one in re.findall(r"binocle\[(.+?)\]", text)
+        for extra in one.split(",")
+    }
+    raised = {extra for text in texts for extra in re.findall(r'MissingExtraError\(\s*"[\w-]+",\s*"(\w+)"', text)}
+    assert {"train", "s3", "ray"} <= raised
+    assert written - {"{extra}"} | raised <= EXTRAS.keys()
 
 
 def test_the_version_is_said_once_and_twice_the_same():
