@@ -538,7 +538,9 @@ def test_name_that_looks_like_a_place_is_a_name(here: Path, run, write):
 
 
 def test_citations_of_search_can_be_shown(here: Path, run):
-    for row in run("search", "the", "--json").rows:
+    rows = run("search", "the", "--json").rows
+    assert rows
+    for row in rows:
         shown = run("show", f"{row['path']}:{row['line_start']}-{row['line_end']}").out
         assert row["text"].strip() in shown
 

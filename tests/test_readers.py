@@ -270,7 +270,9 @@ def test_a_title_of_marks_takes_no_time(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["---\ntitle: a{}b\n---\n", "a|b\n|-{}x\n", "a|b\n{}|\n", "a|b\n-{}|{}-{}x\n"])
 def test_a_markdown_line_of_blanks_takes_linear_time(line: str) -> None:
+    began = time.process_time()
     reading(line.replace("{}", " " * 300_000), "a.md")
+    assert time.process_time() - began < 2  # and minutes if each blank looked at all others
 
 
 def test_what_stands_in_a_comment_or_a_fence_of_markdown_is_no_heading() -> None:
@@ -507,7 +509,9 @@ def test_html_nested_a_hundred_thousand_deep_is_read(nest: str) -> None:
     "piece", ["<a ", "<!--", "<!-->", "<![CDATA[", "</", '<a b="', "<!", "&#", "<a b=", "<title>", "<script>", "<"]
 )
 def test_broken_html_takes_linear_time(piece: str) -> None:
+    began = time.process_time()
     reading(piece * 100_000, "a.html")
+    assert time.process_time() - began < 5
 
 
 RSS = """<?xml version="1.0"?>
