@@ -1,17 +1,21 @@
-"""What every committed result says about where it was measured."""
+"""What every committed result says about where, when and how it was measured."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = (
-    *("binocle", "faiss-cpu", "hnswlib", "lancedb", "numpy", "openvino", "pylance", "sentence-transformers"),
+    *("faiss-cpu", "hnswlib", "lancedb", "numpy", "openvino", "pylance", "sentence-transformers"),
     *("tokenizers", "torch", "usearch"),
 )
 
@@ -31,9 +35,32 @@ def describe() -> dict[str, Any]:
 def save(name: str, results: Any, *, seed: int | None = None) -> None:
     """Write `results/NAME.json` and print it."""
     RESULTS.mkdir(exist_ok=True)
-    text = json.dumps({"machine": describe(), "seed": seed, "results": results}, indent=1)
+    run = {"commit": COMMIT, "date": datetime.now(UTC).isoformat(timespec="seconds"), "arguments": arguments()}
+    text = json.dumps({**run, "machine": describe(), "seed": seed, "results": results}, indent=1)
     (RESULTS / f"{name}.json").write_text(text + "\n", "utf-8")
     print(json.dumps(results, indent=1))
+
+
+def arguments() -> list[str]:
+    """Those of the command, of files their names alone."""
+    return [re.sub(r"[^=,]*/", "", given.rstrip("/")) for given in sys.argv[1:]]
+
+
+def commit(folder: Path) -> str | None:
+    """Of the code there, `-dirty` where it differs from it; results do not count. None outside of git."""
+    within = ["git", "-C", str(folder)]
+    changed = [*within, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results"]
+    try:
+        name, changes = (
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+            for command in ([*within, "rev-parse", "--short", "HEAD"], changed)
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{name}-dirty" if changes else name
+
+
+COMMIT = commit(Path(__file__).parents[1])  # when it began: the code may change while it runs
 
 
 def _version(name: str) -> str:
