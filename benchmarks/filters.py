@@ -7,8 +7,8 @@ them that are left out of what is searched; those that `optimize` chooses and pr
 
 Filters let pass rows drawn at random; the rows nearest to one row drawn at random, such as those of one folder, which
 lie far from most queries; and the rows farthest from it. The ten best are held against exact search over what
-passes, and so is the time that a query takes alone, in turn with the faster of two ways to do that: binocle's own
-exact search, and numpy's product with the rows that pass.
+passes, and so is the time that a query takes alone, in turn with two ways to do that: binocle's own exact search, to
+which `to_binocle_exact` is the ratio, and numpy's product with the rows that pass, faster where those are few.
 
 Turnover deletes 30 % of the rows of an index in a store and adds as many, in random order, committed in steps; after
 each step, and whenever the index was built anew, queries are searched, and all that should be there is looked for, and
