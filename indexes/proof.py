@@ -126,7 +126,7 @@ class Sample:
         For as many neighbours as a search asks for: it takes several times as long as for the ten best.
         """
         some, depth = self.queries[:_TIMED], min(DEPTH, len(index.ids))
-        seconds = np.array([statistics.median(_seconds(index, query[None], depth) for _ in "123") for query in some])
+        seconds = np.array([statistics.median(_seconds(index, query[None], depth) for _ in range(3)) for query in some])
         return float(np.quantile(seconds, 0.5)), float(np.quantile(seconds, 0.99))
 
     def rate(self, index: VectorIndex) -> float:

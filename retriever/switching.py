@@ -162,7 +162,7 @@ def _embed(
 ) -> None:
     """Set aside a vector for each text that has none of this encoder yet, equal texts once."""
     done = 0
-    for batch in snapshot.batches(["context", *[PREVIOUS] * held], rows=_AT_ONCE):
+    for batch in snapshot.batches(["context", *([PREVIOUS] if held else [])], rows=_AT_ONCE):
         texts = batch["context"].to_pylist()
         lacking = _lacking(batch, texts) if held else texts
         new = [text for text in dict.fromkeys(lacking) if text not in aside]
@@ -186,7 +186,8 @@ def _rows(snapshot: Snapshot, aside: Aside, after: EncoderId, *, held: bool, kee
     """Every chunk as it is, but for its vectors."""
     schema = chunk_schema(after.dim, keeps=keep)
     plain = [name for name in schema.names if name not in ("vector", PREVIOUS)]
-    for batch in snapshot.batches([*plain, *["vector"] * keep, *[PREVIOUS] * held]):
+    former = [*(["vector"] if keep else []), *([PREVIOUS] if held else [])]
+    for batch in snapshot.batches([*plain, *former]):
         vectors = _vectors(batch, aside, after.dim, held=held)
         columns = {name: batch[name] for name in plain}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), after.dim)

@@ -335,7 +335,7 @@ class Indexer:
         hits = wanted[np.isin(wanted, self._keys, assume_unique=False)]
         if not len(hits):
             return {}, {}
-        table = self._writer.staged(["context", "vector", *[PREVIOUS] * self._keeps], hits.tolist())
+        table = self._writer.staged(["context", "vector", *([PREVIOUS] if self._keeps else [])], hits.tolist())
         contexts = table["context"].to_pylist()
         vectors = dict(zip(contexts, matrix(table["vector"], self._encoder.dim), strict=True))
         if not self._keeps:
