@@ -14,6 +14,7 @@ import shutil
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from .checksum import sha256
 from .errors import DamagedError, InputError
 from .faiss_kind import FILE
 from .kinds import KINDS, Spec
@@ -109,7 +110,7 @@ class Published:
             raise DamagedError(f"{folder} says what no index can be: {error}") from error
         for name, expected in self.files.items() if check else ():
             try:
-                actual = _sha256(folder / name)
+                actual = sha256(folder / name)
             except OSError as error:
                 raise DamagedError(f"{folder / name} cannot be read: {error.strerror}") from error
             if actual != expected:
@@ -171,7 +172,7 @@ def build(parent: Path, spec: Spec, batches: Iterable[tuple[Ids, Floats]], *, di
 
     try:
         KINDS[spec.kind].write(aside, counted(), dim=dim, metric=spec.metric, build=spec.build)
-        files = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
+        files = {file.name: sha256(file) for file in sorted(aside.iterdir())}
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -201,8 +202,3 @@ def _put(manifest: Published, aside: Path) -> str:
 
 def _short(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

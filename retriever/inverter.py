@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import EncoderMismatchError, InputError, MissingExtraError
+from ..indexes.metric import normalized
 from . import encoder as encoders
 from .correction import Corrected, correct
 from .encoder_tokens import EncoderTokens
@@ -189,8 +190,7 @@ class EmbeddingInverter:
                 f"the vectors were made by the encoder {fingerprint[:8]}, but the inverter is of "
                 f"{self.about.fingerprint[:8]} ({self.about.encoder}): train one for that encoder"
             )
-        unit: Floats = given / np.maximum(np.linalg.norm(given, axis=1, keepdims=True), 1e-12)
-        return unit
+        return normalized(given)
 
     def invert(
         self,
@@ -258,9 +258,7 @@ class EmbeddingInverter:
 
     def embed(self, texts: Sequence[tuple[int, ...]]) -> Floats:
         """Token ids to vectors of length 1, by way of the text that they are read as."""
-        made = self.encoder.encode([self.tokens.text(ids) for ids in texts])
-        unit: Floats = made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
-        return unit
+        return normalized(self.encoder.encode([self.tokens.text(ids) for ids in texts]))
 
 
 class StateInverter:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..indexes.checksum import sha256
 from ..indexes.errors import DamagedError, InputError, ModelNotFoundError
 from .folder import expanded
 
@@ -263,7 +264,7 @@ def _bundled(name: str) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / inside
-    if _sha256(folder / "model.safetensors") != expected:
+    if _known_sha256(folder / "model.safetensors") != expected:
         raise DamagedError(
             f"{folder / 'model.safetensors'} is not the published {name}: reinstall the package {module}"
         )
@@ -365,16 +366,16 @@ def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) ->
     )
     for file in sorted(folder.rglob("*")):
         if file.name.endswith(kinds) and not file.name.startswith("tokenizer_config"):
-            digest.update(f"{file.relative_to(folder).as_posix()} {_sha256(file)}\n".encode())
+            digest.update(f"{file.relative_to(folder).as_posix()} {_known_sha256(file)}\n".encode())
     return digest.hexdigest()[:32]
 
 
-def _sha256(file: Path) -> str:
+def _known_sha256(file: Path) -> str:
     """The file's sha256, remembered by place, size and time, since a search must not hash 90 MB each time."""
     status = file.stat()
     key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     if status.st_size < 1_000_000:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return sha256(file)
     memory = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "binocle" / "sha256.json"
     known: dict[str, str] = {}
     try:
@@ -383,8 +384,7 @@ def _sha256(file: Path) -> str:
             return known[key]
     except (OSError, ValueError, AttributeError):
         known = {}
-    with file.open("rb") as stream:
-        value = hashlib.file_digest(stream, "sha256").hexdigest()
+    value = sha256(file)
     try:
         memory.parent.mkdir(parents=True, exist_ok=True)
         aside = memory.with_suffix(f".{os.getpid()}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from ..indexes.checksum import sha256
 from ..indexes.errors import EncoderMismatchError, InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
@@ -178,8 +179,8 @@ def _find_moves(
             alike.setdefault((row["size"], ending_of(row["path"])), []).append(row)
     for entry in fresh:
         candidates = [] if entry.reason else alike.get((entry.size, ending_of(entry.path)), [])
-        sha256 = _sha256(root / entry.path) if candidates else None
-        before = next((row for row in candidates if row["sha256"] == sha256), None)
+        now = _sha256(root / entry.path) if candidates else None
+        before = next((row for row in candidates if row["sha256"] == now), None)
         if before is None:
             made.read.append(entry)
             continue
@@ -197,9 +198,9 @@ def _seen(mtime_ns: int) -> Row:
 
 
 def _sha256(file: Path) -> str | None:
+    """None where it cannot be read: it has gone, or may not be."""
     try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256(file)
     except OSError:
         return None
 

@@ -293,9 +293,9 @@ def test_ids_that_are_no_ids_are_damage_even_under_a_true_checksum(case, tmp_pat
             {"float ids": ids.astype(float), "two axes": ids[:, None], "descending": ids[::-1], "fewer": ids[:3]}[case],
         )
     value = json.loads((folder / "manifest.json").read_text())
-    from binocle.indexes.published import _sha256
+    from binocle.indexes.checksum import sha256
 
-    value["files"]["ids.npy"] = _sha256(folder / "ids.npy")
+    value["files"]["ids.npy"] = sha256(folder / "ids.npy")
     (folder / "manifest.json").write_text(json.dumps(value))
     with pytest.raises(DamagedError, match="flat index"):
         load(sealed(folder))

@@ -718,8 +718,8 @@ def test_a_snapshot_is_the_same_until_something_is_committed(retriever):
 @pytest.fixture
 def hashed(monkeypatch):
     """The files of vector indexes that are read to be held against their checksums."""
-    files, sha256 = [], published._sha256
-    monkeypatch.setattr(published, "_sha256", lambda file: files.append(file) or sha256(file))
+    files, sha256 = [], published.sha256
+    monkeypatch.setattr(published, "sha256", lambda file: files.append(file) or sha256(file))
     return files
 
 
