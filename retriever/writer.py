@@ -81,7 +81,7 @@ class Writer:
             table = open_table(self._table(name), committed)
             if table.latest_version != committed:
                 table.restore()  # type: ignore[no-untyped-call]
-                versions[name] = table.latest_version
+                versions[name] = table.version
         if versions:
             self._move(replace(self.head, **versions))
 
@@ -97,8 +97,23 @@ class Writer:
         :raises LockedError: when there is another in between: rows of a writer that was taken for dead.
         """
         if table.version > self._latest[name] + 1:
-            raise LockedError(f"{self._store.place} is being written by another process as well: run it again")
+            raise self._not_alone()
         self._latest[name] = table.version
+
+    def _rearranged(self, name: str, table: lance.LanceDataset) -> None:
+        """Commit a version of a table that holds the rows of HEAD's in another way.
+
+        :raises LockedError: when it holds others: those of a writer that was taken for dead.
+        """
+        before = getattr(self.head, name)
+        if table.version != before:
+            if table.count_rows() != open_table(self._table(name), before).count_rows():
+                raise self._not_alone()
+            moved: dict[str, Any] = {name: table.version}
+            self._move(replace(self.head, **moved))
+
+    def _not_alone(self) -> LockedError:
+        return LockedError(f"{self._store.place} is being written by another process as well: run it again")
 
     def stage(self, chunks: pa.Table) -> None:
         """Write chunk rows that the next `commit` makes visible."""
@@ -172,7 +187,9 @@ class Writer:
         with writing(self._store.place):
             table = self.snapshot().documents
             delete(table, among("id", [*documents["id"].to_pylist(), *drop]))
+            self._follow("documents", table)
             table = self._table("documents").write(documents, mode="append")
+            self._follow("documents", table)
             self._move(replace(self.head, documents=table.version))
 
     def forget(self, rows: Sequence[dict[str, Any]], reason: str, *, erase: bool = True) -> None:
@@ -213,10 +230,16 @@ class Writer:
         with writing(self._store.place):
             schema = chunk_schema(encoder.dim, keeps=previous is not None)
             table = self._table("chunks").write(chunks, schema=schema, mode="overwrite")
+            self._follow("chunks", table)
             table.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-            version, rows = self._table("chunks").at().version, self.head.rows + 1
+            self._follow("chunks", table)
             head = replace(
-                self.head, chunks=version, rows=rows, encoder=encoder, previous=previous, erase=erase or self.head.erase
+                self.head,
+                chunks=table.version,
+                rows=self.head.rows + 1,
+                encoder=encoder,
+                previous=previous,
+                erase=erase or self.head.erase,
             )
             after = Snapshot(self._store, head)
             if erase:
@@ -304,8 +327,7 @@ class Writer:
             table.optimize.optimize_indices()
         if rebuild or not _splits_as_now(table):
             table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
-        if table.latest_version != self.head.chunks:
-            self._move(replace(self.head, chunks=table.latest_version))
+        self._rearranged("chunks", table)
 
     def _is_stale(self, snapshot: Snapshot) -> bool:
         if self.head.vectors is None:
@@ -380,8 +402,7 @@ class Writer:
         for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
             if erase or len(table.get_fragments()) > 32:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
-                moved: dict[str, Any] = {name: table.latest_version}
-                self._move(replace(self.head, **moved))
+                self._rearranged(name, table)
             # What no version names is of a killed writer: there is one at a time, and this is it.
             table.cleanup_old_versions(keep, delete_unverified=True)
         self._store.place.tidy(self.head.parts, math.inf if erase else time.time() - keep.total_seconds())

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from lance.dataset import DatasetOptimizer
 
 from binocle import Retriever
 from binocle.indexes.errors import DamagedError, InputError, LockedError, StoreError
@@ -18,13 +19,14 @@ from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
 from binocle.retriever import bucket as buckets
 from binocle.retriever import store as stores
+from binocle.retriever import writer as writers
 from binocle.retriever.bucket import BucketPlace, Changed
 from binocle.retriever.place import ANY, NEW, FolderPlace, place_of
 from binocle.retriever.portion import ROOM, Portion, Worker, fragments_of
 from binocle.retriever.settings import EncoderId
 from binocle.retriever.store import Store
 from binocle.retriever.sync import plan, sync
-from binocle.retriever.tables import Location
+from binocle.retriever.tables import Location, document_schema
 
 
 class Memory:
@@ -251,6 +253,54 @@ def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tin
     with store.write() as writer:
         sync(writer, folder, tiny)
     assert rows_of(store)
+
+
+@pytest.mark.parametrize("step", ["optimize_indices", "compact_files"])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committed(
+    deletes, step, place, folder, tiny, monkeypatch
+):
+    store, chunks = store_at(place, tiny), place.table("chunks")
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    ours = getattr(DatasetOptimizer, step)
+
+    def woken(self, **how):
+        monkeypatch.setattr(DatasetOptimizer, step, ours)
+        table = chunks.at()
+        if deletes:
+            table.delete("id < 2")
+        else:
+            chunks.write(table.to_table().slice(0, 1), mode="append")
+        ours(self, **how)
+
+    monkeypatch.setattr(DatasetOptimizer, step, woken)
+    with store.write() as writer:
+        writer.commit(drop=[3], documents=document_schema().empty_table(), erase=True)
+        with pytest.raises(StoreError, match="as well: run it again|Please retry"):  # or Lance itself refuses
+            sync(writer, folder, tiny)
+    committed = rows_of(store)
+    with store.write() as writer:
+        assert sync(writer, folder, tiny).embedded == 0
+    assert rows_of(store) == committed
+    assert Retriever(place).verify() == []
+
+
+def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_committed(place, folder, tiny, monkeypatch):
+    store, documents = store_at(place, tiny), place.table("documents")
+    with store.write() as writer:
+        sync(writer, folder, tiny)
+    before, removed = rows_of(store), writers.delete
+
+    def woken(table, condition):
+        documents.at().delete("id = 0")
+        removed(table, condition)
+
+    with store.write() as writer, monkeypatch.context() as patch:
+        patch.setattr(writers, "delete", woken)
+        with pytest.raises(LockedError, match="as well: run it again"):
+            writer.replace_rows(documents.at().to_table(filter="id = 1"))
+    assert rows_of(store) == before
 
 
 class OfFewWords(BaseHTTPRequestHandler):
