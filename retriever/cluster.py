@@ -8,7 +8,8 @@
     search  an actor for each shard, kept by the cluster -> each answers for its own ids -> the best of all
 
 A task that is lost with its machine is done again by another. Its fragments, if it had written any, are named by no
-version of a table and go when the next writer tidies. This process being killed costs what was not yet committed.
+version of a table and go when a writer tidies, on object storage after a week. This process being killed costs what was
+not yet committed.
 """
 
 from __future__ import annotations

@@ -115,9 +115,17 @@ class Writer:
     def _not_alone(self) -> LockedError:
         return LockedError(f"{self._store.place} is being written by another process as well: run it again")
 
+    def _check_turn(self) -> None:
+        """
+        :raises LockedError: when another has written meanwhile, because this writer was taken for dead.
+        """
+        if self._store.tagged_head()[1] != self._tag:
+            raise self._not_alone()
+
     def stage(self, chunks: pa.Table) -> None:
         """Write chunk rows that the next `commit` makes visible."""
         with writing(self._store.place):
+            self._check_turn()
             self._follow("chunks", self._table("chunks").write(chunks, mode="append"))
         self._staged = max(self._staged, _next(chunks))
 
@@ -403,8 +411,10 @@ class Writer:
             if erase or len(table.get_fragments()) > 32:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
                 self._rearranged(name, table)
-            # What no version names is of a killed writer: there is one at a time, and this is it.
-            table.cleanup_old_versions(keep, delete_unverified=True)
+            self._check_turn()
+            # What no version names is of a killed writer: there is one at a time, and this is it. Where a writer may
+            # be taken for dead while it lives, Lance keeps such files for seven days: they may be the next one's.
+            table.cleanup_old_versions(keep, delete_unverified=erase or not self._store.place.outlives)
         self._store.place.tidy(self.head.parts, math.inf if erase else time.time() - keep.total_seconds())
         shutil.rmtree(self._store.path / ASIDE, ignore_errors=True)
         if erase:

@@ -303,6 +303,43 @@ def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_commit
     assert rows_of(store) == before
 
 
+def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committed_yet(place, objects, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as first:
+        sync(first, folder, tiny)
+        objects.clock += buckets._LEASE_SECONDS + 1
+        (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
+        with store.write() as second:
+            entries = plan(folder, {row["path"]: row for row in second.snapshot().document_rows.to_pylist()}).read
+            worker = Worker(store, second.head)
+            done = worker.do(Portion(tuple(entries), second.head.next_document, second.head.next_chunk), folder)
+            worker.close()
+            with pytest.raises(LockedError, match="as well: run it again"):
+                first.finish()
+            first._check_turn = lambda: None  # it fell silent after it had looked
+            first._tidy()
+            second.adopt(
+                drop=[],
+                documents=fragments_of(done.documents),
+                chunks=fragments_of(done.chunks),
+                next_document=done.next_document,
+                next_chunk=done.next_chunk,
+            )
+    assert "new.md" in {row["document"] for row in rows_of(store)}
+    assert Retriever(place).verify() == []
+
+
+def test_a_writer_taken_for_dead_stages_no_more(place, objects, folder, tiny):
+    store = store_at(place, tiny)
+    with store.write() as first:
+        objects.clock += buckets._LEASE_SECONDS + 1
+        with store.write():
+            pass
+        with pytest.raises(LockedError, match="as well: run it again"):
+            sync(first, folder, tiny)
+    assert place.table("chunks").at().count_rows() == 0
+
+
 class OfFewWords(BaseHTTPRequestHandler):
     """An S3 that keeps what is put, once, and does not say so."""
 
