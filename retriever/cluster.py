@@ -48,7 +48,9 @@ _AHEAD = 3  # portions a worker that are under way or done before those before t
 _PORTIONS = 12  # portions a worker in all, so that none waits long for the last, within these bounds:
 _FILES = (16, 4_096)
 _BYTES = (128 << 10, 32 << 20)
-_RETRIES = 10  # times that a portion is done again because its worker or machine was lost
+_RETRIES = 10  # times that a task is done again because its worker or machine was lost: memory may be short everywhere
+_GLANCE = 15.0  # seconds between two looks at whether the cluster could do what is waited for
+_PATIENCE = 300.0  # seconds that it may have no processor for it: it may be starting machines
 _SHARD = 1_000_000  # most vectors in a shard
 _LEAST_SHARD = 1_000  # fewer are not worth a shard of their own
 
@@ -114,7 +116,7 @@ class Cluster:
 
     def _ready(self, under_way: deque[tuple[Portion, Any]]) -> Iterator[tuple[Portion, Done | None]]:
         """The first portion, when it is done, and those behind it that are done too."""
-        self._ray.wait([under_way[0][1]])
+        self._got(under_way[0][1])
         ready = set(self._ray.wait([ref for _, ref in under_way], num_returns=len(under_way), timeout=0)[0])
         while under_way and under_way[0][1] in ready:
             portion, ref = under_way.popleft()
@@ -123,7 +125,7 @@ class Cluster:
     def _got(self, ref: Any) -> Any:
         """A result, or the error of the worker as if it were raised here."""
         try:
-            return self._ray.get(ref)
+            return self._awaited(ref)
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, BinocleError):
                 raise error.cause from None
@@ -131,6 +133,23 @@ class Cluster:
         except self._ray.exceptions.RayError as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise StoreError(f"the Ray cluster gave up ({reason}); what was committed is kept: run it again") from None
+
+    def _awaited(self, ref: Any) -> Any:
+        """The result.
+
+        :raises StoreError: when the cluster has had no processor to do it with for so long that it may never have.
+        """
+        needed = "GPU" if self._gpus else "CPU"
+        idle = 0.0
+        while idle < _PATIENCE:
+            try:
+                return self._ray.get(ref, timeout=_GLANCE)
+            except self._ray.exceptions.GetTimeoutError:
+                idle = 0.0 if self._ray.cluster_resources().get(needed) else idle + _GLANCE
+        raise StoreError(
+            f"the Ray cluster has had no {needed} for {_PATIENCE / 60:g} minutes; what was committed is kept: add "
+            "workers with 'ray start --address HEAD', and run it again"
+        )
 
     def _remote(self, function: Callable[..., Any], **resources: Any) -> Any:
         # Ray would end the worker after each call that has a GPU, and load the encoder anew.
@@ -180,7 +199,7 @@ class Cluster:
         :raises DamagedError: when one is not what was published.
         """
         kept: dict[str, Any] = {"lifetime": "detached", "get_if_exists": True, "scheduling_strategy": "SPREAD"}
-        again = {"max_restarts": -1, "max_task_retries": -1}  # on another machine, where one is lost
+        again = {"max_restarts": -1, "max_task_retries": _RETRIES}  # on another machine, where one is lost
         actor = self._ray.remote(num_cpus=0, **again)(_Shard)
         place, dim = str(store.place), head.encoder.dim
         actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]

@@ -75,6 +75,47 @@ class Here(Cluster):
         self.served.append(head.parts)
 
 
+class Slow:
+    """A Ray that has an answer at its last look; at each look before it has these processors."""
+
+    class exceptions:  # noqa: N801
+        RayError = GetTimeoutError = type("RayError", (Exception,), {})
+        RayTaskError = type("RayTaskError", (RayError,), {})
+
+    def __init__(self, *processors):
+        self.processors = list(processors)
+
+    def get(self, ref, timeout):
+        if self.processors:
+            raise self.exceptions.GetTimeoutError
+        return ref
+
+    def cluster_resources(self):
+        found = self.processors.pop(0)
+        return {found: 1.0} if found else {}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "processors", "expected"),
+    [
+        (0, ["", "CPU", "", "CPU", "CPU", ""], None),
+        (0, ["CPU", "", "", ""], "has had no CPU for 0.5 minutes"),
+        (2, ["GPU", "CPU", "CPU", ""], "has had no GPU for 0.5 minutes"),
+    ],
+)
+def test_a_cluster_that_cannot_do_what_is_asked_of_it_is_not_waited_for_for_ever(
+    gpus, processors, expected, monkeypatch
+):
+    monkeypatch.setattr(clusters, "_PATIENCE", 30.0)
+    cluster = Here()
+    cluster._ray, cluster._gpus = Slow(*processors), gpus
+    if expected is None:
+        assert cluster._got("done") == "done"
+    else:
+        with pytest.raises(StoreError, match=expected):
+            cluster._got("done")
+
+
 def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch):
     monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
     monkeypatch.setattr(clusters, "_at_ease", lambda: None)
