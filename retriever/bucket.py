@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..indexes.errors import InputError, LockedError, MissingExtraError, StoreError
-from .place import ANY, KEEP_SECONDS, NEW, TABLES, FolderPlace, locked_by, unfinished, writer_now
+from .place import ANY, KEEP_SECONDS, NEW, TABLES, FolderPlace, locked_by, now, unfinished, writer_since
 from .settings import Head
 from .tables import Location
 
@@ -133,20 +133,21 @@ class BucketPlace:
         The lease is a courtesy. What keeps two writers apart is that each commits over what it has read.
         """
         self.cache.mkdir(parents=True, exist_ok=True)
-        lease = _Lease(self._objects, self._claimed())
+        since = now()
+        lease = _Lease(self._objects, self._claimed(since), since)
         try:
             yield
         finally:
             lease.end()
 
-    def _claimed(self) -> str:
+    def _claimed(self, since: str) -> str:
         """The tag of the lease, ours now."""
         with contextlib.suppress(Changed):
-            return self._objects.put(_LEASE, writer_now(), NEW)
+            return self._objects.put(_LEASE, writer_since(since), NEW)
         try:
             holder, tag = self._objects.get(_LEASE)
             if self._objects.age(_LEASE) > _LEASE_SECONDS:
-                return self._objects.put(_LEASE, writer_now(), tag)
+                return self._objects.put(_LEASE, writer_since(since), tag)
         except (FileNotFoundError, Changed):  # given up or taken over this very moment
             holder = b""
         raise locked_by(self, holder)
@@ -222,9 +223,10 @@ class BucketPlace:
 class _Lease:
     """Says again and again that this process lives, until it is ended or taken over."""
 
-    def __init__(self, objects: Objects, tag: str) -> None:
+    def __init__(self, objects: Objects, tag: str, since: str) -> None:
         self._objects = objects
         self._tag = tag
+        self._since = since
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
         self._thread.start()
@@ -232,7 +234,7 @@ class _Lease:
     def _renew(self) -> None:
         while not self._ended.wait(_LEASE_SECONDS / 4):
             try:
-                self._tag = self._objects.put(_LEASE, writer_now(), self._tag)
+                self._tag = self._objects.put(_LEASE, writer_since(self._since), self._tag)
             except Changed:
                 return
             except StoreError:

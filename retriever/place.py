@@ -159,7 +159,7 @@ class FolderPlace:
                 raise locked_by(self, self.cache / "lock.json") from None
         try:
             with reached(self):
-                self.write("lock.json", writer_now(), over=ANY)
+                self.write("lock.json", writer_since(now()), over=ANY)
             yield
         finally:
             lock.release()
@@ -242,9 +242,13 @@ def _is_ours(place: Place, name: str) -> bool:
         return False
 
 
-def writer_now() -> bytes:
-    """Who writes, for those who would like to; no two are alike."""
-    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")}
+def now() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def writer_since(moment: str) -> bytes:
+    """Who writes since then, for those who would like to; no two are alike."""
+    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": moment}
     return json.dumps({**who, "once": os.urandom(8).hex()}).encode()
 
 
@@ -255,4 +259,5 @@ def locked_by(place: Place, file: Path | bytes) -> LockedError:
         whose = f"process {who['pid']} on {who['host']}, since {who['since']}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         whose = "another process"
-    return LockedError(f"{place} is being written by {whose}: try again when it has finished")
+    killed = ", or in a minute if it was killed" if place.outlives else ""
+    return LockedError(f"{place} is being written by {whose}: try again when it has finished{killed}")

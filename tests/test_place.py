@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -395,6 +396,22 @@ def test_the_lease_is_given_up(place, objects, tiny):
     with store.write():
         assert "lock.json" in objects.held
     assert "lock.json" not in objects.held
+
+
+def test_a_lease_says_since_when_it_is_held_and_when_it_ends(place, objects, tiny, monkeypatch):
+    store, times = store_at(place, tiny), iter(["08:00:00", "08:00:15"])
+    monkeypatch.setattr(buckets, "now", lambda: next(times, "08:00:30"))
+    monkeypatch.setattr(buckets, "_LEASE_SECONDS", 1.0)
+    with store.write():
+        first, started = objects.held["lock.json"][0], time.monotonic()
+        while objects.held["lock.json"][0] == first and time.monotonic() < started + 60:
+            time.sleep(0.01)
+        with pytest.raises(LockedError) as told, store.write():
+            pass
+    assert str(told.value).endswith(
+        f"{os.getpid()} on {socket.gethostname()}, since 08:00:00: try again when it has finished, or in a minute if "
+        "it was killed"
+    )
 
 
 @pytest.mark.parametrize("key", ["holiday.jpg", "vectors/logo.svg", "documents.lance/data", "settings.json"])
