@@ -181,6 +181,9 @@ class BucketPlace:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
+    def has(self, name: str) -> bool:
+        return any(self._objects.keys(f"vectors/{name}/"))
+
     def keep(self, name: str) -> None:
         files = sorted((self.cache / "vectors" / name).iterdir(), key=lambda file: file.name == _MANIFEST)
         for file in files:

@@ -14,6 +14,7 @@ not yet committed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import __version__
 from ..indexes.errors import BinocleError, InputError, MissingExtraError, StoreError
 from ..indexes.kinds import Spec
 from ..indexes.proof import exact, is_exact
@@ -178,7 +180,7 @@ class Cluster:
             return tuple(others)
 
         def dropped(names: tuple[str, ...]) -> None:
-            self._end(store, names)
+            self._kill(store, names.__contains__)
             for name in names:
                 store.place.drop(name)
 
@@ -202,6 +204,8 @@ class Cluster:
         again = {"max_restarts": -1, "max_task_retries": _RETRIES}  # on another machine, where one is lost
         actor = self._ray.remote(num_cpus=0, **again)(_Shard)
         place, dim = str(store.place), head.encoder.dim
+        # Who took others out of service may have had no cluster.
+        self._kill(store, lambda part: part not in head.parts and not store.place.has(part))
         actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
         manifests = [Published(**found) for found in self._all([one.manifest.remote() for one in actors])]
         held = self._all([one.held.remote() for one in actors])
@@ -210,17 +214,15 @@ class Cluster:
 
     def retire(self, store: Store, head: Head) -> None:
         """End the actors of shards that are no longer part of the index."""
-        mine = {_name(str(store.place), part) for part in head.parts}
-        self._kill(lambda name: name.startswith(_name(str(store.place), "")) and name not in mine)
+        self._kill(store, lambda part: part not in head.parts)
 
-    def _end(self, store: Store, parts: Sequence[str]) -> None:
-        """End the actors of these shards."""
-        named = {_name(str(store.place), part) for part in parts}
-        self._kill(lambda name: name in named)
-
-    def _kill(self, chosen: Callable[[str], bool]) -> None:
-        for name in filter(chosen, self._ray.util.list_named_actors()):
-            self._ray.kill(self._ray.get_actor(name))
+    def _kill(self, store: Store, chosen: Callable[[str], bool]) -> None:
+        """End the actors of the shards that are chosen, by their names in the store."""
+        for name in self._ray.util.list_named_actors():
+            place, _, part = name.partition("/")
+            if place == _digest(str(store.place)) and chosen(part.partition("/")[0]):
+                with contextlib.suppress(ValueError):  # another process was first
+                    self._ray.kill(self._ray.get_actor(name))
 
     def _all(self, refs: Sequence[Any]) -> list[Any]:
         return [self._got(ref) for ref in refs]
@@ -427,4 +429,8 @@ class _Spread(ShardedIndex):
 
 
 def _name(place: str, part: str) -> str:
-    return f"{hashlib.sha256(place.encode()).hexdigest()[:12]}/{part}"
+    return f"{_digest(place)}/{part}/{__version__}"
+
+
+def _digest(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:12]

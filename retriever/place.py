@@ -84,6 +84,10 @@ class Place(Protocol):
         """The folder of a published vector index on this machine; it need not exist."""
         ...
 
+    def has(self, name: str) -> bool:
+        """Whether a published vector index is still here, for every machine."""
+        ...
+
     def keep(self, name: str) -> None:
         """Have other machines see a vector index that was published below `cache`."""
         ...
@@ -182,6 +186,9 @@ class FolderPlace:
 
     def vectors(self, name: str) -> Path:
         return self.cache / "vectors" / name
+
+    def has(self, name: str) -> bool:
+        return self.vectors(name).exists()
 
     def keep(self, name: str) -> None:
         """It is there already."""

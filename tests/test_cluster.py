@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -13,11 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from binocle import Retriever
+from binocle import Retriever, __version__
 from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.kinds import KINDS, Spec
-from binocle.indexes.published import Settled
+from binocle.indexes.published import Published, Settled
 from binocle.retriever import bucket
 from binocle.retriever import cluster as clusters
 from binocle.retriever.cluster import Cluster
@@ -68,11 +69,57 @@ class Here(Cluster):
     def _all(self, refs):
         return list(refs)
 
-    def _kill(self, chosen):
+    def _kill(self, store, chosen):
         """No actors."""
 
     def retire(self, store, head):
         self.served.append(head.parts)
+
+
+class Actors:
+    """A Ray in which actors have names, and remember that they do."""
+
+    def __init__(self, *names):
+        self.names = list(names)
+        self.util = self
+
+    def list_named_actors(self):
+        return [*self.names, "other"]
+
+    def get_actor(self, name):
+        return name
+
+    def kill(self, actor):
+        self.names.remove(actor)
+
+    def remote(self, **_resources):
+        return lambda _class: SimpleNamespace(options=self.options)
+
+    def options(self, name, **_how):
+        self.names = [*dict.fromkeys([*self.names, name])]
+        held = SimpleNamespace(remote=lambda: (np.array([len(self.names)]), True))
+        manifest = SimpleNamespace(remote=lambda: asdict(Published("flat", 1, 32, 1, {}, "dot", {}, {})))
+        return SimpleNamespace(remote=lambda *_: SimpleNamespace(manifest=manifest, held=held))
+
+
+def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(retriever, tmp_path):
+    cluster, store = Here(), retriever._open_store()
+    cluster._ray = ray = Actors()
+    cluster._kill = Cluster._kill.__get__(cluster)
+    elsewhere = clusters._name(str(tmp_path / "elsewhere"), "flat-1-0123456789abcdef")
+    ray.names = [elsewhere]
+
+    def served():
+        cluster.serve(store, store.head())
+        return [name.split("/")[1:] for name in ray.names if name != elsewhere]
+
+    first = store.head().vectors
+    assert served() == [[first, __version__]]
+    retriever.build_index("flat")
+    second = store.head().vectors
+    assert served() == [[first, __version__], [second, __version__]]  # somebody may be searching the first
+    shutil.rmtree(store.place.vectors(first))
+    assert served() == [[second, __version__]] and elsewhere in ray.names
 
 
 class Slow:
