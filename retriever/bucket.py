@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive is taken for dead
 _LEASE = "lock.json"
-_FETCHED = "fetched"  # an empty file beside those of an index that was fetched whole
+_FETCHED = "fetched"  # an empty file beside those of an index that was fetched, or put, whole
 _OWN_SECONDS = 86_400.0  # an index takes no longer to be fetched, or to be built, put and committed
 _RETRIES: Any = {"mode": "standard", "max_attempts": 5}
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
@@ -126,6 +126,10 @@ class BucketPlace:
                 "run it again"
             ) from None
 
+    def remove(self, beginning: str) -> None:
+        for key in [key for key, *_ in self._objects.keys(beginning)]:
+            self._objects.remove(key)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold a lease, renewed while this process lives: a machine that is lost gives it up by its silence.
@@ -188,6 +192,7 @@ class BucketPlace:
         files = sorted((self.cache / "vectors" / name).iterdir(), key=lambda file: file.name == _MANIFEST)
         for file in files:
             self._objects.upload(file, f"vectors/{name}/{file.name}")
+        (self.cache / "vectors" / name / _FETCHED).touch()
         self._tidy_cache(name)
 
     def _tidy_cache(self, name: str) -> None:
@@ -195,9 +200,15 @@ class BucketPlace:
         with contextlib.suppress(StoreError, OSError):  # it can wait, or another process was first
             keep = {name, *Head.read(self)[0].parts}
             for folder in (self.cache / "vectors").iterdir():
-                most = KEEP_SECONDS if (folder / _FETCHED).exists() else _OWN_SECONDS
-                if folder.name not in keep and folder.stat().st_mtime < time.time() - most:
+                if folder.name not in keep and self._is_old(folder):
                     shutil.rmtree(folder, ignore_errors=True)
+
+    def _is_old(self, folder: Path) -> bool:
+        """Whether no reader of this machine can still come for it, or it was erased from the bucket."""
+        age = time.time() - folder.stat().st_mtime
+        if folder.name.startswith(".") or not (folder / _FETCHED).exists():
+            return age > _OWN_SECONDS
+        return age > KEEP_SECONDS or not self.has(folder.name)
 
     def size(self) -> int:
         return sum(size for _, _, size in self._objects.keys(""))

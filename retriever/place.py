@@ -65,6 +65,10 @@ class Place(Protocol):
         """
         ...
 
+    def remove(self, beginning: str) -> None:
+        """Remove the small files whose names begin so."""
+        ...
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Be the one who writes.
 
@@ -148,6 +152,11 @@ class FolderPlace:
             os.fsync(stream.fileno())
         aside.replace(self.cache / file)
         return ANY
+
+    def remove(self, beginning: str) -> None:
+        for written in ("", "."):  # or that `write` was about to
+            for file in self.cache.glob(f"{written}{beginning}*"):
+                file.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import re
 from collections.abc import Collection
@@ -19,6 +20,7 @@ import numpy as np
 from ..indexes.errors import InputError
 from ..indexes.proof import MOST_QUERIES, needed
 from .encoder import encoded
+from .place import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..indexes.proof import Demand
     from .encoder import Encoder
+    from .place import Place
     from .settings import EncoderId
     from .snapshot import Snapshot
 
@@ -131,37 +134,35 @@ def _some(count: int, wanted: int, random: np.random.Generator) -> NDArray[np.in
     return chosen
 
 
-def _file(index: Path, encoder: EncoderId, family: str) -> Path:
+def _file(encoder: EncoderId, family: str) -> str:
     name = hashlib.sha256(encoder.fingerprint.encode()).hexdigest()[:16]
-    return index / f"queries-{family}-{name}.npy"
+    return f"queries-{family}-{name}.npy"
 
 
-def keep(index: Path, asked: Questions, encoder: EncoderId) -> None:
+def keep(place: Place, asked: Questions, encoder: EncoderId) -> None:
     """Put the vectors beside the index, in the place of those before."""
-    forget(index, everything=True)
-    file = _file(index, encoder, _FAMILIES[not asked.asked])
-    with file.with_suffix(".part").open("wb") as stream:
-        np.save(stream, asked.vectors, allow_pickle=False)
-    file.with_suffix(".part").replace(file)
+    forget(place, everything=True)
+    stream = io.BytesIO()
+    np.save(stream, asked.vectors, allow_pickle=False)
+    place.write(_file(encoder, _FAMILIES[not asked.asked]), stream.getvalue(), over=ANY)
 
 
-def kept(index: Path, encoder: EncoderId) -> Floats | None:
+def kept(place: Place, encoder: EncoderId) -> Floats | None:
     """The vectors kept for this encoder, if they are whole."""
     for family in _FAMILIES:
-        file = _file(index, encoder, family)
         with contextlib.suppress(OSError, ValueError, EOFError):
-            if file.stat().st_size > 8 * MOST_QUERIES * encoder.dim:  # twice as many of four bytes a number
+            data = place.read(_file(encoder, family))[0]
+            if len(data) > 8 * MOST_QUERIES * encoder.dim:  # twice as many of four bytes a number
                 continue
-            with file.open("rb") as stream:  # not np.load, which would also take archives
-                vectors = np.lib.format.read_array(stream, allow_pickle=False)
+            # Not np.load, which would also take archives.
+            vectors = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
             whole = vectors.dtype == np.float32 and vectors.ndim == 2 and vectors.shape[1] == encoder.dim
             if whole and len(vectors) > 1 and np.isfinite(vectors).all():
                 return np.ascontiguousarray(vectors)
     return None
 
 
-def forget(index: Path, *, everything: bool = False) -> None:
+def forget(place: Place, *, everything: bool = False) -> None:
     """Erase the kept queries that were made from passages, or all."""
-    for file in [*index.glob("queries-*.npy"), *index.glob("queries-*.part")]:
-        if everything or not file.name.startswith(f"queries-{_FAMILIES[0]}-"):
-            file.unlink(missing_ok=True)
+    for family in _FAMILIES[0 if everything else 1 :]:
+        place.remove(f"queries-{family}-")

@@ -116,8 +116,9 @@ class Writer:
         return LockedError(f"{self._store.place} is being written by another process as well: run it again")
 
     def _check_turn(self) -> None:
-        """
-        :raises LockedError: when another has written meanwhile, because this writer was taken for dead.
+        """Make sure that no other has written meanwhile, who took this one for dead.
+
+        :raises LockedError: when one has.
         """
         if self._store.tagged_head()[1] != self._tag:
             raise self._not_alone()
@@ -216,7 +217,7 @@ class Writer:
 
     def _erase(self) -> None:
         """Leave nothing of what was deleted on the disk, as HEAD demands until it is done."""
-        questions.forget(self._store.place.cache)
+        questions.forget(self._store.place)
         self.finish(rebuild=True)
 
     def replace_vectors(
@@ -251,7 +252,7 @@ class Writer:
             )
             after = Snapshot(self._store, head)
             if erase:
-                questions.forget(self._store.path, everything=True)
+                questions.forget(self._store.place, everything=True)
             head, note = self._renewed(after) if after.chunks.count_rows() else (_with(head, (), head.index), "")
             self._move(head)
             self._tidy()
@@ -298,7 +299,7 @@ class Writer:
             )
             if choice := outcome.choice:
                 names = self._put(choice.built, choice.settled)
-                questions.keep(self._store.path, asked, self.head.encoder)
+                questions.keep(self._store.place, asked, self.head.encoder)
                 self._move(_with(replace(self.head, demand=demand), names, choice.spec))
             self._tidy()
             return outcome
@@ -354,7 +355,7 @@ class Writer:
         spec = head.index.fitting(head.encoder.dim)
         if before is None:
             return _with(head, self._published(snapshot, spec)[0], head.index), ""
-        kept = questions.kept(self._store.path, head.encoder)
+        kept = questions.kept(self._store.place, head.encoder)
         renewal = renew(self._bench(snapshot), spec, before, kept)
         names = self._put(renewal.built, renewal.settled)
         return _with(replace(head, demand=before.demand), names, renewal.spec), renewal.note

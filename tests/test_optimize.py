@@ -451,7 +451,7 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     assert outcome.met
     shown = Measured.of(measure(stored).vector_kind["measured"])
     assert (shown.count, shown.source) == (200, "300 of 300 queries that were given")
-    assert len(questions.kept(stored.path, stored.snapshot().head.encoder)) == 300
+    assert len(questions.kept(stored.place, stored.snapshot().head.encoder)) == 300
     stored.add(documents(1_000, 10))
     assert Measured.of(measure(stored).vector_kind["measured"]).count == 200
     stored.add(documents(2_000, 60))
@@ -621,11 +621,11 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     assert stored.optimize(0.9).choice.measured.source.endswith("sentences of the passages, encoded as queries")
     encoder = stored.snapshot().head.encoder
     (file,) = stored.path.glob("queries-made-*.npy")
-    assert questions.kept(stored.path, encoder) is not None
+    assert questions.kept(stored.place, encoder) is not None
     whole = file.read_bytes()
     for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MOST_QUERIES * encoder.dim)):
         file.write_bytes(damaged)
-        assert questions.kept(stored.path, encoder) is None
+        assert questions.kept(stored.place, encoder) is None
     stored.delete("7")
     assert list(stored.path.glob("queries-*")) == []
     assert "mixed" in measure(stored).vector_kind["measured"]["source"]

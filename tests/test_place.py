@@ -145,6 +145,7 @@ def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, fold
 
 
 def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, tmp_path, folder, tiny):
+    objects.clock = time.time()
     store, reader = store_at(place, tiny), InMemory(objects, tmp_path, "two")
     cached, names = tmp_path / "two" / "vectors", []
     for _ in range(4):
@@ -221,6 +222,44 @@ def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_pa
     shutil.rmtree(tmp_path / "tables/chunks.lance")
     with pytest.raises(StoreError, match="cannot be read"):
         Retriever(place).search("cat")
+
+
+@pytest.fixture
+def machines(objects, tmp_path, tiny_model):
+    """Two that search the same index of 36 documents, which the first has made."""
+    objects.clock = time.time()
+    nouns, colours = "cat dog ship moon king queen".split(), "red blue green sea sun oven".split()
+    one, two = (Retriever(InMemory(objects, tmp_path, name), model=tiny_model) for name in ("one", "two"))
+    one.add(
+        {"id": noun + colour, "text": f"The {noun} sat on the {colour} mat near water."}
+        for noun in nouns
+        for colour in colours
+    )
+    return one, two
+
+
+def test_another_machine_measures_with_the_queries_that_were_asked(machines, objects):
+    one, two = machines
+    words = "the cat dog ship moon king queen red blue green sea sun oven mat water".split()
+    assert two.optimize(0.5, queries=[f"{a} {b}" for a in words for b in words]).met
+    one.delete("catred")
+    assert one.snapshot().published.measured["source"] == "225 of 225 queries that were given"
+    assert [key for key in objects.held if key.startswith("queries-asked-")]
+
+
+def test_what_was_forgotten_goes_from_the_other_machines_when_they_search_again(machines, objects):
+    one, two = machines
+    two.search("cat")
+    assert two.optimize(0.5).met
+    assert [key for key in objects.held if key.startswith("queries-made-")]
+    one.search("cat")
+    assert len(list((two.path / "vectors").iterdir())) > 1  # what it had fetched, and what it has built
+    one.delete("catred")
+    assert not [key for key in objects.held if key.startswith("queries-")]
+    assert len(two.search("cat", k=99)) == 35
+    for machine in machines:
+        assert [one.name for one in (machine.path / "vectors").iterdir()] == [*machine.snapshot().head.parts]
+        assert not list(machine.path.glob("queries-*"))
 
 
 def test_of_two_writers_one_commits(place, objects, tmp_path, folder, tiny):
