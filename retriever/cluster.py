@@ -421,6 +421,8 @@ class _Spread(ShardedIndex):
     def __init__(self, cluster: Cluster, shards: Sequence[_Served]) -> None:
         super().__init__(shards)
         self._cluster = cluster
+        for shard, start in zip(shards, self._starts[:-1], strict=True):
+            shard.ids = self.ids[start : start + len(shard.ids)]  # not to hold them twice
 
     def _asked(self, vectors: Floats, k: int, parts: list[Mask | Places | None]) -> list[tuple[Floats, Ids]]:
         served: Sequence[Any] = self.shards

@@ -122,6 +122,13 @@ def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(re
     assert served() == [[second, __version__]] and elsewhere in ray.names
 
 
+def test_the_ids_of_served_shards_are_held_once():
+    held = [np.array([1, 2]), np.array([5]), np.array([7, 9, 11])]
+    spread = clusters._Spread(None, [clusters._Served(None, None, ids, compares_all=True) for ids in held])
+    assert [shard.ids.tolist() for shard in spread.exact.shards] == [ids.tolist() for ids in held]
+    assert all(np.shares_memory(shard.ids, spread.ids) for shard in spread.exact.shards)
+
+
 class Slow:
     """A Ray that has an answer at its last look; at each look before it has these processors."""
 
