@@ -20,6 +20,7 @@ from ..indexes.errors import EncoderMismatchError, InputError
 from . import folder as folders
 from .chunker import Chunk, chunk
 from .encoder import encoded
+from .ids import Keys
 from .readers.sniffing import ending_of
 from .tables import PREVIOUS, chunk_schema, document_schema, matrix
 
@@ -243,7 +244,7 @@ class Indexer:
         self._keeps = writer.head.previous is not None
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
-        self._keys = np.sort(snapshot.read("chunks", ["key"])["key"].to_numpy())
+        self._keys = Keys(snapshot.read("chunks", ["key"])["key"].to_numpy())
         self.chunks = 0  # embedded or reused so far
 
     def number_from(self, document: int, chunk: int) -> None:
@@ -314,7 +315,7 @@ class Indexer:
             table = table.append_column(schema.field(PREVIOUS), pa.array(kept, pa.binary()))
         self._writer.stage(table)
         self._next_chunk += len(rows)
-        self._keys = np.sort(np.concatenate([self._keys, np.array(keys, np.int64)]))
+        self._keys.add(np.array(keys, np.int64))
         self._batch.staged += len(rows)
         self.chunks += len(rows)
 
@@ -333,7 +334,7 @@ class Indexer:
 
     def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
         wanted = np.unique(np.array(keys, np.int64))
-        hits = wanted[np.isin(wanted, self._keys, assume_unique=False)]
+        hits = wanted[self._keys.hold(wanted)]
         if not len(hits):
             return {}, {}
         table = self._writer.staged(["context", "vector", *([PREVIOUS] if self._keeps else [])], hits.tolist())

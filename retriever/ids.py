@@ -1,0 +1,45 @@
+"""Which numbers are among others, looked up one by one: of a few, in a time that hardly grows with the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
+
+_FEW = 65_536  # new keys that are sorted again whenever some are added
+_NONE = np.empty(0, np.int64)
+
+
+def are_among(ids: Ids, known: Ids) -> NDArray[np.bool_]:
+    """As `np.isin`, where `known` ascends."""
+    if not len(known):
+        return np.zeros(len(ids), np.bool_)
+    places = np.searchsorted(known, ids).clip(max=len(known) - 1)
+    found: NDArray[np.bool_] = known[places] == ids
+    return found
+
+
+class Keys:
+    """A growing set of numbers. The new ones are kept apart, so that few have to be sorted when some are added."""
+
+    def __init__(self, keys: Ids) -> None:
+        self._most = np.sort(keys)
+        self._new = _NONE
+
+    def add(self, keys: Ids) -> None:
+        self._new = _sorted(self._new, keys)
+        if len(self._new) > _FEW:
+            self._most, self._new = _sorted(self._most, self._new), _NONE
+
+    def hold(self, keys: Ids) -> NDArray[np.bool_]:
+        """Which of these are in the set."""
+        return are_among(keys, self._most) | are_among(keys, self._new)
+
+
+def _sorted(some: Ids, others: Ids) -> Ids:
+    return np.sort(np.concatenate([some, others]), kind="stable")  # which merges what is sorted already
