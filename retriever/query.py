@@ -31,6 +31,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from ..indexes.proof import DEPTH
+from .ids import are_among
 from .tables import among
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Query:
         limit = math.ceil(_SPARE * depth / share)
         while limit < len(passing.documents):
             table = self._snapshot.full_text(words, limit)
-            found = table.filter(np.isin(table["id"].to_numpy(), passing.chunks))
+            found = table.filter(are_among(table["id"].to_numpy(), passing.chunks))
             if len(found) >= depth or len(table) < limit:
                 return found
             limit *= _MORE

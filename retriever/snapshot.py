@@ -13,6 +13,7 @@ from ..indexes.flat import FlatIndex, best_of
 from ..indexes.gpu import on_gpus
 from ..indexes.published import Published
 from ..indexes.sharded import ShardedIndex, joined
+from .ids import are_among
 from .once import once
 from .tables import LANCE_ERRORS, PREVIOUS, document_schema, first_line, matrix, open_table, reading
 from .where import COLUMNS
@@ -126,9 +127,9 @@ class Snapshot:
 
     def _passing(self, where: Filter) -> Passing:
         rows = self.document_rows.select(["id", "chunks", *COLUMNS]).to_pylist()
-        documents = np.array([row["id"] for row in rows if row["chunks"] and where.passes(row)], np.int64)
+        documents = np.sort(np.array([row["id"] for row in rows if row["chunks"] and where.passes(row)], np.int64))
         held = self.chunk_ids["document"].to_numpy()
-        return Passing(documents, self.chunk_ids["id"].to_numpy()[np.isin(held, documents)])
+        return Passing(documents, self.chunk_ids["id"].to_numpy()[are_among(held, documents)])
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
         return self._by_id("documents", ids, [*(columns or self.document_rows.column_names), "id"])
@@ -245,11 +246,11 @@ class LiveIndex:
     def search(
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """As `VectorIndex.search`, but `allowed` are ids."""
+        """As `VectorIndex.search`, but `allowed` are ids, ascending and each once."""
         scores, ids = self.published.search(vectors, k, allowed=self._passing(allowed))
         if self.tail is None:
             return scores, ids
-        passing_tail = None if allowed is None else np.isin(self.tail.ids, allowed)
+        passing_tail = None if allowed is None else are_among(self.tail.ids, allowed)
         tail_scores, tail_ids = self.tail.search(vectors, k, allowed=passing_tail)
         return best_of(np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids]), k)
 
@@ -261,9 +262,9 @@ class LiveIndex:
         if len(allowed) < len(ids) / _FEW:
             places = np.unique(np.searchsorted(ids, allowed))
             places = places[places < len(ids)]
-            places = places[np.isin(ids[places], allowed)]
+            places = places[are_among(ids[places], allowed)]
             return places if self.held is None else places[self.held[places]]
-        passing = np.isin(ids, allowed)
+        passing = np.isin(ids, allowed, assume_unique=True)
         return passing if self.held is None else self.held & passing
 
     def reconstruct(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:

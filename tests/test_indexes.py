@@ -345,10 +345,32 @@ def test_a_live_index_equals_brute_force_over_what_there_is(seed, tmp_path):
             allowed = random.choice(
                 [*ids.tolist(), 10**9], int(random.integers(0, len(ids) + 1)), replace=False
             ).astype(np.int64)
+            allowed.sort()
             among = np.isin(ids, allowed)
             check(live.search(wanted, k, allowed=allowed), brute_force(ids[among], held[among], wanted, k))
         order = random.permutation(len(ids))
         np.testing.assert_array_equal(live.reconstruct(ids[order]), held[order])
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("gap", [1, 3, 2**24])
+def test_what_is_allowed_of_a_live_index_is_what_isin_says(gap, seed):
+    """However far apart the ids lie, as those of portions do, and however few are allowed."""
+    random = np.random.default_rng(seed)
+    count = int(random.integers(20, 200))
+    ids = np.cumsum(random.choice([1, gap], count + 10))
+    index = FlatIndex(ids[:count], vectors_of(count, seed))
+    held = random.random(count) < 0.8 if seed % 2 else None
+    live = LiveIndex(index, held, FlatIndex(ids[count:], vectors_of(10, seed + 1)))
+    every = np.concatenate([ids, ids + 1, [0, ids[-1] + gap]])
+    vectors = np.concatenate([index.vectors, live.tail.vectors])
+    there = np.full(len(ids), True) if held is None else np.concatenate([held, np.full(10, True)])
+    for some in (0, 1, count // 20, count // 2, len(every)):
+        allowed = np.unique(random.choice(every, some, replace=False))
+        passing = np.isin(ids, allowed) & there
+        wanted = vectors_of(2, seed + 2)
+        expected = brute_force(ids[passing], vectors[passing], wanted, 7)
+        check(live.search(wanted, 7, allowed=allowed), expected)
 
 
 def live_index(loaded, rows):

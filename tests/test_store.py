@@ -425,6 +425,17 @@ def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(sto
         gc.enable()
 
 
+def test_what_passes_a_filter_is_the_same_where_compaction_put_documents_behind_others(store, small_fragments):
+    with store.write() as writer:
+        for start in (0, 10, 20):
+            put(writer, *range(start, start + 10))
+        writer.forget([document_row(5)], "asked")
+    snapshot, left = store.snapshot(), [number for number in range(30) if number != 5]
+    assert snapshot.document_rows["id"].to_pylist() != left  # else this test proves nothing
+    passing = snapshot.passing(parse("path=*.txt"))
+    assert passing.documents.tolist() == passing.chunks.tolist() == left
+
+
 def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
     with store.write() as writer:
         put(writer, 0)
