@@ -131,26 +131,30 @@ def open_table(table: Location, version: int | None = None) -> lance.LanceDatase
         return table.at(version)
 
 
-def check(location: Location, version: int) -> None:
+def check(location: Location, version: int, known: frozenset[str] = frozenset()) -> frozenset[str]:
     """Make sure that a version's files are as long as Lance meant: on a full disk it may not notice that they are not.
 
+    Gives their names, and those of the parts of its indexes.
+
+    :param known: names that an earlier call gave: files do not change once they are written.
     :raises OSError: naming a file that was cut short.
     """
     if "://" in location.uri:
-        return  # object storage has an object whole or not at all
+        return frozenset()  # object storage has an object whole or not at all
     path, table = Path(location.uri), location.at(version)
-    segments = [segment.uuid for index in table.describe_indices() for segment in index.segments]
-    for segment in segments:
+    segments = {segment.uuid for index in table.describe_indices() for segment in index.segments}
+    files = {file.path: file for fragment in table.get_fragments() for file in fragment.data_files()}
+    for segment in segments - known:
         for part in (path / "_indices" / segment).glob("*.lance"):
             with part.open("rb") as stream:
                 stream.seek(max(0, part.stat().st_size - 4))
                 if stream.read() != b"LANC":  # the end of every Lance file
                     raise OSError(f"{part.name} of the full-text index is cut short: is the disk full?")
-    for fragment in table.get_fragments():
-        for file in fragment.data_files():
-            size = (path / "data" / file.path).stat().st_size
-            if file.file_size_bytes not in (None, size):
-                raise OSError(f"{file.path} has {size} of {file.file_size_bytes} bytes: is the disk full?")
+    for name in files.keys() - known:
+        size, meant = (path / "data" / name).stat().st_size, files[name].file_size_bytes
+        if meant not in (None, size):
+            raise OSError(f"{name} has {size} of {meant} bytes: is the disk full?")
+    return frozenset((*segments, *files))
 
 
 def delete(table: lance.LanceDataset, condition: str) -> None:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 # exactly or masked meanwhile, so this trades a little search time for a lot of writing.
 _STALE_ROWS = 1_000
 _STALE_SHARE = 0.1
+_TIDY_COMMITS = 500  # in a long run: each version of a table lists all the pieces that commits have left
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
 ASIDE = "switching"  # where a switch keeps the vectors it has made: no use to any other writer
 
@@ -67,6 +68,7 @@ class Writer:
         self.head, self._tag = store.tagged_head()
         self._latest = {"documents": self.head.documents, "chunks": self.head.chunks}  # versions that are this writer's
         self._staged = 0  # the id after the last staged chunk
+        self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
         if store.place.outlives:
             self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
@@ -140,6 +142,10 @@ class Writer:
             return table.write(documents, mode="append") if len(documents) else None
 
         self._commit(drop, added, _next(documents), erase=erase)
+        # `adopt` does not: what other machines have written for a later one is named by no version yet.
+        if self.head.commits % _TIDY_COMMITS == 0 and not self.head.erase:
+            with writing(self._store.place):
+                self._tidy()
 
     def adopt(
         self, *, drop: Sequence[int], documents: list[Any], chunks: list[Any], next_document: int, next_chunk: int
@@ -426,7 +432,7 @@ class Writer:
         for name in ("documents", "chunks"):
             version = getattr(head, name)
             if version != getattr(self.head, name):
-                check(self._table(name), version)
+                self._checked[name] = check(self._table(name), version, self._checked[name])
         for name in set(self.head.parts).difference(head.parts):
             self._store.place.supersede(name)
         head = replace(head, commits=self.head.commits + 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -710,6 +711,86 @@ def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
     assert len(store.snapshot().chunks.get_fragments()) <= 32
     assert_whole(store)
     assert len(store.snapshot().full_text("cat", 100)) == 40
+
+
+def test_a_long_run_tidies_up_on_the_way(store, monkeypatch, small_fragments):
+    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
+    with store.write() as writer:
+        for number in range(100):
+            put(writer, number, drop=[number - 1] if number % 10 == 9 else [])
+            assert len(store.snapshot().chunks.get_fragments()) <= 33 + 40
+        assert writer.staged(["id"], [0, 8, 50, 99])["id"].to_pylist() == [0, 50, 99]
+        assert len(store.snapshot().chunks.versions()) <= 3 * 40
+        assert len(store.snapshot().documents.versions()) <= 3 * 40
+    left = [number for number in range(100) if number % 10 != 8]
+    assert [sorted(numbers) for numbers in ids(store)] == [left, left]
+    assert_whole(store)
+
+
+def test_a_reader_of_a_long_run_finds_what_it_began_with(store, monkeypatch, small_fragments):
+    monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
+    with store.write() as writer:
+        put(writer, 0, 1)
+        before = store.snapshot()
+        for number in range(2, 45):
+            put(writer, number, drop=[number - 2])
+    assert before.chunk_ids["id"].to_pylist() == [0, 1]
+    np.testing.assert_array_equal(vectors_of(before, [1, 0]), [vector(1), vector(0)])
+
+
+class Cut:
+    """Lets so many calls through, and then is the end of the process."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, function):
+        def step(*args, **options):
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return function(*args, **options)
+
+        return step
+
+
+def test_a_long_run_cut_at_any_step_of_tidying_up_leaves_what_was_committed(
+    store, tmp_path, monkeypatch, small_fragments
+):
+    from lance.dataset import DatasetOptimizer
+
+    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    with store.write() as writer:
+        for number in range(34):
+            put(writer, number)
+    monkeypatch.setattr(writing, "_TIDY_COMMITS", 1)
+    for at in range(9):
+        opened, cut = Store.open(shutil.copytree(store.path, tmp_path / f"cut at {at}")), Cut(at)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), opened.write() as writer:
+            patch.setattr(DatasetOptimizer, "compact_files", cut(DatasetOptimizer.compact_files))
+            patch.setattr(lance.LanceDataset, "cleanup_old_versions", cut(lance.LanceDataset.cleanup_old_versions))
+            patch.setattr(Path, "replace", cut(Path.replace))
+            put(writer, 34, drop=[7])
+        left = [number for number in range(35) if number != 7] if at else list(range(34))
+        assert [sorted(numbers) for numbers in ids(opened)] == [left, left]
+        assert_whole(opened)
+        with opened.write() as writer:
+            put(writer, 35)
+        assert [sorted(numbers) for numbers in ids(opened)] == [[*left, 35]] * 2
+        assert_whole(opened)
+    assert cut.left == 1  # one too many for the commit, and for merging, committing and cleaning each table
+
+
+def test_a_commit_checks_only_what_is_new(store, monkeypatch):
+    looked = []
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda self, **how: (looked.append(self), stat(self, **how))[1])
+    with store.write() as writer:
+        for number in range(6):
+            looked.clear()
+            put(writer, number)
+    assert sorted(file.parts[-3] for file in looked if file.suffix == ".lance") == ["chunks.lance", "documents.lance"]
 
 
 def test_a_version_that_a_reader_may_be_at_is_kept(store):
