@@ -117,7 +117,8 @@ class Store:
         with self.place.locked():
             with writing(self.place):
                 self._modernise()
-            yield Writer(self)
+                writer = Writer(self)
+            yield writer
 
     def _modernise(self) -> None:
         """Have HEAD name the encoder, where an earlier version left that to the settings. Killed anywhere: either."""

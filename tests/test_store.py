@@ -450,6 +450,27 @@ def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
     assert_whole(store)
 
 
+def test_what_keeps_a_writer_from_taking_tables_back_is_told_in_one_line(store, monkeypatch):
+    with store.write() as writer:
+        put(writer, 0)
+        writer.stage(chunks(chunk_row(1, 1)))
+
+    def full(table):
+        raise OSError("LanceError(IO): No space left on device (os error 28), /rust/lance/src/io.rs:1")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lance.LanceDataset, "restore", full)
+        with pytest.raises(StoreError) as raised, store.write():
+            pass
+    assert str(raised.value) == (
+        f"cannot write to {store.path} (LanceError(IO): No space left on device (os error 28)); "
+        "what was committed before is kept"
+    )
+    with store.write() as writer:
+        put(writer, 1)
+    assert_whole(store)
+
+
 @pytest.mark.parametrize("at", range(6))
 def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
     """The steps are the writes to the tables; the last is HEAD's rename."""
