@@ -19,7 +19,7 @@ from ..indexes.errors import BinocleError
 from .probe import MOST, predicted
 from .switching import Switched
 from .sync import key_of
-from .tables import among, matrix, reading
+from .tables import among, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -140,7 +140,7 @@ class _Trial:
         return Found(tuple(rows), self.rows, int(self._embedded.sum()), self.missed)
 
     def take(self, places: Integers, columns: list[str]) -> tuple[pa.Table, Floats]:
-        with reading(self.snapshot.store.place.table("chunks")):
+        with self.snapshot.reading("chunks"):
             table = self.snapshot.chunks.take(places.tolist(), columns=[*columns, "id", "vector"])
         return table, matrix(table["vector"], self.encoder.dim)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..indexes.errors import DamagedError
+from ..indexes.errors import DamagedError, StoreError
 from ..indexes.flat import FlatIndex, best_of
 from ..indexes.gpu import on_gpus
 from ..indexes.published import Published
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .settings import Head
     from .store import Store
     from .where import Filter
+
+    Table = Literal["documents", "chunks"]
 
 _FILTERS = 8  # whose documents and chunks are remembered
 _FEW = 16  # a filter that lets pass fewer than one in so many is looked up row by row
@@ -64,22 +67,44 @@ class Snapshot:
 
     @once
     def documents(self) -> lance.LanceDataset:
-        return open_table(self.store.place.table("documents"), self.head.documents)
+        with self.reading("documents"):
+            return open_table(self.store.place.table("documents"), self.head.documents)
 
     @once
     def chunks(self) -> lance.LanceDataset:
         location, dim = self.store.place.table("chunks"), self.head.encoder.dim
-        table = open_table(location, self.head.chunks)
+        with self.reading("chunks"):
+            table = open_table(location, self.head.chunks)
         if table.schema.field("vector").type.list_size != dim:
             raise DamagedError(f"{location} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
 
-    def read(self, table: Literal["documents", "chunks"], columns: list[str], where: str | None = None) -> pa.Table:
+    @contextlib.contextmanager
+    def reading(self, table: Table) -> Iterator[None]:
+        """Lance's errors as ours; a file that is missing is no damage where it was tidied away meanwhile.
+
+        :raises StoreError: then, which `Retriever.read` knows to read the state there is now instead.
+        """
+        try:
+            with reading(self.store.place.table(table)):
+                yield
+        except StoreError as error:
+            self._refuse_if_past(error)
+            raise
+
+    def _refuse_if_past(self, error: Exception) -> None:
+        """What is missing, where another state was committed since, was tidied away with this one."""
+        if "not found" in str(error).lower() and self.store.head() != self.head:
+            raise StoreError(
+                f"{self.store.place} was written to meanwhile, and what was being read is gone: run it again"
+            ) from error
+
+    def read(self, table: Table, columns: list[str], where: str | None = None) -> pa.Table:
         """Columns of the rows for which a condition in Lance's SQL holds.
 
         :raises DamagedError: when a file of the table is missing or not what was written.
         """
-        with reading(self.store.place.table(table)):
+        with self.reading(table):
             return getattr(self, table).to_table(columns=columns, filter=where)
 
     def full_text(self, words: str, limit: int, where: str | None = None) -> pa.Table:
@@ -96,6 +121,7 @@ class Snapshot:
             ).to_table()
         except LANCE_ERRORS as error:
             self.read("chunks", ["id", "context"])  # is it the table itself?
+            self._refuse_if_past(error)
             raise DamagedError(
                 f"the full-text index of {self.store.place} is damaged ({first_line(error)}): "
                 "run 'binocle verify --repair'"
@@ -103,7 +129,7 @@ class Snapshot:
 
     def count_kept(self) -> int:
         """How many chunks have a vector of the encoder before the last switch."""
-        with reading(self.store.place.table("chunks")):
+        with self.reading("chunks"):
             return self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
 
     @once
@@ -137,20 +163,18 @@ class Snapshot:
     def chunks_by_id(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
         return self._by_id("chunks", ids, [*columns, "id"])
 
-    def _by_id(
-        self, table: Literal["documents", "chunks"], ids: Sequence[int], columns: list[str]
-    ) -> dict[int, dict[str, Any]]:
+    def _by_id(self, table: Table, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
         """Rows are taken from where they lie: to look for their ids would read all of them for each query."""
         known, places = self._places(table)
         wanted = np.unique(np.asarray(ids, np.int64))
         at = np.searchsorted(known, wanted)
         held = at < len(known)
         held[held] = known[at[held]] == wanted[held]
-        with reading(self.store.place.table(table)):
+        with self.reading(table):
             rows = getattr(self, table).take(places[at[held]], columns=list(dict.fromkeys(columns))).to_pylist()
         return {row["id"]: row for row in rows}
 
-    def _places(self, table: Literal["documents", "chunks"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _places(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ids of all rows, ascending, and where in the table each lies."""
         with self.once:
             if table not in self._placed:
@@ -217,7 +241,7 @@ class Snapshot:
     def batches(self, columns: list[str], *, rows: int = 8_192, where: str | None = None) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk, or of those for which a condition holds, in order of id, in bounded memory."""
         order = self._order(where)
-        with reading(self.store.place.table("chunks")):
+        with self.reading("chunks"):
             if order is None:
                 yield from self.chunks.to_batches(columns=columns, batch_size=rows, filter=where, scan_in_order=True)
                 return

@@ -426,6 +426,38 @@ def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(sto
         gc.enable()
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda snapshot: snapshot.read("documents", ["id"]),
+        lambda snapshot: snapshot.chunks_by_id([1], ["text"]),
+        lambda snapshot: list(snapshot.batches(["text"])),
+        lambda snapshot: snapshot.full_text("cat", 3),
+    ],
+    ids=["rows", "by id", "batches", "full text"],
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_state_that_is_gone_is_not_called_damaged(opened, read, store):
+    """What was deleted is erased at once; other states after ten minutes."""
+    with store.write() as writer:
+        put(writer, 0, 1, 2)
+        writer.finish()
+        before = store.snapshot()
+        if opened:
+            assert before.chunks.count_rows() == before.documents.count_rows() == 3
+        writer.forget([document_row(0)], "asked")
+    with pytest.raises(StoreError) as raised:
+        read(before)
+    assert type(raised.value) is StoreError
+    assert str(raised.value) == (
+        f"{store.path} was written to meanwhile, and what was being read is gone: run it again"
+    )
+    shutil.rmtree(store.path / "chunks.lance" / "data")
+    shutil.rmtree(store.path / "documents.lance" / "data")
+    with pytest.raises(DamagedError, match="is damaged .*remove the folder"):
+        store.snapshot().read("chunks", ["id"])
+
+
 def test_what_passes_a_filter_is_the_same_where_compaction_put_documents_behind_others(store, small_fragments):
     with store.write() as writer:
         for start in (0, 10, 20):

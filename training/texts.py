@@ -51,10 +51,9 @@ def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
 
 def _indexed(index: Path) -> Iterator[str]:
     from ..retriever.retriever import Retriever
-    from ..retriever.tables import reading
 
     snapshot = Retriever.open(index).snapshot()
-    with reading(snapshot.store.path / "documents.lance"):
+    with snapshot.reading("documents"):
         batches = snapshot.documents.to_batches(
             columns=["text"], filter="chunks > 0", batch_size=256, scan_in_order=True
         )
