@@ -92,7 +92,8 @@ class Retriever:
         :param ray: the address of a Ray cluster that is to do the work: then every machine of it must reach the index
             under this path, and have the model.
         :param gpu: compare every vector on the GPUs of this machine, whatever the kind of index: for a process that
-            answers many queries. Where they cannot, it is searched on the CPU as ever; `searched_by` says which.
+            answers many queries. Where they cannot, or the index is in shards, it is searched on the CPU as ever;
+            `searched_by` says which.
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")

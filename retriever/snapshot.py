@@ -227,16 +227,20 @@ class Snapshot:
             return Loaded(nothing)
         try:
             if self.store.serve:
-                return Loaded(*self.store.serve(self.store, self.head))
+                return Loaded(*self.store.serve(self.store, self.head), searched_by=self._cpu("a Ray cluster searches"))
             folders = [self.store.place.vectors(name) for name in self.head.parts]
             manifests = [Published.read(folder, dim=self.head.encoder.dim) for folder in folders]
             shards = [manifest.load(folder) for manifest, folder in zip(manifests, folders, strict=True)]
             if len(shards) > 1:
-                return Loaded(ShardedIndex(shards), joined(manifests))
+                found = ShardedIndex(shards), joined(manifests)
+                return Loaded(*found, searched_by=self._cpu("the index is in shards"))
         except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it
             return Loaded(nothing, damage=error)
         index, searched_by = on_gpus(shards[0]) if self.store.gpu else (shards[0], "the CPU")
         return Loaded(index, manifests[0], searched_by=searched_by)
+
+    def _cpu(self, why: str) -> str:
+        return f"the CPU: {why}" if self.store.gpu else "the CPU"
 
     def batches(self, columns: list[str], *, rows: int = 8_192, where: str | None = None) -> Iterator[pa.RecordBatch]:
         """Columns of every chunk, or of those for which a condition holds, in order of id, in bounded memory."""

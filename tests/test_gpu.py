@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex, on_gpus
 from binocle.indexes.kinds import Spec
 from binocle.indexes.published import Published, Settled, build
+from binocle.retriever.snapshot import Snapshot
 from binocle.training import mining
 
 torch = pytest.importorskip("torch")
@@ -195,6 +198,25 @@ def test_a_retriever_without_a_gpu_says_why(retriever, monkeypatch):
     on_cpu = Retriever.open(retriever.path, gpu=True)
     assert on_cpu.searched_by == "the CPU: torch sees no GPU"
     assert [hit.chunk for hit in on_cpu.search("a queue")] == [hit.chunk for hit in retriever.search("a queue")]
+
+
+def test_shards_are_searched_on_the_cpu_and_it_is_said(retriever, one_gpu):
+    on_gpu = Retriever.open(retriever.path, gpu=True)
+    snapshot = on_gpu.snapshot()
+    store, head, index = snapshot.store, snapshot.head, retriever.snapshot().index.published
+    halves = np.array_split(np.arange(len(index.ids)), 2)
+    rows = [[(index.ids[half], index.reconstruct(index.ids[half]))] for half in halves]
+    parent = store.path / "vectors"
+    made = [build(parent, Spec("flat"), some, dim=head.encoder.dim, covers=head.rows) for some in rows]
+    first, second = (one.put(Settled()) for one in made)
+    in_shards = Snapshot(store, replace(head, vectors=first, shards=(second,)))
+    assert in_shards.searched_by == "the CPU: the index is in shards"
+    np.testing.assert_array_equal(in_shards.index.published.ids, index.ids)
+    store.serve = lambda *_: (index, retriever.snapshot().published)
+    assert Snapshot(store, head).searched_by == "the CPU: a Ray cluster searches"
+    store.gpu = False
+    assert Snapshot(store, head).searched_by == "the CPU"
+    assert Snapshot(retriever.snapshot().store, in_shards.head).searched_by == "the CPU"
 
 
 def test_negatives_of_many_queries_are_looked_for_on_gpus(tmp_path, tiny, one_gpu, monkeypatch):
