@@ -43,8 +43,12 @@ class Chunk:
 
     @property
     def context(self) -> str:
-        """What the encoder and the full-text index see: the heading path on a line of its own, then the text."""
-        return f"{' > '.join(self.heading)}\n{self.text}" if self.heading else self.text
+        return context_of(self.heading, self.text)
+
+
+def context_of(heading: Sequence[str], text: str) -> str:
+    """What encoder, full-text index and reranker see: the heading path on a line of its own, then the text."""
+    return f"{' > '.join(heading)}\n{text}" if heading else text
 
 
 # What may be cut at, best first: (kinds of part, pattern whose match ends just before the new piece).

@@ -31,6 +31,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from ..indexes.proof import DEPTH
+from .chunker import context_of
 from .ids import are_among
 from .tables import among
 
@@ -83,6 +84,11 @@ class Hit:
     document: int
     chunk: int
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def context(self) -> str:
+        """What the encoder and a reranker are given of it: the heading path on a line of its own, then the text."""
+        return context_of(self.heading, self.text)
 
 
 @dataclass(frozen=True, slots=True)

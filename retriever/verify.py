@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import BinocleError, DamagedError
+from .chunker import context_of
 from .document import Document, LineCounter
 from .sync import key_of
 from .tables import PREVIOUS
@@ -202,7 +203,7 @@ def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: D
     text, lines = document.text, LineCounter(document)
     for chunk in chunks:
         where = f"chunk {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
-        context = "\n".join([" > ".join(chunk["heading"])] * bool(chunk["heading"]) + [chunk["text"]])
+        context = context_of(chunk["heading"], chunk["text"])
         if text[chunk["char_start"] : chunk["char_end"]] != chunk["text"]:
             yield Fault("chunk", row["path"], f"{where} is not what the document says there")
         elif context != chunk["context"] or key_of(context) != chunk["key"]:

@@ -311,6 +311,13 @@ def notes(tmp_path, tiny_model):
     return Retriever.open(tmp_path / "index", model=tiny_model)
 
 
+def test_the_context_of_a_hit_is_the_text_that_was_embedded(retriever):
+    hits = retriever.search("cancel a task in the queue", 100)
+    assert {bool(hit.heading) for hit in hits} == {True, False}
+    stored = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
+    assert {hit.chunk: hit.context for hit in hits} == {number: row["context"] for number, row in stored.items()}
+
+
 def test_documents_are_added_replaced_and_left_alone(notes):
     documents = [
         {"id": "a", "text": "The cat sat."},

@@ -16,7 +16,7 @@ pytest.importorskip("accelerate")
 from binocle import Retriever
 from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever.reranker import Reranker
-from binocle.training import candidates, loop
+from binocle.training import candidates, loop, stage_weight
 from binocle.training import data as training_data
 from binocle.training import reranker as reranker_training
 from binocle.training.candidates import Positive
@@ -89,6 +89,28 @@ def test_candidates_are_passages_that_the_search_found_and_never_a_relevant_one(
     assert set(negatives) <= found - {rows[0]["positive"]}
     assert len(set(negatives)) == 4
     assert rows[1]["positive"] == "a text that is not indexed"
+
+
+def test_an_index_may_be_written_to_while_candidates_are_drawn(tmp_path, tiny_model, monkeypatch):
+    documents = [{"id": r["document_id"], "title": "Of things", "text": r["positive"]} for r in PAIRS]
+    retriever = candidates.index_of(tmp_path / "index", documents, tiny_model)
+    search = retriever.search
+
+    def searched(*asked, **how):
+        hits = search(*asked, **how)
+        retriever.add([{"id": hits[0].path, "text": "the sea is deep"}])  # its passages have other ids from now on
+        return hits
+
+    monkeypatch.setattr(retriever, "search", searched)
+    judged = [("cat dog", [Positive(PAIRS[1]["positive"], "cat-dog")])]
+    (row,) = candidates.lists(retriever, judged, negatives=4, depth=20, seed=0)
+    assert row["positive"] == "Of things\nthe cat sat on the dog for a time"
+    (tmp_path / "ready").mkdir()
+    monkeypatch.setattr(
+        Reranker, "load", lambda name: SimpleNamespace(score=lambda query, texts: np.arange(len(texts)))
+    )
+    measures = stage_weight.choose_weight(tmp_path / "ready", retriever, {"king queen": {"king-queen"}}, seed=0)
+    assert [row["when"] for row in measures] == ["first stage alone", "reranked"]
 
 
 def mined(out, source, model, monkeypatch, **options):

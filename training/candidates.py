@@ -130,13 +130,12 @@ def lists(
         if tell and not number % 100:
             tell(number)
         hits = retriever.search(query, depth, mode=mode)
-        found = list(zip(hits, _contexts(retriever, hits), strict=True))
-        others = list(dict.fromkeys(text for hit, text in found if not _may_answer(hit, text, answers)))
+        others = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
         if len(others) < negatives:
             continue
         for one in (one for one in answers if not one.left_out):
             generator = np.random.default_rng((seed, number))
-            own = next((text for hit, text in found if hit.path == one.path and _overlap(hit.text, one.text)), None)
+            own = next((hit.context for hit in hits if hit.path == one.path and _overlap(hit.text, one.text)), None)
             drawn = generator.choice(len(others), negatives, replace=False)
             yield {
                 "query": query,
@@ -145,10 +144,10 @@ def lists(
             }
 
 
-def _may_answer(hit: Hit, text: str, answers: list[Positive]) -> bool:
+def _may_answer(hit: Hit, answers: list[Positive]) -> bool:
     if any(hit.path == one.path or (one.source and hit.metadata.get(_SOURCE) == one.source) for one in answers):
         return True
-    passage, whole = _spaced(hit.text), _spaced(text)
+    passage, whole = _spaced(hit.text), _spaced(hit.context)
     return any(passage in answer or answer in whole for answer in (_spaced(one.text) for one in answers))
 
 
@@ -161,11 +160,6 @@ def _overlap(one: str, other: str) -> bool:
 def _spaced(text: str) -> str:
     """A text with single spaces: readers change them."""
     return " ".join(text.split())
-
-
-def _contexts(retriever: Retriever, hits: list[Hit]) -> list[str]:
-    rows = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
-    return [rows[hit.chunk]["context"] for hit in hits]
 
 
 def _unfound(retriever: Retriever, one: Positive) -> str | None:

@@ -41,8 +41,7 @@ def choose_weight(
         hits = retriever.search(query, _DEPTH)
         if len(hits) < 2:
             continue
-        rows_of = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
-        own = standard(reranker.score(query, [rows_of[hit.chunk]["context"] for hit in hits]))
+        own = standard(reranker.score(query, [hit.context for hit in hits]))
         stage = standard(np.array([hit.score for hit in hits], np.float32))
         paths = [hit.path for hit in hits]
         gains.append([_ndcg(paths, (1 - w) * own + w * stage, relevant[query]) for w in _WEIGHTS])
