@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..indexes.errors import InputError, LockedError, MissingExtraError, StoreError
-from .place import ANY, KEEP_SECONDS, NEW, TABLES, FolderPlace, locked_by, now, unfinished, writer_since
+from .place import ANY, KEEP_SECONDS, NEW, TABLES, FolderPlace, locked_by, now, reached, unfinished, writer_since
 from .settings import Head
 from .tables import Location
 
@@ -37,6 +37,7 @@ _OWN_SECONDS = 86_400.0  # an index takes no longer to be fetched, or to be buil
 _RETRIES: Any = {"mode": "standard", "max_attempts": 5}
 _MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
 _SUPERSEDED = "superseded"  # an empty object, put when an index goes out of service
+_CACHE = "set BINOCLE_CACHE to a folder with room"
 _ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
 
 
@@ -136,7 +137,8 @@ class BucketPlace:
 
         The lease is a courtesy. What keeps two writers apart is that each commits over what it has read.
         """
-        self.cache.mkdir(parents=True, exist_ok=True)
+        with reached(self.cache, _CACHE):
+            self.cache.mkdir(parents=True, exist_ok=True)
         since = now()
         lease = _Lease(self._objects, self._claimed(since), since)
         try:
@@ -165,9 +167,11 @@ class BucketPlace:
 
     def vectors(self, name: str) -> Path:
         folder = self.cache / "vectors" / name
-        if not folder.exists():
+        with reached(self.cache, _CACHE):
+            if folder.exists():
+                return folder
             self._fetch(name, folder)
-            self._tidy_cache(name)
+        self._tidy_cache(name)
         return folder
 
     def _fetch(self, name: str, folder: Path) -> None:

@@ -223,14 +223,12 @@ class FolderPlace:
 
 
 @contextlib.contextmanager
-def reached(place: object) -> Iterator[None]:
+def reached(place: object, remedy: str = "give another folder, for an index with --index") -> Iterator[None]:
     """What the file system says against a folder, as ours."""
     try:
         yield
     except OSError as error:
-        raise StoreError(
-            f"{place} cannot be used ({error.strerror or error}): give another folder, for an index with --index"
-        ) from error
+        raise StoreError(f"{place} cannot be used ({error.strerror or error}): {remedy}") from error
 
 
 def size_of(folder: Path) -> int:

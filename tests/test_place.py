@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -202,6 +203,27 @@ def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(place, o
     assert "is not a published vector index" in str(elsewhere.damage)
     assert len(elsewhere.index.tail.ids) == elsewhere.chunks.count_rows()
     assert not list((tmp_path / "two" / "vectors").iterdir())
+
+
+def test_a_cache_that_cannot_be_used_is_told_in_one_line(place, objects, tmp_path, folder, tiny):
+    with store_at(place, tiny).write() as writer:
+        sync(writer, folder, tiny)
+    (tmp_path / "two").write_text("a file where the cache should be")
+    two = InMemory(objects, tmp_path, "two")
+    with pytest.raises(StoreError) as raised:
+        Retriever(two).search("cat", mode="semantic")
+    assert str(raised.value) == f"{two.cache} cannot be used (Not a directory): set BINOCLE_CACHE to a folder with room"
+    with pytest.raises(StoreError, match=r"two cannot be used \(File exists\): set BINOCLE_CACHE"):
+        Retriever(two).add([{"text": "x"}])
+
+    def full(key, file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    three = InMemory(objects, tmp_path, "three")
+    objects.download = full
+    with pytest.raises(StoreError, match=r"three cannot be used \(No space left on device\): set BINOCLE_CACHE"):
+        Retriever(three).search("cat", mode="semantic")
+    assert not list((three.cache / "vectors").iterdir())
 
 
 def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_path, tiny_model, monkeypatch):
