@@ -167,11 +167,9 @@ class Snapshot:
         """Rows are taken from where they lie: to look for their ids would read all of them for each query."""
         known, places = self._places(table)
         wanted = np.unique(np.asarray(ids, np.int64))
-        at = np.searchsorted(known, wanted)
-        held = at < len(known)
-        held[held] = known[at[held]] == wanted[held]
+        at = np.searchsorted(known, wanted[are_among(wanted, known)])
         with self.reading(table):
-            rows = getattr(self, table).take(places[at[held]], columns=list(dict.fromkeys(columns))).to_pylist()
+            rows = getattr(self, table).take(places[at], columns=list(dict.fromkeys(columns))).to_pylist()
         return {row["id"]: row for row in rows}
 
     def _places(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
