@@ -32,7 +32,7 @@ FAMILIES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet():
-    loop.require("testing")
+    loop.silence()
 
 
 def configuration(family: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -123,7 +124,6 @@ def test_distill_tells_what_cannot_be_before_a_student_is_made(home, run, tiny_m
 
 @pytest.mark.slow
 def test_two_processes_train_one_encoder(home, tiny_model):
-    import subprocess
     from pathlib import Path
 
     torchrun = Path(sys.executable).with_name("torchrun")
@@ -182,3 +182,42 @@ def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
     assert message in lines[-1]
     assert lines[-1].startswith("binocle: ")
     assert "Traceback" not in err
+
+
+def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
+    wrong = [dict(row) for row in PAIRS]
+    wrong[20]["positive"] = 7
+    (home / "wrong.jsonl").write_text("".join(json.dumps(row) + "\n" for row in wrong), "utf-8")
+    cases = {
+        "train encoder none.jsonl --out out --base TINY": "there is no file or folder none.jsonl",
+        "train encoder wrong.jsonl --out out --base TINY": "wrong.jsonl:21: expected a text in 'positive'",
+        "train encoder pairs.jsonl --out scifact --base TINY": "scifact is not empty",
+        "train encoder pairs.jsonl --out out --base TINY --objective nonsense": "there is no objective 'nonsense'",
+        "train encoder pairs.jsonl --out out --base TINY --pooling nonsense": "there is no pooling 'nonsense'",
+        "train encoder pairs.jsonl --out out --base TINY --mine 1 --objective nonsense": "there is no objective",
+        "train reranker wrong.jsonl --out out --base TINY": "wrong.jsonl:21: expected a text in 'positive'",
+        "train reranker pairs.jsonl --out out --base TINY --objective nonsense": "there is no objective 'nonsense'",
+        "train inverter none.txt --out out --encoder TINY": "there is no file or folder none.txt",
+        "train inverter pairs.jsonl --out out --encoder TINY": "expected a column 'text'",
+        "train inverter docs --out scifact --encoder TINY": "scifact is not empty: give another folder for the inverter",
+        "pretrain docs /none.txt --out out --base TINY": "there is no file or folder /none.txt",
+        "pretrain docs --out scifact --base TINY": "scifact is not empty",
+        "pretrain docs --out out --base none/such": "none/such is not on this machine",
+        "distill TINY none.jsonl --out out": "there is no file or folder none.jsonl",
+        "distill TINY pairs.jsonl --out scifact": "scifact is not empty: give another folder for the student",
+        "distill TINY pairs.jsonl --out out --epochs 0": "epochs is a number above 0",
+        "tune docs --pairs 0": "pairs is a whole number from 1",
+    }
+    code = (
+        "import sys\nfrom binocle.cli import main\n"
+        "for words in sys.stdin.read().splitlines():\n"
+        "    sys.argv = ['binocle', *words.split()]\n"
+        "    try:\n        main()\n    except SystemExit as end:\n        assert end.code == 2, (words, end.code)\n"
+        "print(*{'torch', 'transformers', 'sentence_transformers'} & set(sys.modules))"
+    )
+    given = "\n".join(cases).replace("TINY", tiny_model)
+    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False)
+    for said, message in zip(done.stderr.splitlines(), cases.values(), strict=True):
+        assert message in said
+    assert (done.returncode, done.stdout) == (0, "\n")
+    assert not (home / "out").exists()

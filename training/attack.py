@@ -42,7 +42,7 @@ class TextAttacker:
     def __init__(self, dim: int, seed: int, encoder: Encoder, base: dict[str, Any]) -> None:
         from ..retriever.encoder_tokens import EncoderTokens
 
-        loop.require("attacking vectors")
+        loop.silence()
         self._dim, self._seed, self._encoder, self._base = dim, seed, encoder, base
         self._tokens = EncoderTokens(encoder)
         self._map = np.eye(dim, encoder.dim, dtype=np.float32)
@@ -135,6 +135,7 @@ class Attackers:
     """Makes the attackers of one audit, as `audit.Factory` says."""
 
     def __init__(self) -> None:
+        loop.require("attacking vectors")
         self._base: dict[str, Any] = {}
 
     def __call__(self, dim: int, seed: int, encoder: Encoder) -> TextAttacker:

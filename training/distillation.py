@@ -23,9 +23,9 @@ from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
 from . import beir, heldout, loop
 from .card import Card, write_card
-from .encoder import Config, make_model, train_encoder
+from .encoder import Config, check, make_model, train_encoder
 from .evaluation import evaluate, questions
-from .run import folder_of
+from .run import check_out, folder_of
 from .shape import is_text
 from .sources import rows
 
@@ -90,17 +90,18 @@ def distill(
     """
     loop.require("distillation")
     began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: expected a folder for the student")
-    if out.exists() and any(out.iterdir()) and not folder_of(out).exists():
-        raise InputError(f"{out} is not empty: give another folder for the student")
+    check_out(out, "student")
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
+    config = config or settings(layers)
+    check(config)
     if evaluate_on is not None:
         questions(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
     every = list(_texts(texts))
     if not every:
         raise InputError(f"{texts} holds no texts")
+    find(model)
+    loop.silence()
     whole = out.resolve()
     start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
     if layers:
@@ -108,7 +109,6 @@ def distill(
     else:
         tell("weighing the words")
         _table(model, start, every)
-    config = config or settings(layers)
     given = ({"text": text} for text in every)
     train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress)
     shutil.rmtree(start)

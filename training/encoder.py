@@ -514,7 +514,7 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
 
     from ..retriever import model_folder
 
-    loop.require("training")
+    loop.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
     attention = "eager" if loop.device() == "cpu" and typical_tokens < _SHORT else "sdpa"

@@ -25,8 +25,9 @@ from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
 from .overlaps import Known
 from .pretraining_rows import parted
-from .run import RunFolder
+from .run import RunFolder, check_out
 from .text_inversion import BagInversion, TextInversion, Texts
+from .texts import check as check_texts
 from .texts import documents
 from .token_inversion import TokenInversion
 from .tokenized import Rows
@@ -145,6 +146,8 @@ def train_inverter(
     sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
     if not sources:
         raise InputError("expected texts: a folder, a file or an index")
+    check_texts(sources, column)
+    check_out(Path(out), "inverter")
     name = encoder or DEFAULT_MODEL
     loaded = encoders.load(name)
     asked = {
@@ -156,6 +159,7 @@ def train_inverter(
     }
     run = RunFolder(Path(out), asked, kind="inverter")
     run.open()
+    loop.silence()
     tell = tell or (lambda _: None)
     session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, config, progress, tell)
     try:

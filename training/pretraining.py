@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import BinocleError, InputError
-from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, fingerprint
+from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, find, fingerprint
 from . import loop, masked_model
 from .card import Card
 from .encoder import set_dropout
@@ -26,6 +26,7 @@ from .perplexity import Perplexity, measure
 from .pretraining_rows import Counts, parted, prepare
 from .run import RunFolder
 from .segments import OBJECTIVES
+from .texts import check as check_texts
 from .texts import documents
 from .tokenized import Rows
 
@@ -118,9 +119,13 @@ def pretrain(
     config = config or Config()
     sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
     check(config, sources, base, from_scratch)
+    check_texts(sources, column)
+    begun_with = None if from_scratch else base or DEFAULT_MODEL
+    if begun_with is not None:
+        find(begun_with)
     asked = {
         "texts": list(map(str, sources)),
-        "base": None if from_scratch else base or DEFAULT_MODEL,
+        "base": begun_with,
         "from_scratch": from_scratch,
         "column": column,
         "config": asdict(config),
@@ -183,6 +188,7 @@ class _Session:
     ) -> None:
         import torch
 
+        loop.silence()
         self.run, self.config, self.progress, self.tell = run, config, progress, tell
         self.pairs = config.objective != "mlm"
         self._sources = sources

@@ -401,6 +401,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     import torch
     from sentence_transformers import CrossEncoder
 
+    loop.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
     try:

@@ -52,8 +52,7 @@ class RunFolder:
 
         :raises InputError: when something else is there.
         """
-        if self.out.exists() and not self.out.is_dir():
-            raise InputError(f"{self.out} is a file: expected a folder for the {self.kind}")
+        check_out(self.out, self.kind)
         file = self.folder / "asked.json"
         if file.is_file():
             known = json.loads(file.read_text("utf-8"))
@@ -61,8 +60,6 @@ class RunFolder:
                 files = known | {"files": self.asked.get("files")} == self.asked
                 other = "on data that changed since then" if files else "with other settings"
                 raise InputError(f"{self.out} holds an unfinished run {other}: remove it or give another folder")
-        elif self.out.exists() and any(path != self.folder for path in self.out.iterdir()):
-            raise InputError(f"{self.out} is not empty: give another folder for the {self.kind}")
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             if loop.is_main_process():
@@ -144,6 +141,15 @@ class RunFolder:
         shutil.rmtree(gone, ignore_errors=True)
         self.folder.replace(gone)
         shutil.rmtree(gone)
+
+
+def check_out(out: Path, kind: str = "model") -> None:
+    """:raises InputError: unless `out` is free, or holds a run."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: expected a folder for the {kind}")
+    begun = (folder_of(out) / "asked.json").is_file()
+    if not begun and out.exists() and any(path != folder_of(out) for path in out.iterdir()):
+        raise InputError(f"{out} is not empty: give another folder for the {kind}")
 
 
 def folder_of(out: Path) -> Path:

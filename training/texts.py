@@ -12,6 +12,8 @@ from .sources import rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from .sources import Rows
+
     Tell = Callable[[str], None]
 
 _TABLES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".txt"}
@@ -33,6 +35,17 @@ def documents(sources: Sequence[str | Path], column: str | None = None, tell: Te
                 yield text.encode("utf-8", "replace").decode()
 
 
+def check(sources: Sequence[str | Path], column: str | None = None) -> None:
+    """Look for each source, and read the first text of a file.
+
+    :raises InputError: where something is not there, or has no column of texts.
+    """
+    for source in sources:
+        found = _of(source, column, lambda _: None)
+        if not Path(source).expanduser().is_dir():
+            next(found, None)
+
+
 def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
     path = Path(source).expanduser()
     if is_index(path):
@@ -46,7 +59,7 @@ def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
         return _file(path)
     if not path.exists() and "/" not in str(source):  # data sets of the hub have an owner
         raise InputError(f"there is no file or folder {source}")
-    return _column(path if path.exists() else str(source), column)
+    return _column(rows(path if path.exists() else str(source)), column)
 
 
 def _indexed(index: Path) -> Iterator[str]:
@@ -92,9 +105,9 @@ def _file(path: Path) -> Iterator[str]:
     yield reading.document.text
 
 
-def _column(source: str | Path, column: str | None) -> Iterator[str]:
+def _column(given: Rows, column: str | None) -> Iterator[str]:
     name = column
-    for place, row in rows(source):
+    for place, row in given:
         name = name or _chosen(place, row)
         text = row.get(name)
         if not isinstance(text, str):
