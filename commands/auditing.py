@@ -50,7 +50,13 @@ _share = click.FloatRange(0)
 )
 @click.option("--queries", metavar="DIR", type=FOLDER, help="Judged queries, in BEIR's layout. Default: made ones.")
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
-@click.option("--seconds", type=float, default=90.0, show_default=True, help="To train the attacker, for each defence.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=90.0,
+    show_default=True,
+    help="Of an attacker's learning, for each defence; he begins with four times as many. Encoding comes on top.",
+)
 @click.option(
     "--lengths",
     default="8,16,32,64,128",

@@ -75,7 +75,8 @@ class Live(_Bar):
     def tell(self, text: str) -> None:
         """What the run does before and after its steps."""
         if self._bar:
-            self._move(text)
+            self._bar.remove_task(self._bar.tasks[-1].id)  # which may stand at its end
+            self._bar.add_task(text, total=None)
         else:
             click.echo(f"{text} …", err=True)
 

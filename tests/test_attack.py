@@ -36,6 +36,26 @@ def attackers(tiny, texts, rotation):
     return made
 
 
+def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
+    monkeypatch.setattr("binocle.training.progress._SELDOM", 0.0)
+    told = []
+    attacker = Attackers(told.append)(tiny.dim, 0, tiny)
+    attacker.fit(tiny.encode(texts[:40]), texts[:40], seconds=0.05)
+    attacker.recover(tiny.encode(texts[:3]))
+    stages = [what for what in told if "step" not in what]
+    assert stages == [
+        "encoding the attacker's texts without a defence",
+        "encoding the vocabulary",
+        "learning which words a vector holds",
+        "learning to put them into texts",
+        "choosing among texts for 3 vectors: 33% done",
+        "choosing among texts for 3 vectors: 67% done",
+    ]
+    steps = [what.partition(",")[0] for what in told if "step" in what]
+    assert steps == sorted(steps, reverse=True)
+    assert set(steps) == {"learning to invert", "learning"}
+
+
 def f1(true: list[str], found: list[str]) -> float:
     return float(np.mean([overlap(one.split(), other.split())[2] for one, other in zip(true, found, strict=True)]))
 

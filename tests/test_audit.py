@@ -317,6 +317,25 @@ def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(inde
     assert "undefended" not in "\n".join([said, *told])
 
 
+def test_every_part_of_an_audit_is_told_with_the_setting_that_it_is_of(filled):
+    told = []
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, tell=told.append, **OPTIONS)
+    assert told == [
+        "cutting texts out of the passages",
+        "making queries from the documents",
+        "fitting the defences to the passages",
+        f"encoding {made.learned} texts that the attacker learns from",
+        "encoding the texts that are attacked",
+        *(f"1 of 2, as stored: {what}" for what in _told_of(made)),
+        *(f"2 of 2, int8: {what}" for what in _told_of(made)),
+    ]
+
+
+def _told_of(made):
+    attacked = made.results[0].attacks["pairs"].by_length
+    return ["learning", *(f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items())]
+
+
 # Limits
 
 
@@ -439,7 +458,7 @@ def test_no_text_of_the_index_is_in_a_report_without_examples(filled):
 
 @pytest.fixture
 def run(monkeypatch, capfd, index):
-    monkeypatch.setattr(auditing, "default_attacker", lambda: Ridge)
+    monkeypatch.setattr(auditing, "default_attacker", lambda _: Ridge)
     monkeypatch.setattr(auditing, "_QUERIES", 40)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 

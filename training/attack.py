@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import loop
+from .progress import counted, stepping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..retriever.encoder import Encoder
     from .learning import Plan
+    from .progress import Tell
     from .text_inversion import Texts
 
     Floats = NDArray[np.float32]
@@ -39,11 +41,11 @@ class TextAttacker:
     :param base: where attackers of one audit keep the decoder that they all begin from.
     """
 
-    def __init__(self, dim: int, seed: int, encoder: Encoder, base: dict[str, Any]) -> None:
+    def __init__(self, dim: int, seed: int, encoder: Encoder, base: dict[str, Any], tell: Tell) -> None:
         from ..retriever.encoder_tokens import EncoderTokens
 
         loop.silence()
-        self._dim, self._seed, self._encoder, self._base = dim, seed, encoder, base
+        self._dim, self._seed, self._encoder, self._base, self._tell = dim, seed, encoder, base, tell
         self._tokens = EncoderTokens(encoder)
         self._map = np.eye(dim, encoder.dim, dtype=np.float32)
         self._offset = np.zeros(encoder.dim, np.float32)
@@ -59,6 +61,7 @@ class TextAttacker:
         rows = [np.array(tokens[place], np.int64) for place in kept]
         longest = int(min(lengths.max(), self._encoder.max_tokens))
         if "decoder" not in self._base:
+            self._tell("encoding the attacker's texts without a defence")
             plain = self._plain([texts[place] for place in kept])
             self._base["plain"] = plain
             self._base["decoder"] = self._begun(Texts(rows, lengths, plain, longest, device=loop.device()), seconds)
@@ -66,7 +69,8 @@ class TextAttacker:
         self._decoder = _with_own_bag(self._base["decoder"])
         mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=loop.device())
         bag = BagInversion(self._decoder, mapped, batch_size=_BATCH, seed=self._seed)
-        learn(self._decoder.bag, bag.loss, self._plan(5e-4, _BATCH, seconds, len(rows)))
+        plan, progress = self._plan(5e-4, _BATCH, seconds, len(rows)), stepping(self._tell, "learning")
+        learn(self._decoder.bag, bag.loss, plan, progress=progress)
 
     def recover(self, vectors: Floats) -> list[str]:
         """For each vector the proposal nearest to it: encoded again, and seen through the map."""
@@ -77,7 +81,8 @@ class TextAttacker:
         proposing = proposing_with(self._decoder, self._tokens, half=loop.has_bf16())
         shares, counts = proposing.bag(given)
         found = []
-        for row, texts in enumerate(proposing.texts(given, 1)):
+        proposed = counted(proposing.texts(given, 1), self._tell, f"choosing among texts for {len(given):,} vectors")
+        for row, texts in enumerate(proposed):
             likely = bag_of(shares[row], float(counts[row]), _THRESHOLD)[: max(1, round(float(counts[row])))]
             bag = tuple(token for token, _ in likely)
             proposals = [self._tokens.text(ids) for ids in (*texts, bag) if ids]
@@ -89,7 +94,7 @@ class TextAttacker:
     def _plain(self, texts: Sequence[str]) -> Floats:
         """What the encoder gives without a defence."""
         base = getattr(self._encoder, "base", self._encoder)
-        starts = range(0, len(texts), _AT_ONCE)
+        starts = counted(range(0, len(texts), _AT_ONCE), self._tell, f"encoding {len(texts):,} texts")
         return _unit(np.concatenate([base.encode(texts[start : start + _AT_ONCE]) for start in starts]))
 
     def _learn_map(self, stolen: Floats, plain: Floats) -> None:
@@ -109,12 +114,14 @@ class TextAttacker:
 
         base = getattr(self._encoder, "base", self._encoder)
         decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(loop.device())
-        words = alone(base, self._tokens, decoder.settings.vocabulary)
+        self._tell("encoding the vocabulary")
+        words = alone(base, self._tokens, decoder.settings.vocabulary, self._tell)
 
         def plan(share: float, rate: float, batch: int, rows: int) -> Plan:
             return self._plan(rate, batch, _BASE * seconds * share, rows)
 
-        learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=_BATCH // 8, seed=self._seed)
+        told: dict[str, Any] = {"tell": self._tell, "progress": stepping(self._tell, "learning to invert")}
+        learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=_BATCH // 8, seed=self._seed, **told)
         return decoder
 
     def _plan(self, rate: float, batch: int, seconds: float, rows: int) -> Plan:
@@ -134,12 +141,13 @@ def _with_own_bag(decoder: Any) -> Any:
 class Attackers:
     """Makes the attackers of one audit, as `audit.Factory` says."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Tell = lambda _: None) -> None:
         loop.require("attacking vectors")
         self._base: dict[str, Any] = {}
+        self._tell = tell
 
     def __call__(self, dim: int, seed: int, encoder: Encoder) -> TextAttacker:
-        return TextAttacker(dim, seed, encoder, self._base)
+        return TextAttacker(dim, seed, encoder, self._base, self._tell)
 
 
 def _unit(vectors: Floats) -> Floats:

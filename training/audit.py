@@ -25,10 +25,11 @@ from ..retriever.encoder_tokens import EncoderTokens
 from . import corpus, defences, recovered, search_cost, significance
 from .leak_texts import cut
 from .overlaps import Known
+from .progress import counted
 from .recovered import Recovery, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from ..retriever.encoder import Encoder
     from ..retriever.retriever import Retriever
     from .defences import Setting
+    from .progress import Tell
 
     Floats = NDArray[np.float32]
-    Tell = Callable[[str], None]
     ByLength = dict[int, Recovery]
 
 LENGTHS = (8, 16, 32, 64, 128)
@@ -71,11 +72,11 @@ class Factory(Protocol):
         ...
 
 
-def default_attacker() -> Factory:
+def default_attacker(tell: Tell) -> Factory:
     """The attackers of `binocle audit`, which begin from one decoder."""
     from .attack import Attackers
 
-    return Attackers()
+    return Attackers(tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def audit(
     :param lengths: of the texts attacked, in the encoder's tokens.
     :param texts_per_length: texts attacked, at most.
     :param corpus_texts: texts of all lengths that the attacker learns from, at most.
-    :param seconds: that the attacker learns for each defence.
+    :param seconds: that the attacker learns for each defence; he begins with four times as many, and encodes texts.
     :param settings: defences as `defences.parse` reads them; one or several strengths of every kind unless given.
     :param queries: a folder in BEIR's layout whose documents' ids are the index's paths; else queries are made.
     :param held_out: the share of the documents that is attacked.
@@ -231,14 +232,18 @@ def audit(
     _check(lengths, texts_per_length, corpus_texts, seconds, held_out, examples, seed)
     snapshot, encoder = retriever.snapshot(), retriever.encoder
     chosen = defences.default(encoder.dim) if settings is None else defences.parse(settings)
-    make = attacker or default_attacker()
+    at = ""  # which of the settings it is
+
+    def told(text: str) -> None:
+        tell(f"{at}{text}")
+
+    make = attacker or default_attacker(told)
     field_ = _Field.of(retriever, lengths, texts_per_length, corpus_texts, held_out, seed, tell)
     cost = _Cost.of(retriever, queries, split, seed, chosen, tell)
-    tell(f"encoding {len(field_.corpus):,} texts that the attacker learns from")
-    run = _Run(encoder, field_, cost, make, seconds, examples, seed)
+    run = _Run(encoder, field_, cost, make, seconds, examples, seed, told)
     results = []
     for number, setting in enumerate(chosen, 1):
-        tell(f"{number} of {len(chosen)}: attacking {'the vectors as stored' if number == 1 else setting.name}")
+        at = f"{number} of {len(chosen)}, {'as stored' if number == 1 else setting.name}: "
         results.append(run.result(setting))
     head = snapshot.head.encoder
     frequent = run.frequent()
@@ -331,12 +336,13 @@ class _Cost:
         tell: Tell,
     ) -> _Cost:
         snapshot = retriever.snapshot()
-        tell("reading the index and its queries")
+        tell("making queries from the documents" if folder is None else "reading the queries")
         queries = (
             search_cost.made(snapshot, _QUERIES, seed)
             if folder is None
             else search_cost.labelled(folder, split, snapshot)
         )
+        tell("fitting the defences to the passages")
         searched = search_cost.passages(snapshot, queries, seed)
         key = hashlib.sha256(f"audit {seed}".encode()).digest()
         made = {setting.name: defences.make(setting, searched.vectors, key) for setting in chosen}
@@ -380,7 +386,7 @@ class _Field:
         ]
         tell("cutting texts out of the passages")
         each = -(-corpus_texts // max(1, len(fitting)))
-        learned = cut(corpus.few(own, 4 * each, seed), encoder, fitting, each, seed)
+        learned = cut(corpus.few(own, 4 * each, seed), encoder, fitting, each, seed, tell=tell)
         few = corpus.few(attacked, 20 * texts, seed)
         theirs = {passage.text for source in few for passage in source.passages}
         both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
@@ -409,8 +415,10 @@ class _Field:
         return cls(list(own_texts), learned, true, tokens, notes)
 
 
-def _encoded(encoder: Encoder, texts: Sequence[str]) -> Floats:
-    starts = range(0, len(texts), _AT_ONCE)
+def _encoded(encoder: Encoder, texts: Sequence[str], tell: Tell) -> Floats:
+    what = f"encoding {len(texts):,} texts that the attacker learns from"
+    tell(what)
+    starts = counted(range(0, len(texts), _AT_ONCE), tell, what)
     return np.concatenate([encoder.encode(texts[start : start + _AT_ONCE]) for start in starts])
 
 
@@ -418,11 +426,20 @@ class _Run:
     """The attacks, one defence after another."""
 
     def __init__(
-        self, encoder: Encoder, field_: _Field, cost: _Cost, make: Factory, seconds: float, examples: int, seed: int
+        self,
+        encoder: Encoder,
+        field_: _Field,
+        cost: _Cost,
+        make: Factory,
+        seconds: float,
+        examples: int,
+        seed: int,
+        tell: Tell,
     ) -> None:
         self._encoder, self._field, self._cost = encoder, field_, cost
-        self._make, self._seconds, self._examples, self._seed = make, seconds, examples, seed
-        self._own = _encoded(encoder, field_.corpus)  # as the encoder gives them, as are the next
+        self._make, self._seconds, self._examples, self._seed, self._tell = make, seconds, examples, seed, tell
+        self._own = _encoded(encoder, field_.corpus, tell)  # as the encoder gives them, as are the next
+        tell("encoding the texts that are attacked")
         self._true = {length: encoder.encode(found) for length, found in field_.true.items()}
         self._undefended: Attacker | None = None  # who has learned from vectors as the encoder gives them
         self._ndcg: Floats | None = None
@@ -432,6 +449,7 @@ class _Run:
         own = defence.documents(self._own, field_.corpus)
         stolen = {length: defence.documents(self._true[length], field_.true[length]) for length in field_.true}
         attacker = self._make(own.shape[1], self._seed, self._encoder)
+        self._tell("learning")
         attacker.fit(own, field_.corpus, self._seconds)
         if self._undefended is None:
             assert setting.kind == "none"
@@ -459,6 +477,7 @@ class _Run:
     def _attack(self, attacker: Attacker, stolen: Mapping[int, Floats]) -> Attack:
         by_length, examples = {}, []
         for length, vectors in stolen.items():
+            self._tell(f"recovering {len(vectors):,} texts of {length} tokens")
             found = attacker.recover(vectors)
             if len(found) != len(vectors):
                 raise InputError(f"the attacker gave {len(found)} texts for {len(vectors)} vectors")

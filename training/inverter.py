@@ -25,6 +25,7 @@ from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
 from .overlaps import Known
 from .pretraining_rows import parted
+from .progress import counted
 from .run import RunFolder, check_out
 from .text_inversion import BagInversion, TextInversion, Texts
 from .texts import check as check_texts
@@ -332,7 +333,7 @@ class _Embedding(_Session):
         words = None
         if loop.last_checkpoint(self.run.checkpoints / "bag") is None:
             self.tell("encoding the vocabulary")
-            words = alone(self.encoder, self.tokens, decoder.settings.vocabulary)
+            words = alone(self.encoder, self.tokens, decoder.settings.vocabulary, self.tell)
         learned = learn_text(
             decoder,
             texts,
@@ -421,12 +422,12 @@ def _bert(name: str) -> Any:
     return found.float()
 
 
-def alone(encoder: Encoder, tokens: EncoderTokens, vocabulary: int) -> Floats:
+def alone(encoder: Encoder, tokens: EncoderTokens, vocabulary: int, tell: Tell = lambda _: None) -> Floats:
     """The vectors that the encoder gives each token of its vocabulary alone (vocabulary, dim), of length 1."""
     found = np.zeros((vocabulary, encoder.dim), np.float32)
     names = [(token, tokens.text([token]).removeprefix("##")) for token in range(min(vocabulary, tokens.size))]
     named = [(token, name) for token, name in names if name.strip()]
-    for start in range(0, len(named), 4_096):
+    for start in counted(range(0, len(named), 4_096), tell, f"encoding {len(named):,} words"):
         some = named[start : start + 4_096]
         found[[token for token, _ in some]] = normalized(encoder.encode([name for _, name in some]))
     return found

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..retriever.words import UNSPACED
+from .progress import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from ..retriever.encoder import Encoder
     from .corpus import Source
+    from .progress import Tell
 
 _AT_ONCE = 256  # passages
 _TRIES = 4  # cuts of one passage and length, at most
@@ -27,6 +29,7 @@ def cut(
     *,
     without: frozenset[str] = frozenset(),
     known: Collection[str] = frozenset(),
+    tell: Tell = lambda _: None,
 ) -> dict[int, list[str]]:
     """Of each length in the encoder's tokens as many texts as wanted, or as there are, of as many documents as can be.
 
@@ -42,7 +45,7 @@ def cut(
     ]
     times = min(_TRIES, 1 + -(-wanted // max(1, len(passages))))  # one more, as equal ones are left out
     found: dict[int, list[tuple[int, str]]] = {length: [] for length in lengths}
-    for start in range(0, len(passages), _AT_ONCE):
+    for start in counted(range(0, len(passages), _AT_ONCE), tell, "cutting texts out of the passages"):
         some = passages[start : start + _AT_ONCE]
         for (document, text), offsets in zip(some, encoder.offsets([text for _, text in some]), strict=True):
             for length in lengths:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Tell = Callable[[str], None]
+
+_SELDOM = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +26,34 @@ class Update:
     metric: float | None  # of the held-out rows, as last measured
     texts_per_second: float  # since this process began to train
     seconds_left: float
+
+
+def seldom(tell: Tell) -> Tell:
+    """A `tell` for what moves all the time: of five seconds it passes on the first."""
+    last = time.monotonic()
+
+    def told(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SELDOM:
+            last = time.monotonic()
+            tell(text)
+
+    return told
+
+
+def counted(items: Sequence[Any], tell: Tell, what: str) -> Iterator[Any]:
+    """Each item; `tell` hears now and then which share of them is done."""
+    told = seldom(tell)
+    for done, item in enumerate(items):
+        if done:
+            told(f"{what}: {done / len(items):.0%} done")
+        yield item
+
+
+def stepping(tell: Tell, what: str) -> Callable[[Update], None]:
+    """A run's `progress`, told in the words of a larger one that it is a part of."""
+    told = seldom(tell)
+    return lambda at: told(f"{what}, step {at.step:,} of {at.steps:,}, {_duration(at.seconds_left)} left")
 
 
 def line(update: Update) -> str:
