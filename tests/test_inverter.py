@@ -279,6 +279,19 @@ def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, asked: 
     assert (made.resumed_from, made.steps) == (at, 20)
 
 
+def test_measuring_what_was_learned_is_told(asked: dict[str, object], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("binocle.training.progress._SELDOM", 0.0)
+    told: list[str] = []
+    train_inverter(**asked, tell=told.append)
+    assert told[-5:] == [
+        "comparing held-out texts with those learned from",
+        "correcting 2 held-out texts for 0.05 s each",
+        "correcting 2 held-out texts for 0.05 s each: 50% done",
+        "correcting 2 vectors of no text for 0.05 s each",
+        "correcting 2 vectors of no text for 0.05 s each: 50% done",
+    ]
+
+
 def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(asked: dict[str, object], make_model, tmp_path: Path):
     _killed_at(5, **asked)
     make_model(tmp_path / "model", seed=2)

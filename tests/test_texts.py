@@ -36,7 +36,15 @@ def test_unreadable_files_are_told_and_left_out(folder, write):
     write(folder, {"broken.docx": "PK\x03\x04 not a document"})
     told: list[str] = []
     assert len(list(documents([folder], tell=told.append))) == 7
-    assert told == [f"left out: 1 file of {folder} that could not be read"]
+    assert told[-1] == f"left out: 1 file of {folder} that could not be read"
+
+
+def test_the_documents_that_are_read_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("binocle.training.progress._SELDOM", 0.0)
+    (tmp_path / "texts.txt").write_text("one\ntwo\n", "utf-8")
+    told: list[str] = []
+    assert list(documents([tmp_path / "texts.txt"], tell=told.append)) == ["one", "two"]
+    assert told == ["1 document read", "2 documents read"]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.jsonl.gz"])

@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ..retriever.correction import Corrected
     from ..retriever.encoder import Encoder
     from .loop import Progress
+    from .progress import Tell
 
     Floats = NDArray[np.float32]
-    Tell = Callable[[str], None]
 
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
@@ -288,6 +289,7 @@ class _Hidden(_Session):
             measure=lambda: inversion.accuracy(self.held_out, most=50),
             progress=self.progress,
         )
+        self.tell("measuring on held-out texts")
         measures = [_row("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
         if config.masked and (right := inversion.right(self.held_out, most=400, masked=config.masked)):
             measures.append(_row("token accuracy, masked states", [one.mean() for one in right]))
@@ -353,12 +355,12 @@ class _Embedding(_Session):
             self.encoder.dim,
             asdict(decoder.settings),
         )
-        self.tell("measuring on held-out texts and on vectors of no text")
+        self.tell("comparing held-out texts with those learned from")
         inverter = EmbeddingInverter(
             about, proposing_with(decoder, self.tokens, half=self.bf16), self.encoder, self.tokens
         )
         measures, own = self._measures(inverter)
-        about = with_threshold(about, inverter, self.held_out.vectors, own, config.seed)
+        about = with_threshold(about, inverter, self.held_out.vectors, own, config.seed, self.tell)
         return self.finish(decoder, about, learned, measures)
 
     def _apart(self) -> NDArray[np.int64]:
@@ -382,7 +384,7 @@ class _Embedding(_Session):
         bags = [[token for token, _ in bag_of(*one, 0.2)] for one in zip(shares, counts.tolist(), strict=True)]
         proposals = inverter.proposals(vectors)
         proposed = [inverter.nearest(*one) for one in zip(vectors, proposals, strict=True)]
-        corrected = [inverter.corrected(vector, _CONTROL_SECONDS) for vector in vectors]
+        corrected = _corrected(inverter, vectors, "held-out texts", self.tell)
         rows = [
             _row("token F1, bag", [overlap(*both)[2] for both in zip(true, bags, strict=True)]),
             _row("token F1, proposed text", [overlap(t, p.ids)[2] for t, p in zip(true, proposed, strict=True)]),
@@ -475,7 +477,12 @@ def learn_text(
 
 
 def with_threshold(
-    about: About, inverter: EmbeddingInverter, vectors: Floats, own: Sequence[float], seed: int
+    about: About,
+    inverter: EmbeddingInverter,
+    vectors: Floats,
+    own: Sequence[float],
+    seed: int,
+    tell: Tell = lambda _: None,
 ) -> About:
     """The cosine from which a text counts as recovered: between what texts reach and what vectors of no text do.
 
@@ -485,11 +492,18 @@ def with_threshold(
     random = np.random.default_rng(seed)
     some = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(about.dim)]
     none = np.concatenate([random.standard_normal((_CONTROLS - len(some), about.dim)).astype(np.float32), some])
-    reached = [inverter.corrected(vector, _CONTROL_SECONDS).cosine for vector in inverter.check(none)]
+    reached = [one.cosine for one in _corrected(inverter, inverter.check(none), "vectors of no text", tell)]
     low, high = float(np.quantile(own, 0.05)), float(max(reached))
     threshold = (low + high) / 2 if low > high else high
     control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(high, 4)}
     return About(**{**asdict(about), "threshold": round(threshold, 4), "control": control})
+
+
+def _corrected(inverter: EmbeddingInverter, vectors: Floats, what: str, tell: Tell) -> list[Corrected]:
+    """The nearest texts that are found in a second each."""
+    told = f"correcting {len(vectors)} {what} for {_CONTROL_SECONDS:g} s each"
+    tell(told)
+    return [inverter.corrected(vector, _CONTROL_SECONDS) for vector in counted(vectors, tell, told)]
 
 
 def _row(name: str, values: Sequence[float]) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from ..retriever.folder import is_index
+from .progress import seldom
 from .sources import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from .progress import Tell
     from .sources import Rows
-
-    Tell = Callable[[str], None]
 
 _TABLES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".txt"}
 _COLUMNS = ("text", "sentence", "content")
@@ -29,8 +29,11 @@ def documents(sources: Sequence[str | Path], column: str | None = None, tell: Te
     :param column: the column, "text", "sentence" or "content" unless given.
     :raises InputError: naming the file and line that is not as it should be.
     """
+    told, count = seldom(tell or (lambda _: None)), 0
     for source in sources:
         for text in _of(source, column, tell or (lambda _: None)):
+            count += 1
+            told(f"{count:,} document{'s' * (count != 1)} read")
             if text.strip():
                 yield text.encode("utf-8", "replace").decode()
 
