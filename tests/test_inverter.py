@@ -279,6 +279,17 @@ def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, asked: 
     assert (made.resumed_from, made.steps) == (at, 20)
 
 
+def test_the_seconds_of_a_run_that_was_killed_count_too(asked: dict[str, object]):
+    _killed_at(15, **asked)
+    for state in (asked["out"] / "run" / "checkpoints").glob("*/*/state.json"):
+        facts = json.loads(state.read_text("utf-8"))
+        assert 0 < facts["seconds"] < 900
+        state.write_text(json.dumps(facts | {"seconds": 1_000.0}), "utf-8")
+    made = train_inverter(**asked)
+    assert 2_000 < made.seconds < 2_900
+    assert json.loads((asked["out"] / "binocle.json").read_text("utf-8"))["seconds"] == round(made.seconds, 1)
+
+
 def test_measuring_what_was_learned_is_told(asked: dict[str, object], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("binocle.training.progress._SELDOM", 0.0)
     told: list[str] = []

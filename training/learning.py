@@ -50,8 +50,8 @@ class Learned:
     """What came of it."""
 
     steps: int
-    seconds: float  # of training alone, in this process
-    texts_per_second: float
+    seconds: float  # of training alone, in all processes that the run was taken up in
+    texts_per_second: float  # in this one
     resumed_from: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -107,9 +107,9 @@ def learn(
             window = []
         if due:
             with pace.paused():
-                run.save(made.history)
+                run.save(made.history, pace.seconds())
     optimizer.zero_grad(set_to_none=True)  # else they stay as long as the module
-    made.steps, made.seconds = run.step, pace.seconds()
+    made.steps, made.seconds = run.step, run.seconds + pace.seconds()
     made.texts_per_second = pace.texts_per_second(run.step)
     module.eval()
     return made
@@ -211,6 +211,7 @@ class _Run:
     def __init__(self, module: Any, optimizer: Any, plan: Plan, folder: Path | None) -> None:
         self._module, self._optimizer, self._folder = module, optimizer, folder
         self.step, self.steps = 0, plan.steps
+        self.seconds = 0.0  # that earlier processes spent on the steps so far
 
     def resume(self) -> tuple[int | None, list[dict[str, Any]]]:
         """Go on from the newest checkpoint, if there is one."""
@@ -222,10 +223,11 @@ class _Run:
         load_model(self._module, str(last / "weights.safetensors"))
         self._optimizer.load_state_dict(loop.read_state(last / "optimizer"))
         state = json.loads((last / "state.json").read_text("utf-8"))
-        self.step, self.steps = state["step"], state["steps"]
+        self.step, self.steps, self.seconds = state["step"], state["steps"], state.get("seconds", 0.0)
         return self.step, state["history"]
 
-    def save(self, history: list[dict[str, Any]]) -> None:
+    def save(self, history: list[dict[str, Any]], seconds: float) -> None:
+        """:param seconds: that this process has spent on steps."""
         from safetensors.torch import save_model
 
         if self._folder is None:
@@ -234,7 +236,7 @@ class _Run:
         place.mkdir(parents=True, exist_ok=True)
         save_model(self._module, str(place / "weights.safetensors"))
         loop.write_state(place / "optimizer", self._optimizer.state_dict())
-        state = {"step": self.step, "steps": self.steps, "history": history}
+        state = {"step": self.step, "steps": self.steps, "seconds": self.seconds + seconds, "history": history}
         (place / "state.json").write_text(json.dumps(state), "utf-8")
         loop.seal(place)
         for old in sorted(self._folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))[: -loop.KEEP]:
