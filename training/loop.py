@@ -52,10 +52,11 @@ def silence() -> None:
     """Import what trains, without the bars and notes that it writes of its own accord."""
     import logging
 
-    from datasets.utils.logging import disable_progress_bar
+    from datasets.utils.logging import disable_progress_bar, set_verbosity_error
     from transformers.utils import logging as chatter
 
     disable_progress_bar()
+    set_verbosity_error()
     chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
     chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
