@@ -474,6 +474,20 @@ def test_a_path_of_an_index_or_of_a_folder_that_has_one_is_that_index(retriever,
     assert counts == [retriever.snapshot().chunks.count_rows()] * 3
 
 
+def test_every_part_of_mining_is_told_to_its_end(tmp_path, tiny_model):
+    ends = {}
+    mine(
+        ASKED,
+        tmp_path / "out.jsonl",
+        corpus=[(one["id"], one["text"]) for one in DOCUMENTS],
+        model=tiny_model,
+        mode="hybrid",
+        form="list",
+        progress=lambda what, done, total: ends.update({what: total - done}),
+    )
+    assert ends == {"encoding texts": 0, "indexing": 0, "mining": 0}
+
+
 def test_hybrid_candidates_of_texts_are_those_of_an_index_made_of_them(index, tmp_path, tiny_model):
     corpus = [(one["id"], one["text"]) for one in DOCUMENTS if "title" not in one]
     report = mine(ASKED[:1], tmp_path / "out.jsonl", corpus=corpus, model=tiny_model, mode="hybrid", form="list")

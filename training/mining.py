@@ -157,6 +157,7 @@ def _mined(
             with report.timed("indexing"):
                 tell("indexing", 0, 1)
                 corpus = _indexed(collection, corpus, encoder, work / "index")
+                tell("indexing", 1, 1)
         keys = collection.keys()
         stage: FirstStage
         if isinstance(corpus, Retriever):
