@@ -317,7 +317,8 @@ def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(inde
     assert "undefended" not in "\n".join([said, *told])
 
 
-def test_every_part_of_an_audit_is_told_with_the_setting_that_it_is_of(filled):
+def test_every_part_of_an_audit_is_told_with_the_setting_that_it_is_of(filled, monkeypatch):
+    monkeypatch.setattr("binocle.training.progress._SELDOM", 1e9)
     told = []
     made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, tell=told.append, **OPTIONS)
     assert told == [

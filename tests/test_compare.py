@@ -157,7 +157,7 @@ def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, k
     found = compare([*written, "lexical"], [collection], indexes=kept, progress=said.append)
     assert len(encoded) == len(DOCUMENTS)
     assert len(list(kept.iterdir())) == 1
-    assert said == [f"{name} on tiny" for name in found.contenders]
+    assert [what for what in said if ":" not in what] == [f"{name} on tiny" for name in found.contenders]
     assert found.contenders == ("a@semantic", "a@lexical", "a@hybrid", "lexical")
     lexical = [found.evaluations[name, "tiny"].per_query for name in ("a@lexical", "lexical")]
     assert lexical[0] == lexical[1]

@@ -103,6 +103,14 @@ def collection(tmp_path):
     return folder
 
 
+def test_documents_are_counted_as_they_are_read_and_queries_as_they_are_asked(collection, tiny_model, monkeypatch):
+    monkeypatch.setattr("binocle.training.progress._SELDOM", 0.0)
+    said = []
+    evaluate(collection, model=tiny_model, progress=said.append)
+    read = [f"{number} documents read" for number in range(1, len(CORPUS) + 1)]
+    assert said == ["indexing tiny-collection", *read, "3 queries", "3 queries: 33% done", "3 queries: 67% done"]
+
+
 @pytest.mark.parametrize("mode", ["lexical", "hybrid", "semantic"])
 def test_a_collection_is_indexed_searched_and_measured(mode, collection, tiny_model, tmp_path, oracle):
     said = []

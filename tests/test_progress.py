@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from binocle.training import progress
@@ -42,4 +44,10 @@ def test_the_steps_of_a_part_are_told_in_its_words(clock):
     clock.now += 5
     tell(at)
     assert told == ["learning, step 1,200 of 2,000, 1 min 15 s left"]
-    assert line(at) == "step 1,200 of 2,000, epoch 1.50, loss 0.2500, 3,000 texts/s, 1 min 15 s left"
+
+
+def test_a_line_says_first_what_a_narrow_terminal_is_to_show():
+    at = Update(1_200, 2_000, 1.5, 0.25, "perplexity", 10_293_315.07, 3_000.4, 75.0)
+    first = "step 1,200 of 2,000, 1 min 15 s left, epoch 1.50"
+    assert line(at) == f"{first}, loss 0.2500, perplexity 10,293,315, 3,000 texts/s"
+    assert line(replace(at, loss=None, metric=7.5)) == f"{first}, perplexity 7.5000, 3,000 texts/s"

@@ -19,6 +19,7 @@ from . import labelled, plots, similarity
 from .comparison import Cell, Column, Comparison
 from .evaluation import Evaluation, evaluate, questions, trec
 from .measured import Measured, evaluate_rows
+from .progress import within
 from .scoring import load, load_reranker, reads_pairs
 from .significance import LEVEL, aligned, difference, holm
 
@@ -209,6 +210,7 @@ def _on_collection(
             rerank=contender.reranker,
             rerank_depth=rerank_depth,
             run_file=None if target is None else target / f"{_slug(one.name)}.{_slug(contender.name)}.run",
+            progress=within(tell, f"{contender.name} on {one.name}"),
         )
     return results
 

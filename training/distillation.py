@@ -25,6 +25,7 @@ from . import beir, heldout, loop
 from .card import Card, write_card
 from .encoder import Config, check, make_model, train_encoder
 from .evaluation import evaluate, questions
+from .progress import within
 from .run import check_out, folder_of
 from .shape import is_text
 from .sources import rows
@@ -101,6 +102,7 @@ def distill(
     if not every:
         raise InputError(f"{texts} holds no texts")
     find(model)
+    tell("loading the teacher")
     loop.silence()
     whole = out.resolve()
     start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
@@ -110,7 +112,7 @@ def distill(
         tell("weighing the words")
         _table(model, start, every)
     given = ({"text": text} for text in every)
-    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress)
+    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress, tell=tell)
     shutil.rmtree(start)
     teacher, student = encoders.load(model), encoders.load(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), config.seed)
@@ -119,8 +121,9 @@ def distill(
     if evaluate_on is not None:
         for place, name in enumerate((model, str(out))):
             who = ("teacher", "student")[place]
-            tell(f"measuring the {who} on {Path(evaluate_on).name}")
-            found = evaluate(evaluate_on, mode="semantic", split=split, model=name)
+            what = f"measuring the {who} on {Path(evaluate_on).name}"
+            tell(what)
+            found = evaluate(evaluate_on, mode="semantic", split=split, model=name, progress=within(tell, what))
             value = found.measures["nDCG@10"]
             known = measures.get("nDCG@10", (0.0, 0.0))
             measures["nDCG@10"] = (value, known[1]) if place == 0 else (known[0], value)

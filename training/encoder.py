@@ -23,6 +23,7 @@ from .batches import Batches, fitting
 from .card import Card
 from .data import Prepared, Shape
 from .masked_model import OFFSET
+from .progress import counted
 from .run import Ran, RunFolder, files_of
 from .shared_batches import SharedBatches
 
@@ -196,6 +197,9 @@ class _Session:
         self.progress, self.origin = progress, origin or (base, {})
         self.tell = tell if tell and loop.is_main_process() else lambda _: None
         self.table = data.table()
+        self.account = heldout.account(data)
+        self.tell(self.account)
+        self.tell("loading the model")
         self.model = make_model(base, config, self._typical_tokens())
         self.teacher = teacher
         options = objectives.Options(
@@ -219,15 +223,13 @@ class _Session:
         return float(max(lengths, default=0)) / 4
 
     def train(self) -> Trained:
-        account = heldout.account(self.data)
-        self.tell(account)
         trainer = self._trainer()
         self.run.begin(self.loss)
         before = self._before(self.run.folder / "before.json")
         texts = self.config.batch_size * self.config.accumulate * self.columns
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
         made = Trained.of(self.run, self.objective, ran, before)
-        made.rows, made.account = rows.counts(self.data), account
+        made.rows, made.account = rows.counts(self.data), self.account
         if loop.is_main_process():
             self._finish(made)
         return made
@@ -236,6 +238,7 @@ class _Session:
         """The base model on the held-out rows, measured once a run."""
         with self.run.alone():
             if not file.is_file():
+                self._tell_measuring("the model to begin with")
                 found = heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
                 aside = file.with_suffix(".part")
                 aside.write_text(json.dumps(found and found.as_dict()), "utf-8")
@@ -245,6 +248,10 @@ class _Session:
             return None
         low, high = facts["interval"]
         return heldout.Estimate(facts["name"], facts["value"], low, high, facts["rows"])
+
+    def _tell_measuring(self, what: str) -> None:
+        if heldout.can_measure(self.data):
+            self.tell(f"measuring {what}")
 
     def _encode(self, texts: Any, kind: str) -> Any:
         import torch
@@ -406,7 +413,9 @@ class _Session:
                 part = file.with_name("teacher.part.npy")
                 aside = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(dataset), length))
                 shorten = _shortener(loaded, dataset["text"], length)
-                for start in range(0, len(dataset), 2_048):
+                what = f"asking the teacher for {len(dataset):,} vectors"
+                self.tell(what)
+                for start in counted(range(0, len(dataset), 2_048), self.tell, what):
                     texts = dataset[start : start + 2_048]["text"]
                     aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
                 aside.flush()
@@ -440,6 +449,7 @@ class _Session:
         shutil.rmtree(ready, ignore_errors=True)
         self.model.eval()
         self.model.save_pretrained(str(ready), create_model_card=False)
+        self._tell_measuring("the trained model")
         loaded = encoders.load(str(ready))
         teacher = self._teacher_encode()
         made.after = heldout.measure(

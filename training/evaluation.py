@@ -22,12 +22,14 @@ from ..retriever.reranker import Reranker
 from ..retriever.retriever import INDEX_NAME, Retriever
 from . import beir
 from .judgements import read_qrels, read_queries
+from .progress import counted, seldom
 from .significance import interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..retriever.retriever import Rerank
+    from .progress import Tell
 
     Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
     Ranking = Sequence[tuple[str, float]]  # documents with scores, best first
@@ -103,13 +105,14 @@ def evaluate(
         place = index or _live_index(folder, model) or Path(temporary) / "index"
         retriever = Retriever.open(place, model=model)
         tell(f"indexing {folder.name}")
-        index_seconds = _fill(retriever, folder)
+        index_seconds = _fill(retriever, folder, tell)
         documents, chunks = _count(retriever, judged), retriever.snapshot().chunks.count_rows()
         tell(f"{len(judged)} queries")
         passages = 2 * _DEPTH * math.ceil(chunks / max(1, documents))
         began = time.monotonic()
         options: dict[str, Any] = {"mode": mode, "rerank": reranker, "rerank_depth": rerank_depth}
-        run = {query: _ranked(retriever, asked[query], passages, **options) for query in judged}
+        searched = counted(judged, tell, f"{len(judged)} queries")
+        run = {query: _ranked(retriever, asked[query], passages, **options) for query in searched}
         seconds = time.monotonic() - began
         name = retriever.encoder.name
     if run_file is not None:
@@ -156,15 +159,26 @@ def _live_index(folder: Path, model: str | None) -> Path | None:
     return live if model is None and not beir.is_collection(folder) and (live / "HEAD.json").is_file() else None
 
 
-def _fill(retriever: Retriever, folder: Path) -> float:
+def _fill(retriever: Retriever, folder: Path, tell: Tell) -> float:
     """Index what is to be searched and give the seconds it took; a folder's own index is left as it stands."""
+    told = seldom(tell)
     if not beir.is_collection(folder):
-        return 0.0 if retriever.path == (folder / INDEX_NAME).resolve() else retriever.sync(folder).seconds
+        if retriever.path == (folder / INDEX_NAME).resolve():
+            return 0.0
+        return retriever.sync(
+            folder, progress=lambda at: told(f"{at.files_done:,} of {at.files_total:,} files")
+        ).seconds
     _check_index(retriever, folder)
-    report = retriever.add(beir.documents(folder))
+    report = retriever.add(_counted(folder, told))
     if not report.indexed + report.unchanged:
         raise InputError(f"{folder / 'corpus.jsonl'} holds no documents")
     return report.seconds
+
+
+def _counted(folder: Path, tell: Tell) -> Iterator[dict[str, str]]:
+    for number, document in enumerate(beir.documents(folder), 1):
+        tell(f"{number:,} documents read")
+        yield document
 
 
 def _count(retriever: Retriever, judged: Qrels) -> int:

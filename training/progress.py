@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator
 
     Tell = Callable[[str], None]
 
@@ -41,12 +41,17 @@ def seldom(tell: Tell) -> Tell:
     return told
 
 
-def counted(items: Sequence[Any], tell: Tell, what: str) -> Iterator[Any]:
+def within(tell: Tell, what: str) -> Tell:
+    """For a part, which tells now and then how far it is."""
+    return seldom(lambda text: tell(f"{what}: {text}"))
+
+
+def counted(items: Collection[Any], tell: Tell, what: str) -> Iterator[Any]:
     """Each item; `tell` hears now and then which share of them is done."""
-    told = seldom(tell)
+    told = within(tell, what)
     for done, item in enumerate(items):
         if done:
-            told(f"{what}: {done / len(items):.0%} done")
+            told(f"{done / len(items):.0%} done")
         yield item
 
 
@@ -57,14 +62,15 @@ def stepping(tell: Tell, what: str) -> Callable[[Update], None]:
 
 
 def line(update: Update) -> str:
-    """The update as one plain line."""
-    parts = [f"step {update.step:,} of {update.steps:,}", f"epoch {update.epoch:.2f}"]
+    """The update as one plain line, of which a narrow terminal shows what comes first."""
+    left = _duration(update.seconds_left)
+    parts = [f"step {update.step:,} of {update.steps:,}", f"{left} left", f"epoch {update.epoch:.2f}"]
     if update.loss is not None:
         parts.append(f"loss {update.loss:.4f}")
     if update.metric is not None:
-        parts.append(f"{update.metric_name} {update.metric:.4f}")
+        digits = 4 if update.metric < 100 else 0  # a perplexity may be of millions
+        parts.append(f"{update.metric_name} {update.metric:,.{digits}f}")
     parts.append(f"{update.texts_per_second:,.0f} texts/s")
-    parts.append(f"{_duration(update.seconds_left)} left")
     return ", ".join(parts)
 
 

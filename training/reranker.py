@@ -243,6 +243,7 @@ class _Session:
         self.objective = objective
         self.flat = self.objective in ("binary", "mse") and self.data.shape in _LISTS
         self.table = self.data.table()
+        tell("loading the model")
         self.model = make_model(base, config)
         losses: Any = __import__("sentence_transformers.cross_encoder.losses", fromlist=["losses"])
         given = {"mini_batch_size": -1} if self.objective in _WHOLE else {}
@@ -251,12 +252,12 @@ class _Session:
     def train(self) -> Trained:
         trainer, texts = self._trainer()
         self.run.begin(self.loss)
-        before = self._measure()
+        before = self._measured("the model to begin with")
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
         made = Trained.of(self.run, self.objective, ran, before)
         if self.config.keep:
             self.run.average(self.loss, self.config.keep)
-        made.after = self._measure()
+        made.after = self._measured("the trained model")
         self._finish(made)
         return made
 
@@ -319,6 +320,11 @@ class _Session:
             dataset.set_transform(lambda batch: _as_lists(batch, names, positive, spread=spread))
             return dataset, batches, size * (len(names) - 1)
         return dataset, batches, size
+
+    def _measured(self, what: str) -> heldout.Estimate | None:
+        if heldout.can_measure(self.data):
+            self.tell(f"measuring {what}")
+        return self._measure()
 
     def _measure(self) -> heldout.Estimate | None:
         """nDCG@10 of the positive among its candidates, or Spearman, on the held-out rows."""

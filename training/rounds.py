@@ -19,6 +19,7 @@ from . import loop, objectives
 from .data import Shape
 from .encoder import Config, Trained, check, train_encoder
 from .mining import mine
+from .progress import within
 from .run import files_of, folder_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .loop import Progress
     from .negatives import MiningReport
+    from .progress import Tell
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
 
@@ -77,13 +79,15 @@ def train_rounds(
             if held_out is None:
                 held_out = _held_out(data, split, config, work / "pairs")
             if not mined.is_file():
-                tell(f"mining negatives, round {number} of {rounds}")
-                report = mine(data, mined, split=split, corpus=corpus, model=current, negatives=negatives, **_RULES)
+                what = f"mining negatives, round {number} of {rounds}"
+                tell(what)
+                given: dict[str, Any] = {"progress": _counting(within(tell, what)), "negatives": negatives, **_RULES}
+                report = mine(data, mined, split=split, corpus=corpus, model=current, **given)
                 _tell_short(report, negatives, tell)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
-                given: dict[str, Any] = {"config": part, "development": development, "progress": progress, "tell": tell}
+                given = {"config": part, "development": development, "progress": progress, "tell": tell}
                 made = train_encoder(learned, folder, base=current, origin=origin, **given)
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
@@ -92,6 +96,11 @@ def train_rounds(
         current = str(folder)
     shutil.rmtree(work)
     return made
+
+
+def _counting(tell: Tell) -> Callable[[str, int, int], None]:
+    """Mining's `progress`."""
+    return lambda what, done, total: tell(f"{what}, {done:,} of {total:,}")
 
 
 def _tell_short(report: MiningReport, wanted: int, tell: Callable[[str], None]) -> None:

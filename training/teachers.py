@@ -9,6 +9,7 @@ import numpy as np
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
 from .bm25 import BM25
+from .progress import counted
 from .scoring import load_reranker, reads_pairs, unit_vectors
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .progress import Tell
     from .scoring import CrossEncoder
 
     Floats = NDArray[np.float32]
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 HYBRID = "hybrid"
 NEVER = np.float32(-1e4)  # the score of a passage that the teacher has no opinion of
 _DEPTH = 200  # best passages that mean and deviation are taken over, as hybrid search does
+_AT_ONCE = 2_048  # passages
 _READ = 16  # passages of the hybrid's that a cross-encoder reads for each query
 
 
@@ -49,9 +52,12 @@ class Hybrid:
 class Larger:
     """Another encoder's cosines."""
 
-    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str]) -> None:
+    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], tell: Tell = lambda _: None) -> None:
         self._encoder = encoder
-        self._vectors = unit_vectors(encoder, passages)
+        what = f"asking the teacher for {len(passages):,} vectors"
+        tell(what)
+        starts = counted(range(0, len(passages), _AT_ONCE), tell, what)
+        self._vectors = np.concatenate([unit_vectors(encoder, passages[at : at + _AT_ONCE]) for at in starts])
 
     def scores(self, queries: Sequence[str]) -> Floats:
         return 2 * standard(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
@@ -73,13 +79,15 @@ class Reader:
         return found
 
 
-def teacher(name: str, encoder: encoders.Encoder, passages: Sequence[str], vectors: Floats) -> Teacher:
+def teacher(
+    name: str, encoder: encoders.Encoder, passages: Sequence[str], vectors: Floats, tell: Tell = lambda _: None
+) -> Teacher:
     """
     :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
     :param encoder: that of the index, and `vectors` what it gives the passages.
     """
     if name != HYBRID and not reads_pairs(find(name)):
-        return Larger(encoders.load(name), passages)
+        return Larger(encoders.load(name), passages, tell)
     hybrid = Hybrid(encoder, passages, vectors)
     return hybrid if name == HYBRID else Reader(load_reranker(name), hybrid, passages)
 

@@ -193,13 +193,14 @@ class _Session:
         self.passages = Passages.read(snapshot, {source.id for source in learned})
         tell(f"{len(self.chosen):,} queries of {len(self.passages.texts):,} passages")
         texts, vectors = self.passages.texts, self.passages.vectors
-        self.teacher = teachers.teacher(recipe.teacher, self.base, texts, vectors)
+        self.teacher = teachers.teacher(recipe.teacher, self.base, texts, vectors, tell)
         asked = {"encoder": self.base.fingerprint, "index": snapshot.head.chunks, "recipe": asdict(recipe)}
         self.folder = RunFolder(out, asked)
         self.folder.open()
 
     def run(self) -> Verdict:
         """Learn, judge, and write the encoder with its card."""
+        self.tell("loading the encoder to train")
         tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about
         model = make_model(str(find(self.base.name)), Config(seed=self.recipe.seed), tokens)
         learned = self._learned(model)
