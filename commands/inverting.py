@@ -206,7 +206,7 @@ def inverter(
     if as_json:
         click.echo(json.dumps(made.as_dict()))
         return
-    click.echo(f"{made.steps:,} steps in {made.seconds:.0f} s, {made.texts_per_second:.0f} texts/s")
+    click.echo(f"{made.steps:,} steps in {made.seconds:,.0f} s, {made.texts_per_second:,.0f} texts/s")
     for row in made.measures:
         low, high = row["interval"]
         click.echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {row['rows']} texts)")

@@ -97,11 +97,11 @@ class Moving(_Bar):
             return
         elapsed = self._bar.tasks[0].elapsed or 1e-9
         if isinstance(at, Progress):
-            rate = f"{at.chunks / elapsed:.0f} passages/s" if at.chunks else "reading"
+            rate = f"{at.chunks / elapsed:,.0f} passages/s" if at.chunks else "reading"
             what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
             done, total = at.bytes_done, at.bytes_total
         else:
-            what = f"{at.done:,} of {at.total:,} passages, {at.done / elapsed:.0f} passages/s"
+            what = f"{at.done:,} of {at.total:,} passages, {at.done / elapsed:,.0f} passages/s"
             done, total = at.done, at.total
         self._move(what, completed=done, total=max(1, total))
 

@@ -211,7 +211,7 @@ def _say(made: Trained, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(made.as_dict()))
         return
-    click.echo(f"{made.objective}: {made.steps:,} steps in {made.seconds:.0f} s, {made.texts_per_second:.0f} texts/s")
+    click.echo(f"{made.objective}: {made.steps:,} steps in {made.seconds:,.0f} s, {made.texts_per_second:,.0f} texts/s")
     click.echo(made.account)
     if made.after:
         was = f"{made.before.value:.4f} -> " if made.before else ""
