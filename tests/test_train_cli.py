@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("accelerate")
 
 from binocle import Retriever
 from binocle.cli import cli
+from binocle.training import encoder, inverter, negatives, pretraining, reranker
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -221,3 +223,25 @@ def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
         assert message in said
     assert (done.returncode, done.stdout) == (0, "\n")
     assert not (home / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (("train", "encoder", "pairs.jsonl"), encoder.Config),
+        (("train", "reranker", "pairs.jsonl"), reranker.RerankerConfig),
+        (("train", "inverter", "docs"), inverter.InverterConfig),
+        (("pretrain", "docs"), pretraining.Config),
+        (("mine", "pairs.jsonl"), negatives.Rules),
+    ],
+)
+def test_what_an_option_is_unless_given_is_what_the_library_takes(words, settings, tmp_path):
+    *names, _ = words
+    command = cli
+    for name in names:
+        command = command.commands[name]
+    given = command.make_context(names[-1], [words[-1], "--out", str(tmp_path / "out.jsonl")]).params
+    given["texts"] = given.get("most")  # of an inverter, whose argument has the field's name
+    usual = {field.name: field.default for field in fields(settings) if field.name in given}
+    assert len(usual) > 8
+    assert {name: given[name] for name in usual} == usual

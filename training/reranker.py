@@ -66,7 +66,7 @@ class RerankerConfig:
     queries: int | None = None  # at most so many are learned from, whatever the rows are
     bf16: bool | None = None
     held_out: float = 0.05
-    evaluations: int = 4
+    evaluations: int = 8
     patience: int | None = 3
     keep: float = 0.0
     seed: int = 0
