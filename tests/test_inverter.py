@@ -34,6 +34,7 @@ from binocle.training.token_inversion import TokenInversion  # noqa: E402
 from binocle.training.tokenized import Rows  # noqa: E402
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
+LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,9 +70,8 @@ def embedding(texts: Path, tiny_model: str, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("decoder", ["linear", "lstm", "transformer"])
 def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str, tmp_path: Path):
-    made = train_inverter(
-        texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", decoder=decoder, layers=1)
-    )
+    settings = config(kind="hidden", decoder=decoder, layers=LAYERS[decoder])
+    made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=settings)
     assert made.measures[0]["name"] == "token accuracy"
     assert made.measures[0]["value"] > 0.9
     read = load(tmp_path / "out").read("moon cheese ship night")
@@ -97,7 +97,7 @@ def narrow(tiny_model: str, tmp_path: Path) -> str:
 def test_states_wider_than_the_word_embeddings_are_read_back(
     decoder: str, layer: int, narrow: str, texts: Path, tmp_path: Path
 ):
-    settings = config(kind="hidden", decoder=decoder, layer=layer, layers=1, masked=0.2, steps=4)
+    settings = config(kind="hidden", decoder=decoder, layer=layer, layers=LAYERS[decoder], masked=0.2, steps=4)
     train_inverter(texts, tmp_path / "out", encoder=narrow, config=settings)
     inverter = load(tmp_path / "out")
     facts = inverter.about.decoder
@@ -331,10 +331,21 @@ def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
         ({"kind": "words"}, "expected one of embedding, hidden"),
         ({"decoder": "gru"}, "expected one of linear, lstm, transformer"),
         ({"minutes": -1}, "minutes is a number above 0"),
-        ({"held_out": 0}, "held out is a share"),
+        ({"held_out": 0}, "held out is a number above 0, not 0"),
+        ({"held_out": 1.0}, "held out is a share"),
         ({"masked": 1.0}, "masked is a share"),
         ({"max_length": 2}, "at least 4"),
         ({"seed": -1}, "from 0, not -1"),
+        ({"seed": 1 << 32}, "below 2"),
+        ({"learning_rate": float("nan")}, "learning rate is a number above 0, not nan"),
+        ({"decoder": "lstm"}, "^decoder is of hidden states: leave it out, or give --from hidden$"),
+        ({"layers": 2}, "^layers is of hidden states"),
+        ({"layer": 3}, "^layer is of hidden states"),
+        ({"bidirectional": False}, "^bidirectional is of hidden states"),
+        ({"masked": 0.5}, "^masked is of hidden states"),
+        ({"kind": "hidden", "texts": 10}, "^texts is of embeddings: leave it out, or give --from embedding$"),
+        ({"kind": "hidden", "decoder": "linear", "layers": 9}, "^layers is of an LSTM or a Transformer"),
+        ({"kind": "hidden", "bidirectional": False}, "^bidirectional is of an LSTM"),
     ],
 )
 def test_settings_that_cannot_be_are_told(options: dict, says: str, texts: Path, tiny_model: str, tmp_path: Path):

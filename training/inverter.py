@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..retriever.model_folder import DEFAULT_MODEL
 from ..retriever.states import States, transformer_folder
 from ..retriever.text_decoder import TextDecoderSettings, settings_of, text_decoder
 from ..retriever.token_decoder import TokenDecoderSettings
-from . import inversion_rows, loop, pretraining_rows, significance
+from . import inversion_rows, limits, loop, pretraining_rows, significance
 from .card import Card
 from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
@@ -81,18 +80,23 @@ class InverterConfig:
         if self.kind not in KINDS:
             raise InputError(f"there is no kind {self.kind!r}: expected one of {', '.join(KINDS)}")
         TokenDecoderSettings(kind=self.decoder, layers=self.depth).check()
-        for name in ("minutes", "steps", "batch_size", "learning_rate", "evaluations", "texts"):
-            number = getattr(self, name)
-            if number is not None and (not math.isfinite(number) or number <= 0):
-                raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {number}")
-        if self.seed < 0:
-            raise InputError(f"seed is a whole number from 0, not {self.seed}")
-        if not 0 < self.held_out < 1:
-            raise InputError(f"held out is a share between 0 and 1, not {self.held_out}: what is learned is measured")
-        if not 0 <= self.masked < 1:
-            raise InputError(f"masked is a share from 0 to below 1, not {self.masked}")
+        limits.above_0(self, "minutes", "steps", "batch_size", "learning_rate", "evaluations", "texts", "held_out")
+        limits.share(self, "held_out", "masked")
+        limits.seed(self)
         if self.max_length is not None and self.max_length < inversion_rows.SHORTEST:
             raise InputError(f"max length is in tokens, at least {inversion_rows.SHORTEST}, not {self.max_length}")
+        self._check_uses()
+
+    def _check_uses(self) -> None:
+        if self.kind == "embedding":
+            states = ("decoder", "layers", "layer", "bidirectional", "masked")
+            limits.left_out(self, states, "of hidden states: leave it out, or give --from hidden")
+            return
+        limits.left_out(self, ("texts",), "of embeddings: leave it out, or give --from embedding")
+        if self.decoder == "linear":
+            limits.left_out(self, ("layers",), "of an LSTM or a Transformer: leave it out, or take such a decoder")
+        if self.decoder != "lstm":
+            limits.left_out(self, ("bidirectional",), "of an LSTM: leave it out, or take that decoder")
 
     @property
     def depth(self) -> int:
