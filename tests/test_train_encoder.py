@@ -535,6 +535,12 @@ BAD = {
     "a seed too large": (Config(seed=1 << 32), "seed is a number below 2"),
     "a weight decay below 0": (Config(weight_decay=-0.1), "weight decay is a number from 0"),
     "a margin that is none": (Config(margin=float("nan")), "margin is a number from 0, not nan"),
+    "a margin without a use": (
+        Config(margin=0.3),
+        "margin is for contrastive, .*, batch-semi-hard, not for the objective ranking: leave it out",
+    ),
+    "a temperature without a use": (Config(temperature=2.0), "temperature is for kl, not for the objective ranking"),
+    "texts in memory without a use": (Config(mini_batch=8), "mini batch is for cached-ranking, not for the objective"),
     "tokens that are too few": (Config(max_length=1), "max length is in tokens"),
 }
 
@@ -632,6 +638,7 @@ WRONG_ROUNDS = {
     "a learning rate of nothing": ({"config": Config(learning_rate=0)}, "learning rate is a number above 0"),
     "no objective of that name": ({"config": Config(objective="magic")}, "there is no objective 'magic'"),
     "an objective for other data": ({"config": Config(objective="cosine")}, "but the data are triplets"),
+    "a scale without a use": ({"config": Config(objective="triplet-cosine", scale=5)}, "scale is for ranking, cached"),
     "a base that is nowhere": ({"base": "none/such"}, "none/such is not on this machine"),
 }
 

@@ -7,7 +7,6 @@ and the losses are sentence-transformers'; here is what they are given.
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -18,7 +17,7 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from . import data as rows
-from . import heldout, loop, objectives
+from . import heldout, limits, loop, objectives
 from .batches import Batches, fitting
 from .card import Card
 from .data import Prepared, Shape
@@ -152,25 +151,17 @@ def train_encoder(
                 "teacher out, or give texts"
             )
         name = objectives.choose(config.objective, prepared.shape, teacher=teacher is not None)
+        objectives.check_uses(name, config)
         return _Session(run, base, config, prepared, name, teacher, progress, tell, origin).train()
 
 
 def check(config: Config) -> None:
     """Raise InputError for the first setting that cannot be."""
-    positive = ("epochs", "batch_size", "accumulate", "learning_rate", "scale", "temperature", "mini_batch")
-    for name in (*positive, "evaluations", "steps", "lora", "patience"):
-        value = getattr(config, name)
-        if value is not None and (not math.isfinite(value) or value <= 0):
-            raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {value}")
-    for name in ("weight_decay", "margin", "seed"):
-        value = getattr(config, name)
-        if value is not None and (not math.isfinite(value) or value < 0):
-            raise InputError(f"{name.replace('_', ' ')} is a number from 0, not {value}")
-    if config.seed >= 1 << 32:
-        raise InputError(f"seed is a number below 2**32, which is all that numpy takes, not {config.seed}")
-    for name in ("warmup", "dropout", "keep", "held_out"):
-        if not 0 <= getattr(config, name) < 1:
-            raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {getattr(config, name)}")
+    limits.above_0(config, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
+    limits.above_0(config, "scale", "temperature", "mini_batch", "lora")
+    limits.from_0(config, "weight_decay", "margin")
+    limits.share(config, "warmup", "dropout", "keep", "held_out")
+    limits.seed(config)
     if config.max_length is not None and config.max_length < 3:
         raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")
     unknown = [one for one in config.pooling or () if one not in POOLINGS]

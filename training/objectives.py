@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
+from . import limits
 from .data import Shape
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What objectives can be told; each takes what it has a use for."""
+    """What objectives can be told; each takes some, as `Objective.takes` says."""
 
     scale: float = 20.0  # of cosines before a softmax: the inverse of a temperature
     margin: float | None = None  # between distances; the objective's own unless given
@@ -37,6 +38,7 @@ class Objective:
     different: bool = False  # whether a text may be in a batch once only: other rows are its negatives
     grouped: bool = False  # whether a batch needs several texts of a class
     wrappable: bool = True  # whether Matryoshka can wrap it
+    takes: tuple[str, ...] = ()  # of the options
 
 
 def _losses() -> Any:
@@ -203,32 +205,55 @@ def _embeddings(model: Any, data: Prepared, options: Options) -> Any:  # noqa: A
 
 OBJECTIVES: dict[str, Objective] = {
     "ranking": Objective(
-        (Shape.PAIRS, Shape.TRIPLETS), _ranking, "multiple negatives ranking, arXiv:1705.00652", different=True
+        (Shape.PAIRS, Shape.TRIPLETS),
+        _ranking,
+        "multiple negatives ranking, arXiv:1705.00652",
+        different=True,
+        takes=("scale",),
     ),
     "cached-ranking": Objective(
-        (Shape.PAIRS, Shape.TRIPLETS), _cached_ranking, "the same with GradCache, arXiv:2101.06983", different=True
+        (Shape.PAIRS, Shape.TRIPLETS),
+        _cached_ranking,
+        "the same with GradCache, arXiv:2101.06983",
+        different=True,
+        takes=("scale", "mini_batch"),
     ),
-    "contrastive": Objective((Shape.LABELLED,), _contrastive, "Hadsell et al. 2006"),
-    "online-contrastive": Objective((Shape.LABELLED,), _online_contrastive, "its hard pairs only, sbert.net"),
-    "triplet-cosine": Objective((Shape.TRIPLETS,), _triplet("COSINE", 0.2), "arXiv:1503.03832 on cosine distance"),
-    "triplet-euclidean": Objective((Shape.TRIPLETS,), _triplet("EUCLIDEAN", 1.0), "arXiv:1503.03832, arXiv:1908.10084"),
-    "batch-all": Objective((Shape.GROUPED,), _batch("BatchAllTripletLoss"), "arXiv:1703.07737", grouped=True),
-    "batch-hard": Objective((Shape.GROUPED,), _batch("BatchHardTripletLoss"), "arXiv:1703.07737", grouped=True),
+    "contrastive": Objective((Shape.LABELLED,), _contrastive, "Hadsell et al. 2006", takes=("margin",)),
+    "online-contrastive": Objective(
+        (Shape.LABELLED,), _online_contrastive, "its hard pairs only, sbert.net", takes=("margin",)
+    ),
+    "triplet-cosine": Objective(
+        (Shape.TRIPLETS,), _triplet("COSINE", 0.2), "arXiv:1503.03832 on cosine distance", takes=("margin",)
+    ),
+    "triplet-euclidean": Objective(
+        (Shape.TRIPLETS,), _triplet("EUCLIDEAN", 1.0), "arXiv:1503.03832, arXiv:1908.10084", takes=("margin",)
+    ),
+    "batch-all": Objective(
+        (Shape.GROUPED,), _batch("BatchAllTripletLoss"), "arXiv:1703.07737", grouped=True, takes=("margin",)
+    ),
+    "batch-hard": Objective(
+        (Shape.GROUPED,), _batch("BatchHardTripletLoss"), "arXiv:1703.07737", grouped=True, takes=("margin",)
+    ),
     "batch-hard-soft": Objective(
         (Shape.GROUPED,), _batch("BatchHardSoftMarginTripletLoss"), "arXiv:1703.07737", grouped=True
     ),
     "batch-semi-hard": Objective(
-        (Shape.GROUPED,), _batch("BatchSemiHardTripletLoss"), "arXiv:1503.03832", grouped=True
+        (Shape.GROUPED,), _batch("BatchSemiHardTripletLoss"), "arXiv:1503.03832", grouped=True, takes=("margin",)
     ),
-    "cosent": Objective((Shape.SCORED, Shape.LABELLED), _cosent, "CoSENT, kexue.fm/archives/8847"),
+    "cosent": Objective((Shape.SCORED, Shape.LABELLED), _cosent, "CoSENT, kexue.fm/archives/8847", takes=("scale",)),
     "cosine": Objective((Shape.SCORED, Shape.LABELLED), _cosine, "cosine regression, arXiv:1908.10084 section 3"),
     "softmax": Objective(
         (Shape.CLASSED, Shape.LABELLED),
         _softmax,
         "softmax over (u, v, |u - v|), arXiv:1908.10084 section 3",
     ),
-    "margin-mse": Objective((Shape.GRADED,), _margin_mse, "MarginMSE, arXiv:2010.02666"),
-    "kl": Objective((Shape.GRADED,), _kl, "KL divergence from a teacher's distribution, arXiv:2010.11386"),
+    "margin-mse": Objective((Shape.GRADED,), _margin_mse, "MarginMSE, arXiv:2010.02666", takes=("scale",)),
+    "kl": Objective(
+        (Shape.GRADED,),
+        _kl,
+        "KL divergence from a teacher's distribution, arXiv:2010.11386",
+        takes=("scale", "temperature"),
+    ),
     "embeddings": Objective((Shape.TEXTS,), _embeddings, "mean squared error to a teacher's vectors, arXiv:2004.09813"),
     "tsdae": Objective((Shape.TEXTS,), _tsdae, "denoising autoencoder, arXiv:2104.06979", wrappable=False),
 }
@@ -260,6 +285,14 @@ def choose(name: str | None, shape: Shape, *, teacher: bool = False) -> str:
     if name == "embeddings" and not teacher:
         raise InputError("the objective embeddings needs a teacher whose vectors are learned: give --teacher MODEL")
     return name
+
+
+def check_uses(name: str, config: Any) -> None:
+    """:raises InputError: for an option that is given, although the objective has no use for it."""
+    for option in ("scale", "margin", "temperature", "mini_batch"):
+        if option not in OBJECTIVES[name].takes:
+            takers = ", ".join(other for other, one in OBJECTIVES.items() if option in one.takes)
+            limits.left_out(config, (option,), f"for {takers}, not for the objective {name}: leave it out")
 
 
 def build(name: str, model: Any, data: Prepared, options: Options, matryoshka: Sequence[int] = ()) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import BinocleError, InputError
 from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, find, fingerprint
-from . import loop, masked_model
+from . import limits, loop, masked_model
 from .card import Card
 from .encoder import set_dropout
 from .masked_batches import Frame, MaskedBatches
@@ -159,14 +159,11 @@ def check(config: Config, sources: Sequence[Any], base: str | None, from_scratch
     ):
         if value is not None and value not in known:
             raise InputError(f"there is no {what} {value!r}: expected one of {', '.join(known)}")
-    for name in ("epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience"):
-        number = getattr(config, name)
-        if number is not None and (not math.isfinite(number) or number <= 0):
-            raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {number}")
-    for name in ("warmup", "dropout", "held_out", "share"):
-        number = getattr(config, name)
-        if not 0 <= number < 1 or (name == "share" and not number):
-            raise InputError(f"{name.replace('_', ' ')} is a share from 0 to below 1, not {number}")
+    limits.above_0(config, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
+    limits.above_0(config, "share")
+    limits.from_0(config, "weight_decay")
+    limits.share(config, "warmup", "dropout", "held_out", "share")
+    limits.seed(config)
     if config.vocabulary < 200:
         raise InputError(f"a vocabulary has 200 tokens at least, not {config.vocabulary}")
     if config.max_length is not None and config.max_length < 8:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
 from ..retriever import model_folder
-from . import beir, candidates, heldout, loop, objectives
+from . import beir, candidates, heldout, limits, loop, objectives
 from . import data as rows
 from .batches import Batches
 from .card import Card
@@ -128,8 +128,7 @@ def _check(config: RerankerConfig) -> None:
     check(EncoderConfig(**{name: value for name, value in asdict(config).items() if name in shared}))
     if config.negatives < 1 or config.depth <= config.negatives:
         raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
-    if config.queries is not None and config.queries < 1:
-        raise InputError(f"queries is a number above 0, not {config.queries}")
+    limits.above_0(config, "queries")
 
 
 def _leave_out(given: Prepared, most: int, seed: int) -> None:

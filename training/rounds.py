@@ -58,7 +58,7 @@ def train_rounds(
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, tell = config or Config(), Path(out), tell or (lambda _: None)
     check(config)
-    objectives.choose(config.objective, Shape.TRIPLETS)  # which is what will be mined
+    objectives.check_uses(objectives.choose(config.objective, Shape.TRIPLETS), config)  # triplets will be mined
     current = base or DEFAULT_MODEL
     find(current)
     whole = out.resolve()

@@ -21,7 +21,7 @@ from ..indexes.errors import InputError
 from ..retriever import encoder as encoders
 from ..retriever.defended_encoder import DefendedEncoder
 from ..retriever.model_folder import find
-from . import corpus, loop, significance, teachers
+from . import corpus, limits, loop, significance, teachers
 from . import pairs as queries
 from .card import Card
 from .encoder import Config, make_model
@@ -146,9 +146,8 @@ def _check(recipe: Recipe) -> None:
     for name in ("pairs", "queries"):
         if getattr(recipe, name) < 1:
             raise InputError(f"{name} is a whole number from 1, not {getattr(recipe, name)}")
-    for name, value in asdict(recipe.learning).items():
-        if value is not None and value <= 0:
-            raise InputError(f"{name.replace('_', ' ')} is a number above 0, not {value}")
+    limits.above_0(recipe.learning, *asdict(recipe.learning))
+    limits.seed(recipe)
     if not 0 < recipe.held_out < 1:
         raise InputError(f"held out is a share of the documents between 0 and 1, not {recipe.held_out}")
 
