@@ -23,7 +23,7 @@ from binocle.cli import main
 from binocle.indexes.errors import EncoderMismatchError, InputError, LockedError, ModelNotFoundError
 from binocle.training import collection, mining, negatives
 from binocle.training.collection import text_key, words
-from binocle.training.mining import mine, refresh
+from binocle.training.mining import mine
 
 ROOT = Path(__file__).parents[1]
 
@@ -550,27 +550,6 @@ def test_a_corpus_is_any_file_with_a_column_of_texts(tmp_path, name):
         form="list",
     )
     assert json.loads((tmp_path / "out.jsonl").read_text())["negatives"] == ["t 40", "t 50"]
-
-
-# During training
-
-
-def test_refreshed_negatives_are_those_that_mine_writes(tmp_path):
-    rows, _ = mined(tmp_path, PAIRS, CORPUS, model=Random(), margin=0.1, scores=True)
-    queries, positives = zip(*PAIRS, strict=True)
-    fresh = list(refresh(Random(), queries, positives, CORPUS, margin=0.1))
-    assert [one._asdict() for one in fresh] == [row | {"document_id": ""} for row in rows]
-
-
-def test_refreshing_is_a_stream_that_may_be_left_early(monkeypatch, tmp_path):
-    monkeypatch.setattr(mining, "_QUERIES", 5)
-    monkeypatch.setattr(mining.tempfile, "tempdir", str(tmp_path))
-    queries, positives = zip(*PAIRS, strict=True)
-    stream = refresh(Random(), queries, positives, CORPUS)
-    assert next(stream).query == "query 0"
-    assert len(list(tmp_path.iterdir())) == 1
-    stream.close()
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_real_encoder_in_bulk_mines_as_sentence_transformers_does(tmp_path, tiny_model):

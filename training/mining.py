@@ -11,7 +11,6 @@ come. In memory are the model, 24 bytes a document and one block.
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -103,25 +102,6 @@ def mine(
         if not report.rows:
             raise InputError(_nothing(report, chosen.negatives if form == "tuple" else 1))
     return report
-
-
-def refresh(
-    model: str | Encoder,
-    queries: Iterable[str],
-    positives: Iterable[str],
-    corpus: Corpus | None = None,
-    *,
-    mode: Mode = "semantic",
-    **rules: Any,
-) -> Iterator[Mined]:
-    """Negatives as a model ranks them now, for use while it is trained: what `mine` would write, as it is found."""
-    chosen = _rules(rules)
-    opened = _corpus(corpus, None)
-    encoder = _encoder(model, opened)
-    rows = ((query, positive, "") for query, positive in zip(queries, positives, strict=True))
-    with tempfile.TemporaryDirectory(prefix="binocle-") as work:
-        for group in _mined(rows, opened, encoder, chosen, Path(work), MiningReport(mode=mode), None):
-            yield from group
 
 
 def _mined(
