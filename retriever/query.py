@@ -213,7 +213,7 @@ class Query:
         if unseen.any():
             semantic[unseen] = self._snapshot.index.reconstruct(ids[unseen]) @ self._vector()[0]
         leading = np.isin(ids, np.concatenate([by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]]))
-        score = (standard(np.nan_to_num(lexical), leading) + standard(semantic, leading)) / np.float32(2)
+        score = (standard_scores(np.nan_to_num(lexical), leading) + standard_scores(semantic, leading)) / np.float32(2)
         return _Candidates(ids, lexical, semantic, score)
 
     def _reranked(
@@ -229,7 +229,7 @@ class Query:
         reranker, score = np.full(len(found.ids), np.nan, np.float32), found.score.copy()
         reranker[reached] = given
         if len(reached):
-            score[reached] = _mean_standard(given, found.score[reached], reranking.reranker.first_stage_weight)
+            score[reached] = mean_standard_scores(given, found.score[reached], reranking.reranker.first_stage_weight)
         if len(reached) and len(rest):
             score[rest] += score[reached].min() - 1 - score[rest].max()
         best = np.argsort(-score[reached], kind="stable")
@@ -324,7 +324,7 @@ def _aligned(ids: Ids, known: Ids, values: Floats) -> Floats:
     return aligned
 
 
-def standard(values: Floats, leading: NDArray[np.bool_] | slice = slice(None)) -> Floats:
+def standard_scores(values: Floats, leading: NDArray[np.bool_] | slice = slice(None)) -> Floats:
     """Standard deviations above the mean of the leading values, all unless told; 0 where they are all the same."""
     deviation = values[leading].std()
     if deviation < 1e-6:
@@ -333,9 +333,9 @@ def standard(values: Floats, leading: NDArray[np.bool_] | slice = slice(None)) -
     return made
 
 
-def _mean_standard(reranker: Floats, first: Floats, first_weight: float) -> Floats:
+def mean_standard_scores(reranker: Floats, first: Floats, first_weight: float) -> Floats:
     """The weighted mean of the standard scores of two stages for the same passages."""
-    mean: Floats = (1 - first_weight) * standard(reranker) + first_weight * standard(first)
+    mean: Floats = (1 - first_weight) * standard_scores(reranker) + first_weight * standard_scores(first)
     return mean
 
 

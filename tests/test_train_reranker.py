@@ -54,6 +54,16 @@ def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_o
     assert not (made.folder / "run").exists()
 
 
+def test_what_a_reranker_gives_is_measured_on_queries_that_did_not_choose_its_weight():
+    table = np.array(
+        [[1, 0], [0, 1], [1, 0], [0, 1]], np.float32
+    )  # queries by weights: each half has a best of its own
+    assert stage_weight._crossed(table).tolist() == [0, 0, 0, 0]
+    assert stage_weight._crossed(np.array([[0.2, 0.7], [0.1, 0.6], [0.5, 0.4]], np.float32)).tolist() == pytest.approx(
+        [0.7, 0.6, 0.4]
+    )
+
+
 def test_the_second_segment_begins_as_the_first_where_the_base_has_read_single_texts_only(tmp_path, tiny_model):
     def segments(base):
         state = reranker_training.make_model(str(base), FAST).state_dict()
