@@ -11,7 +11,7 @@ import click
 
 from ..indexes.errors import InputError
 from ..retriever.passage import printable
-from .live import Live
+from .live import Live, Moving
 from .places import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
 
 if TYPE_CHECKING:
@@ -239,9 +239,8 @@ def _apply(retriever: Retriever, chosen: Result, encoder: Path | None, *, erase:
 
     if chosen.kind == "none":
         return None
-    with Live() as live:
-        live.tell(f"embedding the index anew with {chosen.name}")
-        return defend(retriever, chosen.name, folder=encoder, keep=not erase)
+    with Moving(f"embedding the index anew with {chosen.name}") as progress:
+        return defend(retriever, chosen.name, folder=encoder, keep=not erase, progress=progress)
 
 
 def _applied(done: Defended | None, retriever: Retriever, *, asked: bool, erased: bool) -> list[str]:

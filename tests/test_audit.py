@@ -518,8 +518,12 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     assert (code, index.encoder.fingerprint) == (0, before)
     assert "the index stays as it is: its vectors as stored are within the gate" in out
     monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    moved = []
+    monkeypatch.setattr("binocle.commands.live.Moving.__call__", lambda _, at: moved.append((at.done, at.total)))
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert code == 0
+    passages = index.snapshot().chunks.count_rows()
+    assert moved[-1] == (passages, passages)
     assert f"{tmp_path / 'secret'} is the encoder, with what is secret: it stays outside of the index" in out
     assert "'binocle rollback'" in out
     now = Retriever.open(index.path)
