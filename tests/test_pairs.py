@@ -182,9 +182,10 @@ def test_a_document_gives_the_same_pairs_wherever_it_stands(abstracts):
 
 
 def test_every_kind_can_be_had_alone_and_says_its_name_and_weight(abstracts, books):
+    text = "A borrow checker is a part of the compiler that looks at references. [The osmarium melts](d1) at night."
     for name, kind in KINDS.items():
-        for pair in make([*abstracts, *books], kinds=[name]):
-            assert (pair.kind, pair.weight) == (name, kind.weight)
+        pairs = list(make([*abstracts, *books, Source("z", "", (Passage(text),))], kinds=[name]))
+        assert {(pair.kind, pair.weight) for pair in pairs} == {(name, kind.weight)}
 
 
 def test_an_unknown_kind_is_told_with_those_there_are(abstracts):
@@ -212,13 +213,6 @@ def test_queries_are_unique_and_good(abstracts, books):
         assert 3 <= len(pair.query) <= 400
         assert len(pair.positive) >= 40
         assert normalised(pair.query) != normalised(pair.positive)
-
-
-def test_the_most_for_each_document_is_kept_and_shared_among_its_kinds(abstracts):
-    pairs = list(make(abstracts, max_per_document=3, kinds=["title", "claim", "keywords"]))
-    assert Counter(pair.document for pair in pairs) == {source.id: 3 for source in abstracts}
-    assert {pair.kind for pair in pairs if pair.document == "d3"} == {"title", "claim", "keywords"}
-    assert list(make(abstracts, max_per_document=0)) == []
 
 
 def test_a_title_finds_its_passage_without_itself(abstracts):
@@ -320,7 +314,9 @@ def test_what_is_defined_is_asked_for():
 
 def test_keywords_are_telling_words_of_a_passage_in_its_order(abstracts):
     salience = Salience(abstracts)
-    for pair in make(abstracts, kinds=["keywords"]):
+    pairs = list(make(abstracts, kinds=["keywords"]))
+    assert {pair.document for pair in pairs} == {source.id for source in abstracts}
+    for pair in pairs:
         asked, there = words(pair.query), words(pair.positive)
         assert 2 <= len(asked) <= 6
         assert [there.index(word) for word in asked] == sorted(there.index(word) for word in asked)
@@ -360,7 +356,9 @@ def is_within(some, many):
 def test_boilerplate_is_never_a_query():
     line = "Copyright osmium foundation, gallium licence applies to rhodium."
     sources = [Source(str(i), "", (Passage(f"{line} {document(i).passages[0].text} {line}"),)) for i in range(5)]
-    assert all(normalised(pair.query) != normalised(line) for pair in make(sources))
+    pairs = list(make(sources))
+    assert {pair.document for pair in pairs} == {source.id for source in sources}
+    assert all(normalised(pair.query) != normalised(line) for pair in pairs)
 
 
 def test_text_of_any_alphabet_gives_pairs():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..retriever.query import Hit, Mode
+    from ..retriever.query import Hit
     from .data import Prepared
 
 _SOURCE = "document_id"  # in the metadata of a positive that is indexed by itself: the document that it is from
@@ -115,7 +115,6 @@ def lists(
     negatives: int,
     depth: int,
     seed: int,
-    mode: Mode = "hybrid",
     tell: Callable[[int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A row for each query and positive: its best passage in the index, and others drawn from the best found.
@@ -129,7 +128,7 @@ def lists(
     for number, (query, answers) in enumerate(judged):
         if tell and not number % 100:
             tell(number)
-        hits = retriever.search(query, depth, mode=mode)
+        hits = retriever.search(query, depth)
         others = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
         if len(others) < negatives:
             continue

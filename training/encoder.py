@@ -205,12 +205,10 @@ class _Session:
 
     def _typical_tokens(self) -> float:
         """About how many tokens the longer texts have, at four characters each."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         some = self.table.slice(0, 2_000)
         lengths = [np.percentile(pc.utf8_length(some[name]).to_numpy(), 75) for name in self.data.texts]
-        assert isinstance(some, pa.Table)
         return float(max(lengths, default=0)) / 4
 
     def train(self) -> Trained:

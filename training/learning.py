@@ -63,14 +63,13 @@ def learn(
     *,
     folder: Path | None = None,
     measure: Callable[[], float] | None = None,
-    metric: str = "accuracy",
     progress: Progress | None = None,
 ) -> Learned:
     """Train `module`: AdamW (Loshchilov and Hutter, arXiv:1711.05101), a short warm-up, then a rate falling to 0.
 
     :param loss: gives the loss of the step of that number, drawing only on it and on torch's generator.
     :param folder: for checkpoints, from the newest of which it goes on; none are kept unless given.
-    :param measure: the held-out metric, taken after every so many steps.
+    :param measure: the held-out accuracy, taken after every so many steps.
     """
     import torch
 
@@ -103,7 +102,7 @@ def learn(
             with pace.paused():
                 value = _measured(module, measure)
         if due or _due(run.step, run.steps or 500, 50):
-            _log(made, run, plan, pace, window, metric, value, progress)
+            _log(made, run, plan, pace, window, value, progress)
             window = []
         if due:
             with pace.paused():
@@ -149,18 +148,17 @@ def _log(
     plan: Plan,
     pace: _Pace,
     window: list[float],
-    metric: str,
     value: float | None,
     progress: Progress | None,
 ) -> None:
     mean = math.fsum(window) / max(len(window), 1)
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
     row: dict[str, Any] = {"step": run.step, "epoch": round(epoch, 4), "loss": mean}
-    made.history.append(row | ({f"eval_{metric}": value} if value is not None else {}))
+    made.history.append(row | ({"eval_accuracy": value} if value is not None else {}))
     if progress and run.steps:
         per_second = pace.texts_per_second(run.step)
         left = (run.steps - run.step) * plan.batch_size / max(per_second, 1e-9)
-        progress(Update(run.step, run.steps, epoch, mean, metric, value, per_second, left))
+        progress(Update(run.step, run.steps, epoch, mean, "accuracy", value, per_second, left))
 
 
 class _Pace:

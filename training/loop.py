@@ -71,7 +71,6 @@ def arguments(folder: Path, **options: Any) -> dict[str, Any]:
         "save_total_limit": KEEP,
         "logging_nan_inf_filter": False,
         "use_cpu": device() == "cpu",
-        "bf16": has_bf16(),
         "optim": "adamw_torch_fused" if device() in ("cpu", "cuda") else "adamw_torch",
         "dataloader_pin_memory": device() == "cuda",
         "restore_callback_states_from_checkpoint": True,  # how much of its patience a run has used up

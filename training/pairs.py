@@ -41,13 +41,11 @@ def make(
     *,
     seed: int = 0,
     kinds: Sequence[str] | None = None,
-    max_per_document: int | None = None,
 ) -> Iterator[Pair]:
     """Pairs of every kind, document by document, in bounded memory.
 
     :param documents: what can be iterated over more than once, as the collection is counted before pairs are made.
     :param kinds: names of `KINDS`; all unless given.
-    :param max_per_document: how many at most of each, taken from its kinds in turn.
     """
     chosen = list(KINDS if kinds is None else kinds)
     unknown = [kind for kind in chosen if kind not in KINDS]
@@ -55,7 +53,7 @@ def make(
         raise InputError(f"there is no kind of pairs {unknown[0]!r}: expected some of {', '.join(KINDS)}")
     if iter(documents) is documents:
         raise InputError("the documents are read more than once: give a list, or an object that starts anew each time")
-    return _made(documents, seed, chosen, max_per_document)
+    return _made(documents, seed, chosen)
 
 
 def sample(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
@@ -70,19 +68,15 @@ def sample(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
     return kept
 
 
-def _made(documents: Iterable[Source], seed: int, kinds: list[str], most: int | None) -> Iterator[Pair]:
+def _made(documents: Iterable[Source], seed: int, kinds: list[str]) -> Iterator[Pair]:
     salience = Salience(documents)
     links_to = links.collect(documents) if "link" in kinds else {}
     seen = Counts()
     for source in documents:
-        made = 0
         for pair in _of(source, salience, links_to.get(links.place(source.id), []), seed, kinds):
-            if most is not None and made >= most:
-                break
             key = normalised(pair.query)
             if not seen.of([key])[0]:
                 seen.add([key])
-                made += 1
                 yield pair
 
 

@@ -53,11 +53,9 @@ def interval(values: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES,
     return _percentiles(bootstrap(mean(values), np.size(values), samples=samples, seed=seed), level)
 
 
-def paired_interval(
-    a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0
-) -> tuple[float, float]:
+def paired_interval(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int = 0) -> tuple[float, float]:
     """Bootstrap interval of mean(a) - mean(b) over the same rows in the same order."""
-    return interval(_paired(a, b), level=level, samples=samples, seed=seed)
+    return interval(_paired(a, b), samples=samples, seed=seed)
 
 
 def randomisation(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int = 0) -> float:
