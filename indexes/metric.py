@@ -41,3 +41,10 @@ def normalized(vectors: Floats) -> Floats:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Floats = np.divide(vectors, norms, out=np.zeros(vectors.shape, np.float32), where=norms > 0)
     return unit
+
+
+def cosines(one: Floats, other: Floats) -> Floats:
+    """Of each row of one with the same row of the other; 0 where either is zero."""
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    found: Floats = (one * other).sum(1) / np.maximum(lengths, 1e-12)
+    return found

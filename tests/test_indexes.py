@@ -10,6 +10,7 @@ import pytest
 from binocle.indexes.errors import DamagedError, InputError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.kinds import Spec
+from binocle.indexes.metric import cosines
 from binocle.indexes.published import Published, Settled, build
 from binocle.retriever.snapshot import LiveIndex
 
@@ -86,6 +87,12 @@ def test_no_queries_and_no_results_have_their_shapes():
     index = index_of(10)
     assert [array.shape for array in index.search(np.empty((0, DIM), np.float32), 3)] == [(0, 3), (0, 3)]
     assert [array.shape for array in index.search(vectors_of(2), 0)] == [(2, 0), (2, 0)]
+
+
+def test_rows_are_compared_one_by_one_and_a_vector_of_zeros_is_like_none():
+    one = np.array([[3, 4], [1, 0], [2, 0], [0, 0]], np.float32)
+    other = np.array([[4, 3], [0, 5], [-1, 0], [1, 1]], np.float32)
+    np.testing.assert_allclose(cosines(one, other), [0.96, 0, -1, 0], atol=1e-7)
 
 
 @pytest.mark.parametrize("share", [0, 0.03, 0.5, 1])

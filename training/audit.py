@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..indexes import metric
 from ..indexes.errors import InputError
 from ..retriever.defended_encoder import DefendedEncoder
 from ..retriever.encoder_tokens import EncoderTokens
@@ -487,7 +488,7 @@ class _Run:
 
     def _cosines(self, length: int, found: Sequence[str]) -> Floats:
         """Of the recovered texts, encoded again, with the true vectors; 0 where no text was recovered."""
-        cosines = _cosines(self._encoder.encode(list(found)), self._true[length])
+        cosines = metric.cosines(self._encoder.encode(list(found)), self._true[length])
         cosines[[not text.strip() for text in found]] = 0
         return cosines
 
@@ -508,7 +509,7 @@ class _Run:
         found = {}
         for length, vectors in stolen.items():
             places = np.array([int((own @ vector).argmax()) for vector in vectors])
-            cosines = _cosines(self._own[places], self._true[length])
+            cosines = metric.cosines(self._own[places], self._true[length])
             found[length] = self._compared(length, [self._field.corpus[place] for place in places], cosines)
         return found
 
@@ -527,12 +528,6 @@ class _Run:
             cosines = self._cosines(length, [guess] * len(texts))
             found[length] = self._compared(length, [guess] * len(texts), cosines)
         return found
-
-
-def _cosines(one: Floats, other: Floats) -> Floats:
-    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    cosines: Floats = (one * other).sum(1) / np.maximum(lengths, 1e-12)
-    return cosines
 
 
 _SAID = (

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import InputError
+from ..indexes.metric import cosines
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
 from . import beir, heldout, loop
@@ -233,10 +234,7 @@ def _table(model: str, out: Path, every: list[str]) -> None:
 def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> Floats:
     """The cosine of both vectors of each of the last texts."""
     some = every[-_SPEED_TEXTS:]
-    one, other = teacher.encode(some), student.encode(some)
-    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    cosines: Floats = (one * other).sum(1) / np.maximum(lengths, 1e-12)
-    return cosines
+    return cosines(teacher.encode(some), student.encode(some))
 
 
 def _rate(encoder: encoders.Encoder, every: list[str]) -> float:

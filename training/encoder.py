@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import InputError
+from ..indexes.metric import normalized
 from . import data as rows
 from . import heldout, limits, loop, objectives
 from .batches import Batches, fitting
@@ -489,8 +490,7 @@ def _shortener(teacher: Any, texts: Any, length: int) -> Callable[[Any], Any]:
     directions = np.linalg.eigh(vectors.T @ vectors)[1][:, : -length - 1 : -1].astype(np.float32)
 
     def shorten(vectors: Any) -> Any:
-        short = vectors @ directions
-        return short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), 1e-12)
+        return normalized(vectors @ directions)
 
     return shorten
 

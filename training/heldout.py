@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..indexes.metric import cosines, normalized
 from .data import Prepared, Shape, counts, take
 from .loop import MARGIN
 
@@ -106,20 +107,13 @@ def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, se
     if data.shape in _RETRIEVED:
         return mean(name, _retrieval(encode, texts, _others(data, texts)), seed)
     if data.shape is Shape.TEXTS:
-        return mean(name, _cosines(encode, texts["text"], teacher), seed) if teacher else None
+        return mean(name, _agreement(encode, texts["text"], teacher), seed) if teacher else None
     labels = table["label"].to_numpy()
     if data.shape is Shape.GROUPED:
         return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
-    cosines = _unit(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
+    alike = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
     of = {Shape.SCORED: spearman, Shape.LABELLED: average_precision, Shape.CLASSED: _separation}[data.shape]
-    return resampled(name, of, cosines, labels, seed)
-
-
-def _unit(first: Floats, second: Floats) -> Floats:
-    """Cosine of each pair."""
-    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    cosines: Floats = (first * second).sum(1) / np.maximum(lengths, 1e-12)
-    return cosines
+    return resampled(name, of, alike, labels, seed)
 
 
 def _others(data: Prepared, texts: dict[str, list[str]]) -> list[str]:
@@ -151,7 +145,7 @@ def _retrieval(encode: Encode, texts: dict[str, list[str]], others: Sequence[str
     return values
 
 
-def _cosines(encode: Encode, texts: list[str], teacher: Encode) -> Floats:
+def _agreement(encode: Encode, texts: list[str], teacher: Encode) -> Floats:
     """How similarities of neighbouring texts agree between encoder and teacher: their cosines' Spearman, by blocks."""
     own, others = encode(texts, "document"), teacher(texts, "document")
     blocks = range(0, max(1, len(texts) - 31), 32)
@@ -159,14 +153,14 @@ def _cosines(encode: Encode, texts: list[str], teacher: Encode) -> Floats:
 
 
 def _pairs(vectors: Floats) -> Floats:
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    unit = normalized(vectors)
     similarities: Floats = unit @ unit.T
     return similarities[np.triu_indices(len(unit), 1)]
 
 
 def _neighbours(vectors: Floats, labels: NDArray[np.int64]) -> Floats:
     """Whether the nearest other text is of the same class."""
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    unit = normalized(vectors)
     similarities = unit @ unit.T
     np.fill_diagonal(similarities, -np.inf)
     same: Floats = (labels[similarities.argmax(1)] == labels).astype(np.float32)
