@@ -251,7 +251,7 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
 
     def vectors(session):
         found = encoding._Session._teacher_vectors(session, Dataset.from_dict({"text": ["a", "b"]}))
-        return found.tolist(), encoding._Session._before(session, session.run.folder / "before.json").as_dict()
+        return found.tolist(), encoding._Session._before(session).as_dict()
 
     from datasets import Dataset
 

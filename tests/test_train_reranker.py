@@ -328,7 +328,7 @@ def test_training_raises_the_positive(tmp_path, tiny_model):
     assert made.after.value > made.before.value
 
 
-def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monkeypatch):
+def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_path, tiny_model, monkeypatch):
     """Killed when it had stopped early and not yet written the model."""
     config = RerankerConfig(
         steps=12, batch_size=4, evaluations=12, patience=1, learning_rate=0.1, warmup=0.5, held_out=0.2, max_length=48
@@ -338,7 +338,13 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
         with pytest.raises(KeyboardInterrupt):
             train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
     last = loop.last_checkpoint(tmp_path / "out/run/checkpoints")
+    measure, measured = reranker_training._Session._measure, []
+    monkeypatch.setattr(
+        reranker_training._Session, "_measure", lambda self: measured.append(measure(self)) or measured[-1]
+    )
     made = train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
+    assert measured == [made.after]  # the base was measured when the run began
+    assert made.before.rows == made.after.rows
     assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12
 
 

@@ -24,6 +24,7 @@ from .fitting import Fitter
 from .loop import is_main_process
 from .shape import Shape as Shape  # noqa: PLC0414 - what rows are and where are asked for here
 from .sources import rows
+from .whole import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -233,9 +234,7 @@ def save(made: Prepared) -> None:
         "high": made.high if np.isfinite(made.high) else 1.0,
         "source": made.source,
     }
-    aside = made.folder / "data.part"
-    aside.write_text(json.dumps(facts), "utf-8")
-    aside.replace(made.folder / "data.json")
+    write_whole(made.folder / "data.json", json.dumps(facts))
 
 
 def load(folder: Path) -> Prepared:

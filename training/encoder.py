@@ -6,7 +6,6 @@ and the losses are sentence-transformers'; here is what they are given.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -215,7 +214,7 @@ class _Session:
     def train(self) -> Trained:
         trainer = self._trainer()
         self.run.begin(self.loss)
-        before = self._before(self.run.folder / "before.json")
+        before = self._before()
         texts = self.config.batch_size * self.config.accumulate * self.columns
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
         made = Trained.of(self.run, self.objective, ran, before)
@@ -224,20 +223,15 @@ class _Session:
             self._finish(made)
         return made
 
-    def _before(self, file: Path) -> heldout.Estimate | None:
-        """The base model on the held-out rows, measured once a run."""
+    def _before(self) -> heldout.Estimate | None:
+        """The base model on the held-out rows."""
+
+        def measure() -> heldout.Estimate | None:
+            self._tell_measuring("the model to begin with")
+            return heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
+
         with self.run.alone():
-            if not file.is_file():
-                self._tell_measuring("the model to begin with")
-                found = heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
-                aside = file.with_suffix(".part")
-                aside.write_text(json.dumps(found and found.as_dict()), "utf-8")
-                aside.replace(file)
-        facts = json.loads(file.read_text("utf-8"))
-        if facts is None:
-            return None
-        low, high = facts["interval"]
-        return heldout.Estimate(facts["name"], facts["value"], low, high, facts["rows"])
+            return heldout.Estimate.once(self.run.folder / "before.json", measure)
 
     def _tell_measuring(self, what: str) -> None:
         if heldout.can_measure(self.data):

@@ -11,9 +11,11 @@ import numpy as np
 from ..indexes.metric import cosines, normalized
 from .data import Prepared, Shape, counts, take
 from .loop import MARGIN
+from .whole import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -48,6 +50,15 @@ class Estimate:
     high: float
     rows: int
     values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, where it is a mean
+
+    @classmethod
+    def once(cls, file: Path, measure: Callable[[], Estimate | None]) -> Estimate | None:
+        """What is measured when a run begins: a resumed one reads it."""
+        facts = once(file, lambda: (found := measure()) and found.as_dict())
+        if facts is None:
+            return None
+        low, high = facts["interval"]
+        return cls(facts["name"], facts["value"], low, high, facts["rows"])
 
     def as_metrics(self) -> dict[str, float]:
         """As a trainer is given it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..indexes.metric import normalized
 from .tokenized import Row, Rows, Writer
+from .whole import once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,15 +75,8 @@ def prepare(
     :param longest: tokens of a stretch.
     :param most: stretches to train on; a twentieth as many are held out.
     """
-    done = folder / "counts.json"
-    if done.is_file():
-        return Counts(**json.loads(done.read_text("utf-8")))
-    folder.mkdir(parents=True, exist_ok=True)
-    counts = _write(texts, folder, encoder, tokens, longest, most, seed)
-    aside = done.with_suffix(".part")
-    aside.write_text(json.dumps(asdict(counts)), "utf-8")
-    aside.replace(done)
-    return counts
+    made = once(folder / "counts.json", lambda: asdict(_write(texts, folder, encoder, tokens, longest, most, seed)))
+    return Counts(**made)
 
 
 def _write(

@@ -22,6 +22,7 @@ from ..indexes.errors import InputError, MissingExtraError
 from ..retriever.hardware import device as device  # noqa: PLC0414 - training asks for both here
 from ..retriever.hardware import has_bf16 as has_bf16  # noqa: PLC0414
 from .progress import Update
+from .whole import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -369,10 +370,8 @@ def quiet(trainer: Any) -> None:
 
 
 def write_log(file: Path, history: list[dict[str, Any]]) -> None:
-    """The whole history, written aside and renamed: a resumed run then has each step once."""
-    aside = file.with_name(f".{file.name}")
-    aside.write_text("".join(json.dumps(_plain(row)) + "\n" for row in history), "utf-8")
-    aside.replace(file)
+    """The whole history: a resumed run then has each step once."""
+    write_whole(file, "".join(json.dumps(_plain(row)) + "\n" for row in history))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .segments import OBJECTIVES
 from .texts import check as check_texts
 from .texts import documents
 from .tokenized import Rows
+from .whole import once, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -289,13 +290,9 @@ class _Session:
     def _before(self) -> Perplexity | None:
         """The model that training begins with, measured once a run."""
         self.tell("measuring the model to begin with")
-        file = self.run.folder / "before.json"
-        if file.is_file():
-            return Perplexity.of(json.loads(file.read_text("utf-8")))
-        found = self.measure()
-        if loop.is_main_process():
-            file.write_text(json.dumps(found and asdict(found)), "utf-8")
-        return found
+        with self.run.alone():
+            facts = once(self.run.folder / "before.json", lambda: (found := self.measure()) and asdict(found))
+        return Perplexity.of(facts)
 
     def _trainer(self) -> Any:
         from transformers import EarlyStoppingCallback, TrainingArguments
@@ -341,9 +338,7 @@ class _Session:
         model.save_pretrained(str(ready))
         self.masked.tokenizer.save_pretrained(str(ready))
         made.fingerprint = fingerprint(ready, ModelSettings.read(ready))
-        aside = _written(self.run).with_suffix(".part")
-        aside.write_text(json.dumps(asdict(made)), "utf-8")
-        aside.replace(_written(self.run))
+        write_whole(_written(self.run), json.dumps(asdict(made)))
 
 
 def _written(run: RunFolder) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import deque
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
@@ -14,6 +13,7 @@ import numpy as np
 from ..indexes.errors import InputError
 from .data import hash_of
 from .tokenized import SENTENCE, Row, Rows, Writer, cut, packed, tokenized
+from .whole import once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,15 +48,8 @@ def prepare(
     :param room: tokens of a row, special ones left out.
     :param pack: whether rows to train on go on from one document to the next.
     """
-    done = folder / "counts.json"
-    if done.is_file():
-        return Counts(**json.loads(done.read_text("utf-8")))
-    folder.mkdir(parents=True, exist_ok=True)
-    counts = _write(texts, folder, tokenizer, room, pack=pack)
-    aside = done.with_suffix(".part")
-    aside.write_text(json.dumps(counts.as_dict()), "utf-8")
-    aside.replace(done)
-    return counts
+    made = once(folder / "counts.json", lambda: asdict(_write(texts, folder, tokenizer, room, pack=pack)))
+    return Counts(**made)
 
 
 def _write(texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room: int, *, pack: bool) -> Counts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,14 +245,16 @@ class _Session:
         self.table = self.data.table()
         tell("loading the model")
         self.model = make_model(base, config)
-        losses: Any = __import__("sentence_transformers.cross_encoder.losses", fromlist=["losses"])
+        losses = import_module("sentence_transformers.cross_encoder.losses")
         given = {"mini_batch_size": -1} if self.objective in _WHOLE else {}
         self.loss = getattr(losses, _OBJECTIVES[self.objective][1])(self.model, **given)
 
     def train(self) -> Trained:
         trainer, texts = self._trainer()
         self.run.begin(self.loss)
-        before = self._measured("the model to begin with")
+        before = heldout.Estimate.once(
+            self.run.folder / "before.json", lambda: self._measured("the model to begin with")
+        )
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
         made = Trained.of(self.run, self.objective, ran, before)
         if self.config.keep:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import InputError, ModelNotFoundError
 from . import card as cards
 from . import loop
+from .whole import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,9 +64,7 @@ class RunFolder:
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             if loop.is_main_process():
-                aside = file.with_suffix(".part")
-                aside.write_text(json.dumps(self.asked), "utf-8")
-                aside.replace(file)
+                write_whole(file, json.dumps(self.asked))
 
     def alone(self) -> FileLock:
         """For what one process does for all that train together."""
