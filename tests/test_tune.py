@@ -201,9 +201,9 @@ def test_bm25_is_the_formula_over_beginnings_of_words():
 
 def test_standard_scores_are_taken_over_the_best():
     scores = np.concatenate([np.linspace(5, 3, 200), np.full(1000, -50.0)]).astype(np.float32)[None]
-    found = teachers.standard(scores)
+    found = teachers.standard_scores(scores)
     assert (found[0, :200].mean(), found[0, :200].std()) == (pytest.approx(0, abs=1e-5), pytest.approx(1, abs=1e-5))
-    assert np.isfinite(teachers.standard(np.zeros((2, 3), np.float32))).all()
+    assert np.isfinite(teachers.standard_scores(np.zeros((2, 3), np.float32))).all()
 
 
 def test_the_hybrid_teacher_adds_words_and_meaning(tiny_model):
@@ -213,7 +213,9 @@ def test_the_hybrid_teacher_adds_words_and_meaning(tiny_model):
     asked = ["the price of bread", "a ship at night"]
     found = teachers.teacher("hybrid", encoder, passages, vectors).scores(asked)
     words = np.stack([BM25(passages).scores(text) for text in asked])
-    expected = teachers.standard(words) + teachers.standard(encoder.encode(asked, kind="query") @ vectors.T)
+    expected = teachers.standard_scores(words) + teachers.standard_scores(
+        encoder.encode(asked, kind="query") @ vectors.T
+    )
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -228,7 +230,7 @@ def test_a_cross_encoder_orders_what_the_hybrid_finds_and_has_no_opinion_of_the_
     encoder = encoders.load(tiny_model)
     hybrid = teachers.Hybrid(encoder, passages, encoder.encode(passages))
     first = hybrid.scores(["the queen"])[0]
-    found = teachers.Reader(Longest(), hybrid, passages).scores(["the queen"])[0]
+    found = teachers.CrossEncoderTeacher(Longest(), hybrid, passages).scores(["the queen"])[0]
     known = np.flatnonzero(found > teachers.NEVER)
     assert set(known) == set(np.argsort(-first, kind="stable")[: len(known)])
     assert len(known) == 16
@@ -242,7 +244,7 @@ def test_another_encoder_teaches_its_cosines(index, tiny_model, tmp_path):
     passages = ["the cat sat", "a ship at night", "bread and cheese"]
     taught = teachers.teacher(tiny_model, None, passages, None).scores(["the cat"])
     encoder = encoders.load(tiny_model)
-    expected = 2 * teachers.standard(encoder.encode(["the cat"]) @ encoder.encode(passages).T)
+    expected = 2 * teachers.standard_scores(encoder.encode(["the cat"]) @ encoder.encode(passages).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)
     made = tune.tune(index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
     assert made.verdict.queries > 8

@@ -35,7 +35,6 @@ POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lastt
 _PRINCIPAL = 8_192  # texts by which a teacher's longer vectors are shortened
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf" ?(?:[{_UNSPACED}]|[^ {_UNSPACED}]+)")  # or a character, where a script has no spaces
-_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,18 @@ class Trained:
     @classmethod
     def of(cls, run: RunFolder, objective: str, ran: Ran, before: heldout.Estimate | None) -> Trained:
         """What is known when the steps are taken."""
-        facts = (ran.steps, ran.seconds, ran.texts_per_second, before, None, "", ran.resumed_from, ran.history)
-        return cls(run.out, objective, *facts)
+        return cls(
+            folder=run.out,
+            objective=objective,
+            steps=ran.steps,
+            seconds=ran.seconds,
+            texts_per_second=ran.texts_per_second,
+            before=before,
+            after=None,
+            fingerprint="",
+            resumed_from=ran.resumed_from,
+            history=ran.history,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -510,8 +519,7 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
     loop.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
-    attention = "eager" if loop.device() == "cpu" and typical_tokens < _SHORT else "sdpa"
-    given: dict[str, Any] = {"attn_implementation": attention, "use_safetensors": True}
+    given: dict[str, Any] = {"attn_implementation": loop.attention(typical_tokens), "use_safetensors": True}
     try:
         try:
             model = _load(folder, given)

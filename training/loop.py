@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Progress = Callable[[Update], None]
 
 _DONE = "whole.json"  # the last file of a checkpoint to be written
+_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 KEEP = 2  # checkpoints: the newest could be cut short
 MARGIN = " margin"  # after a metric's name: half of its 95 % interval
 
@@ -114,6 +115,11 @@ def paced(config: Any, steps: int, batch_size: int, learning_rate: float, metric
 def bf16(config: Any) -> bool:
     """Whether a run with these settings computes in bfloat16: where the machine does, unless they say."""
     return has_bf16() if config.bf16 is None else bool(config.bf16)
+
+
+def attention(tokens: float) -> str:
+    """By which attention texts of about so many tokens are learned from the fastest."""
+    return "eager" if device() == "cpu" and tokens < _SHORT else "sdpa"
 
 
 def last_checkpoint(folder: Path) -> Path | None:

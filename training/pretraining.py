@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .masked_model import MaskedModel
 
 _LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the steps
-_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +214,7 @@ class _Session:
 
     def _begin(self) -> MaskedModel:
         config, asked = self.config, self.run.asked
-        attention = "eager" if loop.device() == "cpu" and (config.max_length or _LENGTH) < _SHORT else "sdpa"
+        attention = loop.attention(config.max_length or _LENGTH)
         if asked["from_scratch"] is not None:
             return masked_model.begin(asked["from_scratch"], self._vocabulary(), attention=attention)
         found = masked_model.load(asked["base"], attention=attention)

@@ -46,10 +46,12 @@ class Hybrid:
 
     def scores(self, queries: Sequence[str]) -> Floats:
         words = np.stack([self._words.scores(query) for query in queries])
-        return standard(words) + standard(self._encoder.encode(list(queries), kind="query") @ self._vectors.T)
+        return standard_scores(words) + standard_scores(
+            self._encoder.encode(list(queries), kind="query") @ self._vectors.T
+        )
 
 
-class Larger:
+class EncoderTeacher:
     """Another encoder's cosines."""
 
     def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], tell: Tell = lambda _: None) -> None:
@@ -60,10 +62,10 @@ class Larger:
         self._vectors = np.concatenate([unit_vectors(encoder, passages[at : at + _AT_ONCE]) for at in starts])
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        return 2 * standard(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
+        return 2 * standard_scores(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
 
 
-class Reader:
+class CrossEncoderTeacher:
     """A cross-encoder's scores of the passages that another teacher has highest; of the others it has no opinion."""
 
     def __init__(self, reranker: CrossEncoder, first: Teacher, passages: Sequence[str]) -> None:
@@ -75,7 +77,7 @@ class Reader:
         found[:] = NEVER
         for row, (query, places) in enumerate(zip(queries, best, strict=True)):
             read = self._reranker.score(query, [self._passages[place] for place in places])
-            found[row, places] = 2 * standard(read[None])[0]
+            found[row, places] = 2 * standard_scores(read[None])[0]
         return found
 
 
@@ -87,12 +89,12 @@ def teacher(
     :param encoder: that of the index, and `vectors` what it gives the passages.
     """
     if name != HYBRID and not reads_pairs(find(name)):
-        return Larger(encoders.load(name), passages, tell)
+        return EncoderTeacher(encoders.load(name), passages, tell)
     hybrid = Hybrid(encoder, passages, vectors)
-    return hybrid if name == HYBRID else Reader(load_reranker(name), hybrid, passages)
+    return hybrid if name == HYBRID else CrossEncoderTeacher(load_reranker(name), hybrid, passages)
 
 
-def standard(scores: Floats) -> Floats:
+def standard_scores(scores: Floats) -> Floats:
     """Standard deviations of each row's best scores that a score lies above their mean."""
     best = -np.partition(-scores, min(_DEPTH, scores.shape[1]) - 1, axis=1)[:, :_DEPTH]
     deviations = np.maximum(best.std(1, keepdims=True), 1e-6)
