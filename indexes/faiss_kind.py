@@ -91,7 +91,7 @@ class FaissKind:
         FlatKind().write(folder, batches, dim=dim, metric=metric)
         vectors = FlatKind().load(folder, dim=dim, metric=metric).vectors
         values = self.values(build)
-        if len(vectors) < max(1, self._least(len(vectors), values)):
+        if len(vectors) < max(1, self._least(len(vectors), dim, values)):
             (folder / FILE).write_bytes(b"")  # nothing to learn from: all are compared
             return
         index = self._built(vectors, metric_of(metric), values)
@@ -108,7 +108,7 @@ class FaissKind:
         except OSError as error:
             raise DamagedError(f"{folder / FILE} cannot be read: {error.strerror}") from error
         index = None
-        if size or count >= max(1, self._least(count, values)):
+        if size or count >= max(1, self._least(count, dim, values)):
             most = 4 * count * self.bytes_per_vector(dim, build, max(1, count)) + 64 * dim * dim + 2**24
             if not count * self.code.size(dim, values) <= size <= most:
                 raise DamagedError(f"{folder / FILE} has {size} bytes, which {count} vectors of this kind cannot take")
@@ -124,8 +124,11 @@ class FaissKind:
         doc = "how many candidates are compared with the stored vectors for each one asked for"
         return (Parameter("k_factor", doc, 1, 256, self.code.depth),)
 
-    def _least(self, count: int, build: dict[str, Any]) -> int:
-        return max(self.code.least(build), self.structure_of(build).least(count, build))
+    def _least(self, count: int, dim: int, build: dict[str, Any]) -> int:
+        """So many vectors are needed to learn from; given fewer than dimensions to rotate, FAISS ends the process."""
+        rotations = re.findall(r"OPQ\d+(?:_(\d+))?", self.recipe(count, dim, build))  # dimensions, where told
+        rotated = [max(dim, int(out or 0)) for out in rotations]
+        return max(self.code.least(build), self.structure_of(build).least(count, build), *rotated)
 
     def _built(self, vectors: Floats, metric: Metric, build: dict[str, Any]) -> Any:
         """An index of them, which can be searched: that is tried once."""
@@ -219,9 +222,9 @@ def _train(index: Any, vectors: Floats, metric: Metric) -> None:
 
     lists = faiss.try_extract_index_ivf(index)
     wanted = max(_SAMPLE, _SAMPLE_OF_LIST * (lists.nlist if lists else 0))
-    count, dim = vectors.shape
+    count = len(vectors)
     chosen = np.random.default_rng(_SEED).choice(count, min(count, wanted), replace=False)
-    kept = list(_quiet(index, dim))
+    kept = list(_quiet(index))
     try:
         with refusal(f"learn this index from {len(chosen)} vectors"):
             index.train(metric.prepared(vectors[np.sort(chosen)]))
@@ -230,7 +233,7 @@ def _train(index: Any, vectors: Floats, metric: Metric) -> None:
             rotation.pq = None
 
 
-def _quiet(index: Any, dim: int) -> Iterator[tuple[Any, Any]]:
+def _quiet(index: Any) -> Iterator[tuple[Any, Any]]:
     """Have FAISS not warn of few vectors, and rotate for as many bits as are used in fewer rounds; gives rotations."""
     import faiss
 
@@ -241,7 +244,7 @@ def _quiet(index: Any, dim: int) -> Iterator[tuple[Any, Any]]:
         for rotation in chain:
             if isinstance(rotation, faiss.OPQMatrix):
                 bits = inner.pq.nbits if hasattr(inner, "pq") else 8
-                rotation.pq = coder = faiss.ProductQuantizer(dim, rotation.M, bits)
+                rotation.pq = coder = faiss.ProductQuantizer(rotation.d_out, rotation.M, bits)
                 coder.cp.min_points_per_centroid = 1
                 rotation.niter, rotation.niter_pq, rotation.niter_pq_0 = 8, 2, 8
                 yield rotation, coder  # which FAISS does not keep alive
