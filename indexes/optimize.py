@@ -57,6 +57,7 @@ class Choice:
     spec: Spec
     measured: Measured
     note: str = ""  # of one that is built anew: which part of its demand was missed, and what was done
+    wanted: Spec | None = None  # what it stands in for, which could not be built
 
     @property
     def settled(self) -> Settled:
@@ -419,6 +420,21 @@ def _within(trial: Trial, demand: Demand) -> list[Point]:
     return points[:end][-1:]
 
 
+def rebuilt(build: Build, spec: Spec) -> tuple[Built | BuiltShards, str]:
+    """An index of this kind, or one that stands in for it where it cannot be built, and then a line that says why.
+
+    Too few vectors may be left to learn from, or the machine may be another.
+    """
+    try:
+        return build(spec), ""
+    except InputError as error:
+        if spec.build.get("gpu"):
+            built, note = rebuilt(build, replace(spec, build={**spec.build, "gpu": 0}))
+            return built, note or f"the vector index was built without a GPU: {error}"
+        note = f"the vector index compares all passages, for it could not be built as {spec.kind}: {error}"
+        return build(Spec(metric=spec.metric)), note
+
+
 def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) -> Choice:
     """Build what was chosen for a demand again, and measure again; where it is no longer met, mend that.
 
@@ -426,24 +442,26 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
 
     :param queries: those that were measured with; made of pairs of vectors unless there are.
     """
-    built, demand, source = build(spec), before.demand, before.source
-    index = built.load()
+    (built, why), demand, source = rebuilt(build, spec), before.demand, before.source
+    index, made, wanted = built.load(), built.manifest.spec, spec if why else None
     if not len(index.ids):
-        return Choice(built, spec, replace(before, count=0, memory=built.memory))
+        return Choice(built, made, replace(before, count=0, memory=built.memory), why, wanted)
     if queries is None:
         queries, source = mixed(exact(index), 2 * demand.queries), "pairs of stored vectors, mixed"
     seen, unseen = halves(queries, index)
     trial = Trial.of(built, seen)
-    first = trial.choice({} if spec.kind == "flat" else spec.search, unseen, demand, source)
+    first = replace(trial.choice(made.search, unseen, demand, source), note=why, wanted=wanted)
     if first.measured.met:
         return first
     missed = f"when the vector index was built again for {len(index.ids):,} passages, {_missed(first.measured)}"
+    missed = f"{why}; {missed}" if why else missed
     trial.sweep(demand.recall)
     proven = trial.prove(unseen, demand.recall) if trial.chosen else None
     mended = None if proven is None else trial.choice(proven, unseen, demand, source)
     if mended and mended.measured.met:
         values = ", ".join(f"{name} {value}" for name, value in mended.spec.search.items())
-        return replace(mended, note=f"{missed}: mended by searching with {values}{_now(mended.measured)}")
+        note = f"{missed}: mended by searching with {values}{_now(mended.measured)}"
+        return replace(mended, note=note, wanted=wanted)
     other = optimize(build, queries, demand, source=source).choice
     if other:
         built.discard()
@@ -453,7 +471,8 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
     elif mended is None:
         deepest = max(trial.points.values(), key=lambda point: point.recall).search
         mended = trial.choice(deepest, unseen, demand, source)
-    return replace(mended, note=f"{missed}, and nothing mends that: 'binocle optimize' with another demand")
+    note = f"{missed}, and nothing mends that: 'binocle optimize' with another demand"
+    return replace(mended, note=note, wanted=wanted)
 
 
 def _missed(measured: Measured) -> str:

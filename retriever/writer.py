@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..indexes.errors import DamagedError, InputError, LockedError
-from ..indexes.optimize import optimize, renew
+from ..indexes.optimize import optimize, rebuilt, renew
 from ..indexes.proof import Measured
 from ..indexes.published import Published, Settled, amend, build
 from ..indexes.sharded import BuiltShards
@@ -358,13 +358,14 @@ class Writer:
         What was chosen for a demand is measured again, for it now holds other rows, and mended if it missed that.
         """
         head, before = snapshot.head, self._measured()
-        spec = head.index.fitting(head.encoder.dim)
+        make, spec = self._bench(snapshot), head.index.fitting(head.encoder.dim)
         if before is None:
-            return _with(head, self._published(snapshot, spec)[0], head.index), ""
+            built, note = rebuilt(make, spec)
+            return _with(head, self._put(built, Settled()), head.index), note
         kept = questions.kept(self._store.place, head.encoder)
-        renewal = renew(self._bench(snapshot), spec, before, kept)
+        renewal = renew(make, spec, before, kept)
         names = self._put(renewal.built, renewal.settled)
-        return _with(replace(head, demand=before.demand), names, renewal.spec), renewal.note
+        return _with(replace(head, demand=before.demand), names, renewal.wanted or renewal.spec), renewal.note
 
     def _measured(self) -> Measured | None:
         """What was demanded of the published index, and measured; the demand alone if the index is gone or damaged."""

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from binocle import Retriever
 from binocle.indexes.errors import DamagedError, InputError
 from binocle.indexes.faiss_index import FaissIndex
+from binocle.indexes.faiss_kind import FaissKind
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.metric import METRICS
+from binocle.indexes.optimize import rebuilt
 from binocle.indexes.published import Published, Settled, amend, build
 from binocle.retriever.snapshot import LiveIndex
 from binocle.retriever.status import measure
@@ -646,6 +648,34 @@ def test_a_damaged_index_is_built_anew_as_it_was_and_a_line_says_so(added):
         assert fresh.snapshot().published.spec == Spec("ivf", {"nlist": 3}, {"nprobe": 3})
         assert fresh.add([]).note == ""
         assert answers(fresh) == before
+
+
+def test_an_index_that_can_no_longer_be_built_as_chosen_is_written_to_all_the_same(added, monkeypatch):
+    added.build_index("ivf_int8", nlist=3, search={"nprobe": 3})
+    chosen, build_of_kind = added.snapshot().head.index, FaissKind._built
+
+    def unable_to_learn(*_):
+        raise InputError("FAISS cannot learn this index from 59 vectors: a reason")
+
+    monkeypatch.setattr(FaissKind, "_built", unable_to_learn)
+    for name in ("d3", "d4"):
+        assert added.delete(name) == 1
+    assert added.snapshot().published.spec == Spec()
+    assert added.snapshot().head.index == chosen and not added.snapshot().head.erase
+    assert added.verify() == [] and "d3" not in [path for path, _ in answers(added)]
+    monkeypatch.setattr(FaissKind, "_built", build_of_kind)
+    added.delete("d5")
+    assert added.snapshot().published.spec == chosen
+
+
+def test_an_index_built_on_a_gpu_is_built_again_without_where_there_is_none(tmp_path):
+    if getattr(faiss, "get_num_gpus", lambda: 0)():
+        pytest.skip("there is one")
+    ids, vectors = rows()
+    spec = Spec("ivf_int8", {"nlist": 4, "gpu": 1}, {"nprobe": 4})
+    built, note = rebuilt(lambda spec: build(tmp_path, spec, [(ids, vectors)], dim=DIM, covers=1), spec)
+    assert built.manifest.spec == Spec("ivf_int8", {"nlist": 4, "gpu": 0}, {"nprobe": 4})
+    assert note.startswith("the vector index was built without a GPU: gpu=1 needs a GPU")
 
 
 @pytest.mark.parametrize("kind", [["x"], None, 5])

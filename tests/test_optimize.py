@@ -287,6 +287,33 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     assert renewal.spec.kind != "pq" and renewal.measured.met
 
 
+@pytest.mark.parametrize(("limit", "kept"), [(None, "pq"), (300_000, "ivf_int8")])
+def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_misses_the_demand(
+    tmp_path, monkeypatch, limit, kept
+):
+    """Of three thousand vectors nobody learns 2**12 centroids."""
+    make = bench(tmp_path)
+
+    def refusing(spec):
+        if spec.kind == "pq":
+            raise InputError("FAISS cannot learn this index from 3000 vectors: a reason")
+        return make(spec)
+
+    monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
+    wanted = Spec("pq", {"parts": 8}, {"k_factor": 8})
+    why = (
+        "the vector index compares all passages, for it could not be built as pq: "
+        "FAISS cannot learn this index from 3000 vectors: a reason"
+    )
+    built, note = choosing.rebuilt(refusing, wanted)
+    assert (built.manifest.spec, note) == (Spec(), why)
+    built.discard()
+    renewal = choosing.renew(refusing, wanted, Measured(Demand(0.9, memory=limit)), vectors_of(1_000, 5))
+    assert (renewal.wanted or renewal.spec).kind == kept and renewal.measured.met
+    assert renewal.note == why if limit is None else renewal.note.startswith(f"{why}; when the vector index was built")
+    assert renewal.built.put(renewal.settled)
+
+
 @pytest.fixture
 def no_other(monkeypatch):
     """As if no other index met the demand."""
