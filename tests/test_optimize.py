@@ -287,6 +287,27 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     assert renewal.spec.kind != "pq" and renewal.measured.met
 
 
+def test_a_recall_that_has_not_fallen_but_is_no_longer_proven_is_proven_a_little_deeper_without_a_word(tmp_path):
+    queries, spec = vectors_of(1_000, 5), Spec("ivf_int8", {"nlist": 55}, {"nprobe": 2, "k_factor": 4})
+    built = bench(tmp_path)(spec)
+    index = built.load()
+    recalls = choosing.halves(queries, index)[1].recalls(index)
+    built.discard()
+    demand = Demand(float(recalls.mean() + at_least(recalls)) / 2)
+    assert at_least(recalls) < demand.recall < recalls.mean()
+    renewal = choosing.renew(bench(tmp_path), spec, Measured(demand), queries)
+    assert renewal.measured.met and renewal.note == ""
+    assert renewal.spec == Spec("ivf_int8", {"nlist": 55}, {"nprobe": 3, "k_factor": 4})
+
+
+def test_what_is_missed_says_whether_the_recall_fell_or_only_its_proof():
+    def missed(recall, least):
+        return choosing._missed(Measured(Demand(0.99), recall=recall, least=least))
+
+    assert missed(0.9852, 0.98) == "recall@10 fell to 0.9852 (at least 0.9800) under the demanded 0.99"
+    assert missed(0.9914, 0.9877) == "recall@10 of at least 0.99 can no longer be shown: 0.9914, at least 0.9877"
+
+
 @pytest.mark.parametrize(("limit", "kept"), [(None, "pq"), (300_000, "ivf_int8")])
 def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_misses_the_demand(
     tmp_path, monkeypatch, limit, kept
