@@ -208,6 +208,7 @@ class Trial:
         name, least, most = (breadth, values[0], values[-1]) if breadth else ("k_factor", 1, 256)
         if name not in search:
             return [search]
+        least, most = min(least, search[name]), max(most, search[name])  # rows may have gone since it was chosen
         wider = (round(search[name] * 2 ** (step / 2)) for step in steps)
         return [{**search, name: value} for value in dict.fromkeys(min(most, max(least, one)) for one in wider)]
 
@@ -231,7 +232,7 @@ class Trial:
         if is_exact(self.index):
             return self.chosen.search
         ladder, proven = self.around(self.chosen.search, _RUNGS), None
-        if "k_factor" in self.chosen.search and self.chosen.search["k_factor"] < max(_FACTORS):
+        if self._breadths()[0] and self.chosen.search.get("k_factor", max(_FACTORS)) < max(_FACTORS):
             ladder.insert(0, {**ladder[0], "k_factor": 2 * self.chosen.search["k_factor"]})
         for search in ladder:
             if at_least(unseen.recalls(self.index.tuned(**search))) < recall:
@@ -307,6 +308,7 @@ def optimize(
         count, dim = len(flat.index.ids), queries.shape[1]
         rounds = candidates(count, dim, demand, kinds) if demand.recall < 1 else []
         if rounds and len(unseen.queries) < needed(demand.recall):
+            rounds = []
             tell(
                 f"a recall of {demand.recall:g} takes {needed(demand.recall):,} queries to prove, not "
                 f"{len(unseen.queries):,}: only exact search is sure to reach it"

@@ -176,6 +176,7 @@ def test_too_few_queries_to_prove_with_are_told(tmp_path):
             bench(tmp_path), vectors_of(1_000, 5), Demand(recall), source="t", kinds=["ivf_int8"], tell=told.append
         )
         assert [one for one in told if "to prove" in one] == lines
+        assert {point.kind for point in outcome.points} == ({"flat"} if lines else {"flat", "ivf_int8"})
         assert outcome.met and (outcome.choice.spec == Spec() or not lines)
 
 
@@ -233,6 +234,31 @@ def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tm
         proven = trial.prove(unseen, enough := at_least(unseen.recalls(index.tuned(nprobe=round(chosen / 1.3)))))
         assert chosen / 2**0.5 - 1 <= proven["nprobe"] < chosen
         assert at_least(unseen.recalls(index.tuned(**proven))) >= enough
+
+
+def test_the_published_search_is_on_its_curve_though_so_few_rows_are_left(tmp_path):
+    index = (built := bench(tmp_path, VECTORS[:400], IDS[:400])(Spec("hnsw"))).load()
+    trial = choosing.Trial.of(built, Sample.of(VECTORS[400:500], index))
+    assert trial.around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
+    assert trial.around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
+    unseen = Sample.of(VECTORS[500:900], index)
+    measured = trial.choice({"ef_search": 724}, unseen, Demand(0.9), "test").measured
+    assert [line for _, line in proof(measured) if line.endswith("ef_search 724  <- chosen")]
+
+
+@pytest.mark.parametrize("kind", ["int8", "ivf_int8"])
+def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
+    index = (built := bench(tmp_path)(Spec(kind))).load()
+    trial, asked = choosing.Trial.of(built, Sample.of(VECTORS[:50], index)), []
+    trial.chosen = trial.at({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
+
+    def recalls(_, searched):
+        asked.append({name: searched.search_values[name] for name in trial.chosen.search})
+        return np.zeros(50)
+
+    monkeypatch.setattr(Sample, "recalls", recalls)
+    assert trial.prove(trial.seen, 0.9) is None
+    assert asked == [{"nprobe": 16, "k_factor": 4} if kind == "ivf_int8" else {"k_factor": 8}]
 
 
 @pytest.mark.parametrize(
