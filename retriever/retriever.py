@@ -559,6 +559,7 @@ class Retriever:
     def _writing(self, store: Store) -> Iterator[Writer]:
         """Be the one who writes; a cluster then serves what is in service, and nothing before it."""
         with self._turn, store.write() as writer:
+            writer.encoder_of = self._encoder_of
             yield writer
             if self._cluster:
                 self._cluster.retire(store, writer.head)

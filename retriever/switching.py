@@ -146,6 +146,7 @@ def _change(
         aside = Aside(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
     _embed(snapshot, encoder, aside, report, held=held, progress=progress)
     rows = _rows(snapshot, aside, after, held=held, keep=keep)
+    writer.encoder_of = lambda _: encoder
     report.note = writer.replace_vectors(rows, after, before if keep else None, erase=erase)
     report.seconds = time.monotonic() - began
     return report

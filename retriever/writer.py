@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..indexes.errors import DamagedError, InputError, LockedError
+from ..indexes.errors import BinocleError, DamagedError, InputError, LockedError
 from ..indexes.optimize import optimize, rebuilt, renew
-from ..indexes.proof import Measured
+from ..indexes.proof import Measured, needed
 from ..indexes.published import Published, Settled, amend, build
 from ..indexes.sharded import BuiltShards
 from . import questions
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..indexes.proof import Demand
     from ..indexes.published import Built
     from ..indexes.vector_index import Floats, Ids, VectorIndex
+    from .encoder import Encoder
     from .questions import Questions
     from .settings import EncoderId, Head
     from .store import Store
@@ -69,6 +70,7 @@ class Writer:
         self._latest = {"documents": self.head.documents, "chunks": self.head.chunks}  # versions that are this writer's
         self._staged = 0  # the id after the last staged chunk
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
+        self.encoder_of: Callable[[EncoderId], Encoder] | None = None  # loads one, to make queries with
         if store.place.outlives:
             self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
@@ -363,9 +365,23 @@ class Writer:
             built, note = rebuilt(make, spec)
             return _with(head, self._put(built, Settled()), head.index), note
         kept = questions.kept(self._store.place, head.encoder)
+        if kept is None and (asked := self._questions(snapshot, before.demand)):
+            questions.keep(self._store.place, asked, head.encoder, alone=False)
+            kept, before = asked.vectors, replace(before, source=asked.source)
+        elif head.encoder.fingerprint != self.head.encoder.fingerprint:  # it was measured with others
+            before = replace(before, source=Measured(before.demand).source)
         renewal = renew(make, spec, before, kept)
         names = self._put(renewal.built, renewal.settled)
         return _with(replace(head, demand=before.demand), names, renewal.wanted or renewal.spec), renewal.note
+
+    def _questions(self, snapshot: Snapshot, demand: Demand) -> Questions | None:
+        """Made from the passages, if the encoder is at hand and they are enough to prove the demand."""
+        if self.encoder_of and snapshot.chunks.count_rows():
+            with contextlib.suppress(BinocleError):
+                asked = questions.of_passages(snapshot, self.encoder_of(snapshot.head.encoder), demand, seed=0)
+                if len(asked.vectors) >= 2 * needed(demand.recall):
+                    return asked
+        return None
 
     def _measured(self) -> Measured | None:
         """What was demanded of the published index, and measured; the demand alone if the index is gone or damaged."""

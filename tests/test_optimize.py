@@ -304,7 +304,7 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     assert "fell to" in renewal.note and "mended by searching with nprobe " in renewal.note
     assert renewal.spec.search["nprobe"] > 1 and renewal.measured.met
     again = choosing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
-    assert again.measured.source == "pairs of stored vectors, mixed"
+    assert again.measured.source == "stored vectors, mixed"
     coarse = Spec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
     monkeypatch.setattr(choosing, "_FACTORS", (2,))
     monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
@@ -635,7 +635,7 @@ def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_mod
     retriever.add(documents(0, 3))
     retriever.delete("0")
     shown = Measured.of(measure(retriever).vector_kind["measured"])
-    assert (shown.count, shown.met, shown.source) == (2, True, "pairs of stored vectors, mixed")
+    assert (shown.count, shown.met, shown.source) == (2, True, "stored vectors, mixed")
 
 
 def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
@@ -701,8 +701,12 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
         file.write_bytes(damaged)
         assert questions.kept(stored.place, encoder) is None
     stored.delete("7")
-    assert list(stored.path.glob("queries-*")) == []
-    assert "mixed" in measure(stored).vector_kind["measured"]["source"]
+    left = {" ".join(words(n).split()) for n in range(200) if n != 7}
+    made = {vector.tobytes() for vector in stored.encoder.encode(sorted(left), kind="query")}
+    assert len(kept := questions.kept(stored.path, encoder)) > 50
+    assert {vector.tobytes() for vector in kept} <= made
+    source = measure(stored).vector_kind["measured"]["source"]
+    assert source == f"{len(kept):,} sentences of the passages, encoded as queries"
 
 
 def test_the_command_says_what_was_chosen_or_what_would_be(stored, tmp_path):

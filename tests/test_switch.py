@@ -21,6 +21,7 @@ from safetensors.numpy import load_file, save_file
 from binocle import BinocleError, Retriever, load_encoder
 from binocle.cli import cli
 from binocle.indexes.errors import EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
+from binocle.indexes.proof import Demand
 from binocle.retriever import switching
 from binocle.retriever.aside import Aside
 from binocle.retriever.cut import cut_of
@@ -922,3 +923,20 @@ def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_pat
     run = CliRunner().invoke(cli, ["rollback", "--index", str(retriever.path)])
     assert (run.exit_code, run.stderr) == (0, "")
     assert "NOT MET" not in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
+
+
+def test_a_switched_index_is_proven_with_sentences_and_one_rolled_back_with_the_queries_it_was_chosen_by(
+    models, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Demand, "queries", 60)
+    retriever = Retriever.open(tmp_path / "index", model=models["tiny"])
+    retriever.add([{"id": str(n), "text": f"The cat sat on mat {n}."} for n in range(100)])
+    assert retriever.optimize(0.9, queries=[f"who sat on mat {n}" for n in range(100)]).met
+    assert measure(retriever).vector_kind["measured"]["source"] == "100 of 100 queries that were given"
+    for change, source in (
+        (lambda: retriever.switch(models["wide"]), "100 sentences of the passages, encoded as queries"),
+        (retriever.rollback, "queries kept beside the index"),
+    ):
+        change()
+        measured = measure(retriever).vector_kind["measured"]
+        assert (measured["source"], measured["queries"], measured["met"]) == (source, 50, True)
