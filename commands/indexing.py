@@ -72,13 +72,13 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
     with only_answers(ray), Moving("looking through the folder") as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
-    _tell_note(report)
+    _tell(report.note)
     click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
 
 
-def _tell_note(report: Report | SwitchReport) -> None:
-    if report.note:
-        click.echo(report.note, err=True)
+def _tell(note: str) -> None:
+    if note:
+        click.echo(note, err=True)
 
 
 def _summary(report: Report) -> str:
@@ -110,7 +110,7 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
     retriever = open_index(folder, index)
     with Moving("loading the encoder") as progress:
         report = retriever.switch(model, progress=progress)
-    _tell_note(report)
+    _tell(report.note)
     if as_json:
         click.echo(json.dumps(report.as_dict()))
     elif report.switched:
@@ -135,7 +135,7 @@ def rollback(folder: Path | None, index: Path | None, model: str | None, as_json
     retriever = open_index(folder, index)
     with Moving("loading the encoder") as progress:
         report = retriever.rollback(model, progress=progress)
-    _tell_note(report)
+    _tell(report.note)
     click.echo(json.dumps(report.as_dict()) if as_json else _switched(report))
 
 
@@ -266,11 +266,15 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
 
     searched: list[Found] = []
     before: list[Fault] = []
+    notes: list[str] = []
     retriever = open_index(folder, index)
     with Moving("checking documents") as progress:
         if repair:
-            retriever.repair(deep=deep, found=searched.append, faults=before.extend, progress=progress)
+            faults = before.extend
+            retriever.repair(deep=deep, found=searched.append, faults=faults, progress=progress, tell=notes.append)
         found = retriever.verify(deep=deep and not repair, found=searched.append, progress=progress)
+    for note in notes:
+        _tell(note)
     if deep:
         click.echo(searched[-1].as_text(), err=True)
     left = set(found)
@@ -307,6 +311,6 @@ def forget(path: str, folder: Path | None, index: Path | None) -> int:
     """
     retriever = open_index(folder, index)
     path = known(retriever, path)
-    count = retriever.delete(path, path + "/")
+    count = retriever.delete(path, path + "/", tell=_tell)
     click.echo(f"{count:,} document{'s' * (count != 1)} forgotten" if count else f"{path} was forgotten already")
     return 0 if count else NOTHING

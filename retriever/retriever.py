@@ -150,7 +150,9 @@ class Retriever:
         with self._writing(self._store_for(self.encoder, None)) as writer:
             return add(writer, self._encoder_of(writer.head.encoder), documents)
 
-    def delete(self, *paths: str | os.PathLike[str], erase: bool = True) -> int:
+    def delete(
+        self, *paths: str | os.PathLike[str], erase: bool = True, tell: Callable[[str], None] = lambda _: None
+    ) -> int:
         """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".
 
         A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk, for
@@ -158,6 +160,7 @@ class Retriever:
         has its copy of the vectors until it next fetches the vector index. Gives the number of documents removed.
 
         :param erase: whether to; else they are found no more, but go from the disk in the course of later writing.
+        :param tell: gets a line if the vector index no longer met what was demanded of it.
         """
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
@@ -170,8 +173,8 @@ class Retriever:
             folders = tuple(path for path in wanted if path.endswith("/"))
             chosen = [row for row in rows if row["path"] in wanted or row["path"].startswith(folders)]
             indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
-            if indexed:
-                writer.forget(indexed, FORGOTTEN, erase=erase)
+            if indexed and (note := writer.forget(indexed, FORGOTTEN, erase=erase)):
+                tell(note)
         return len(indexed)
 
     def switch(
@@ -481,6 +484,7 @@ class Retriever:
         found: Callable[[Found], None] | None = None,
         faults: Callable[[list[verification.Fault]], None] | None = None,
         progress: Callable[[switching.Switched], None] | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> Report | None:
         """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder.
 
@@ -489,6 +493,7 @@ class Retriever:
 
         :param found: gets what the search for such vectors looked at and found.
         :param faults: gets all that was wrong before; `verify` tells what still is.
+        :param tell: gets a line if the vector index no longer met what was demanded of it.
         :raises InputError: when the folder is not there, before anything is changed.
         """
         if self.folder:
@@ -500,10 +505,14 @@ class Retriever:
             rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
             rows = [row for row in rows if row["source"] == "file"]
             writer.drop_orphans([row["id"] for row in rows])
-            writer.finish(rebuild=True)
+            notes = [writer.finish(rebuild=True)]
         if faults:
             faults(wrong)
-        return self.sync() if self.folder else None
+        report = self.sync() if self.folder else None
+        notes += [report.note] if report else []
+        for note in filter(None, notes):
+            tell(note)
+        return report
 
     def _mend_vectors(
         self,

@@ -70,12 +70,13 @@ class Writer:
         self._latest = {"documents": self.head.documents, "chunks": self.head.chunks}  # versions that are this writer's
         self._staged = 0  # the id after the last staged chunk
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
+        self._note = ""  # of an erasure that another writer had begun
         self.encoder_of: Callable[[EncoderId], Encoder] | None = None  # loads one, to make queries with
         if store.place.outlives:
             self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
         if self.head.erase:
-            self._erase()
+            self._note = self._erase()
 
     def _recover(self) -> None:
         """Take tables that a killed writer left ahead of HEAD back to it."""
@@ -209,8 +210,11 @@ class Writer:
             self._follow("documents", table)
             self._move(replace(self.head, documents=table.version))
 
-    def forget(self, rows: Sequence[dict[str, Any]], reason: str, *, erase: bool = True) -> None:
-        """Remove documents, leave a row that says why for those that are files, and erase them from the disk."""
+    def forget(self, rows: Sequence[dict[str, Any]], reason: str, *, erase: bool = True) -> str:
+        """Remove documents, leave a row that says why for those that are files, and erase them from the disk.
+
+        Gives the line that `finish` gives.
+        """
         kept = [
             {**row, "id": self.head.next_document + place, "state": "skipped", "reason": reason, "chunks": 0}
             for place, row in enumerate(row for row in rows if row["source"] == "file")
@@ -218,15 +222,12 @@ class Writer:
         blank = {"title": "", "metadata": "{}", "text": ""}
         table = pa.Table.from_pylist([{**row, **blank} for row in kept], document_schema())
         self.commit(drop=[row["id"] for row in rows], documents=table, erase=erase)
-        if erase:
-            self._erase()
-        else:
-            self.finish()
+        return self._erase() if erase else self.finish()
 
-    def _erase(self) -> None:
+    def _erase(self) -> str:
         """Leave nothing of what was deleted on the disk, as HEAD demands until it is done."""
         questions.forget(self._store.place)
-        self.finish(rebuild=True)
+        return self.finish(rebuild=True)
 
     def replace_vectors(
         self,
@@ -278,11 +279,11 @@ class Writer:
         Gives a line that says so if the vector index was damaged and has been built anew, or no longer met what was
         demanded of it.
         """
-        notes = []
+        notes, self._note = [self._note], ""
         with writing(self._store.place):
             self._index_text(rebuild=rebuild)
             snapshot = self.snapshot()
-            if snapshot.damage:
+            if snapshot.damage and not rebuild:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
             if rebuild or snapshot.damage or self._is_stale(snapshot):
                 head, note = self._renewed(snapshot)

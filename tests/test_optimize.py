@@ -709,6 +709,19 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     assert source == f"{len(kept):,} sentences of the passages, encoded as queries"
 
 
+def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored, monkeypatch):
+    stored.amend_index(Settled(measured=Measured(Demand(0.9, memory=100)).as_dict()))
+    says = r"when the vector index was built again for \d+ passages, memory grew to .+, and nothing mends that: .+\n"
+    for command in (["forget", "7"], ["verify", "--repair"]):
+        run = CliRunner().invoke(cli, [*command, "--index", str(stored.path)], standalone_mode=False)
+        assert run.return_value == 0 and re.fullmatch(says, run.stderr)
+    monkeypatch.setattr(writing.Writer, "_erase", lambda _: None)  # as if it were killed
+    stored.delete("8")
+    monkeypatch.undo()
+    assert stored.snapshot().head.erase
+    assert re.fullmatch(says.removesuffix(r"\n"), stored.add([]).note)
+
+
 def test_the_command_says_what_was_chosen_or_what_would_be(stored, tmp_path):
     run = CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), "--recall", "0.9"], standalone_mode=False)
     assert (run.return_value, run.exception) == (0, None)
