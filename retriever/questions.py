@@ -51,7 +51,7 @@ class Questions:
 def read(file: Path) -> list[str]:
     """Queries out of a file: BEIR's `queries.jsonl`, or a text a line."""
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8-sig").split("\n")  # JSON may hold the other marks that Unicode ends a line with
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise InputError(f"{file} cannot be read as queries: {reason}") from None

@@ -779,6 +779,11 @@ def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):
     lines.write_text('{"_id": "1", "text": "one"}\n{"_id": "2", "text": "two"}\n', "utf-8")
     bad.write_text('{"_id": "1"}\n', "utf-8")
     assert questions.read(plain) == questions.read(lines) == ["one", "two"]
+    for file in (plain, lines):
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+        assert questions.read(file) == ["one", "two"]
+    lines.write_text('{"text": "one\u2028line"}\n{"text": "caf\x85e"}\n', "utf-8")
+    assert questions.read(lines) == ["one\u2028line", "caf\x85e"]
     for file, message in ((bad, "c.jsonl:1 is not a query"), (tmp_path / "none", "cannot be read")):
         with pytest.raises(InputError, match=message):
             questions.read(file)
