@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-_ENDS = re.compile(r"(?<=[.!?])\s+|\n+")
+_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？｡])[」』）”’]*\s*|\n+")
 _WORDS = range(4, 41)  # so many make a sentence
+# Thai, Lao, Burmese, Khmer, Japanese and Chinese put no blanks between words, some between sentences.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_CHARACTERS = range(8, 121)  # so many of these make a sentence
 _FAMILIES = ("asked", "made")
 
 
@@ -117,8 +120,20 @@ def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Demand, seed: int)
 
 def sentences(text: str) -> list[str]:
     """Its sentences of some words; the beginning of the text where there is none."""
-    parts = [" ".join(part.split()) for part in _ENDS.split(text)]
-    return [part for part in parts if len(part.split()) in _WORDS] or [" ".join(text.split()[: _WORDS.start * 2])]
+    found: list[str] = []
+    for part in _ENDS.split(text):
+        if _is_unspaced(part):
+            found += [piece for piece in part.split() if len(piece) in _CHARACTERS]
+        elif len(words := part.split()) in _WORDS:
+            found.append(" ".join(words))
+    if found:
+        return found
+    words = text.split()
+    return [words[0][: _CHARACTERS.start * 4] if _is_unspaced(text) else " ".join(words[: _WORDS.start * 2])]
+
+
+def _is_unspaced(text: str) -> bool:
+    return 2 * len(_UNSPACED.findall(text)) > len(text)
 
 
 def _dealt(groups: Iterable[list[str]], count: int, random: np.random.Generator) -> list[str]:

@@ -813,3 +813,19 @@ def test_a_sentence_is_a_query():
         "So does this other one!",
     ]
     assert questions.sentences("two words") == ["two words"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "今天天气很好，我们去公园散步。他说：「明天会下雨吗？」好。",
+            ["今天天气很好，我们去公园散步。", "他说：「明天会下雨吗？"],
+        ),
+        ("วันนี้อากาศดีมาก เราไปเดินเล่นที่สวนสาธารณะ", ["วันนี้อากาศดีมาก", "เราไปเดินเล่นที่สวนสาธารณะ"]),
+        ("字" * 200, ["字" * 32]),
+        ("Die Wörter 漢字 und 仮名 stehen in einem Satz.", ["Die Wörter 漢字 und 仮名 stehen in einem Satz."]),
+    ],
+)
+def test_a_sentence_is_found_where_no_blanks_stand_between_words(text, found):
+    assert questions.sentences(text) == found
