@@ -156,8 +156,9 @@ class Retriever:
         """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".
 
         A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk, for
-        which each call builds both indexes anew: delete many in one. Of an index on object storage another machine
-        has its copy of the vectors until it next fetches the vector index. Gives the number of documents removed.
+        which each call builds both indexes anew, and after `optimize` the sentences that it was measured with: delete
+        many in one. Of an index on object storage another machine has its copy of the vectors until it next fetches
+        the vector index. Gives the number of documents removed.
 
         :param erase: whether to; else they are found no more, but go from the disk in the course of later writing.
         :param tell: gets a line if the vector index no longer met what was demanded of it.
