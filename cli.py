@@ -8,27 +8,41 @@ from __future__ import annotations
 import os
 import select
 import sys
-from typing import NoReturn
+from collections import UserDict
+from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from . import __version__
-from .commands import (
-    auditing,
-    indexing,
-    inverting,
-    judging,
-    mining,
-    optimizing,
-    pretraining,
-    searching,
-    setup,
-    training,
-)
 from .indexes.errors import BinocleError
-from .retriever.passage import printable
 
 _ERROR, _INTERRUPTED = 2, 130
+_COMMANDS = {  # in the order of need: which module of `commands` each is in
+    "index": "indexing",
+    "switch": "indexing",
+    "rollback": "indexing",
+    "search": "searching",
+    "similar": "searching",
+    "show": "searching",
+    "status": "indexing",
+    "files": "indexing",
+    "verify": "indexing",
+    "forget": "indexing",
+    "optimize": "optimizing",
+    "evaluate": "judging",
+    "compare": "judging",
+    "invert": "inverting",
+    "audit": "auditing",
+    "mine": "mining",
+    "train": "training",
+    "tune": "training",
+    "distill": "training",
+    "pretrain": "pretraining",
+    "fill": "pretraining",
+    "doctor": "setup",
+    "completion": "setup",
+}
 
 
 def main() -> NoReturn:
@@ -78,8 +92,17 @@ def _nobody_reads() -> bool:
 
 
 def _fail(message: str) -> NoReturn:
+    from .retriever.passage import printable
+
     click.echo(f"binocle: {printable(' '.join(message.split()))}", err=True)
     sys.exit(_ERROR)
+
+
+class _Commands(UserDict[str, Any]):
+    """Imports a command when it is asked for: none waits for what others need, and `main` sees a Ctrl-C meanwhile."""
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(import_module(f".commands.{super().__getitem__(name)}", __package__), name)
 
 
 class _Group(click.Group):
@@ -89,7 +112,11 @@ class _Group(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Group,
+    commands=_Commands(_COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, "-V", "--version", prog_name="binocle")
 def cli() -> None:
     """Search a folder of documents by meaning and by words, with exact citations.
@@ -98,49 +125,6 @@ def cli() -> None:
     binocle index ~/notes
     binocle search "how do I cancel a running task" ~/notes
     """
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion script for a shell.
-
-    \b
-    binocle completion bash >> ~/.bashrc
-    """
-    from click.shell_completion import get_completion_class
-
-    maker = get_completion_class(shell)
-    assert maker is not None
-    click.echo(maker(cli, {}, "binocle", "_BINOCLE_COMPLETE").source())
-
-
-for _command in (
-    indexing.index,
-    indexing.switch,
-    indexing.rollback,
-    searching.search,
-    searching.similar,
-    searching.show,
-    indexing.status,
-    indexing.files,
-    indexing.verify,
-    indexing.forget,
-    optimizing.optimize,
-    judging.evaluate,
-    judging.compare,
-    inverting.invert,
-    auditing.audit,
-    mining.mine,
-    training.train,
-    training.tune,
-    training.distill,
-    pretraining.pretrain,
-    pretraining.fill,
-    setup.doctor,
-    completion,
-):
-    cli.add_command(_command)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError, StoreError
-from ..indexes.proof import as_size
 from ..retriever.passage import printable, printable_path
-from ..retriever.place import is_bucket
 from .live import Moving
 from .places import (
     FOLDER,
@@ -60,6 +58,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     binocle index docs --index /tmp/docs-index --json
     """
     from ..retriever.folder import is_index
+    from ..retriever.place import is_bucket
     from ..retriever.retriever import INDEX_NAME, Retriever
 
     if is_index(folder):
@@ -157,6 +156,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
+    from ..indexes.proof import as_size
     from ..retriever.status import measure
 
     found = measure(open_index(folder, index))
@@ -184,6 +184,8 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
 
 def _vectors(found: Status) -> str:
     """The kind of vector index, and its parameters: `ivf_int8 (nlist 64, nprobe 8, k_factor 4), 1.2 MB`."""
+    from ..indexes.proof import as_size
+
     made = found.vector_kind
     if made is None:
         return "damaged"
@@ -202,6 +204,8 @@ def _proof(found: Status) -> list[tuple[str, str]]:
 
 
 def _previous(before: dict[str, Any]) -> str:
+    from ..indexes.proof import as_size
+
     return (
         f"{before['model']}, {before['dim']} dimensions, fingerprint {before['fingerprint'][:8]}: 'binocle rollback' "
         f"brings it back; {before['vectors']:,} vectors kept, {as_size(before['bytes'])}"

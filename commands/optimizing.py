@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError
-from ..indexes.proof import DEPTH, K, as_size
 from .places import (
     NOTHING,
     PATH,
@@ -148,6 +147,8 @@ def _lines(outcome: Outcome) -> list[str]:
 
 
 def limits(outcome: Outcome | Measured) -> str:
+    from ..indexes.proof import as_size
+
     demand = outcome.demand
     memory = f" within {as_size(demand.memory)}" if demand.memory else ""
     return memory + (f" in {1e3 * demand.latency:g} ms" if demand.latency else "")
@@ -155,6 +156,8 @@ def limits(outcome: Outcome | Measured) -> str:
 
 def proof(measured: Measured) -> list[tuple[str, str]]:
     """What is shown of a measured index, name by name."""
+    from ..indexes.proof import DEPTH, K, as_size
+
     found = measured.recall, measured.least
     asked = f"{measured.queries:,} queries that had no part in choosing it"
     short = "" if measured.met else ", NOT MET"

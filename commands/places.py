@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..indexes.errors import InputError, NoIndexError
-from ..retriever.place import is_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +50,8 @@ class _Index(_Folder):
     """A folder, or an index on object storage, whose name stays as it is."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from ..retriever.place import is_bucket
+
         return value if is_bucket(value) else super().convert(value, param, ctx)
 
 

@@ -1,4 +1,4 @@
-"""`binocle doctor`: this installation."""
+"""`binocle doctor, completion`: this installation, and the shell it is used from."""
 
 from __future__ import annotations
 
@@ -28,3 +28,19 @@ def doctor(as_json: bool) -> int:
         else:
             click.echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<12} {check.detail}")
     return 0 if all(check.ok for check in found) else NOTHING
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script for a shell.
+
+    \b
+    binocle completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    click.echo(maker(context.find_root().command, {}, "binocle", "_BINOCLE_COMPLETE").source())

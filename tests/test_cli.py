@@ -888,6 +888,17 @@ def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
         assert not any(part in sent for part in ("\x1b]0", "\x1b[31m", "\x9b2J")), arguments
 
 
+def test_interrupt_while_the_program_starts_is_one_line():
+    slow = (
+        "import sys\nclass Slow:\n    def find_spec(self, name, *_):\n        if name == 'lance': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Slow())\nfrom binocle.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", slow, "search", "cheese"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert done.stderr.startswith(b"binocle: interrupted")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, tiny_model):
     files = {
         f"{number // 100}/{number}.txt": f"The task number {number} is due in the year {number * 7}.\n"

@@ -226,6 +226,17 @@ def test_importing_the_package_imports_nothing_else_and_prints_nothing():
     assert (out, loaded) == ("", "\n")
 
 
+def test_help_of_every_command_needs_no_numpy_and_no_lance():
+    code = (
+        "import sys\nfrom binocle.cli import cli\nassert not [name for name in sys.modules if '.commands.' in name]\n"
+        "for name in cli.commands:\n    cli.main([name, '--help'], standalone_mode=False)\n"
+        "assert not {'numpy', 'lance'} & set(sys.modules)"
+    )
+    out, loaded = loaded_after(code)
+    assert out.count("Usage: ") == 23
+    assert loaded == "\n"
+
+
 def test_every_module_imports_by_itself_without_printing():
     modules = [
         "binocle." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
