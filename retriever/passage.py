@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _SHOWN = 5  # lines of a passage
 _PART = re.compile(rf"(?P<unspaced>{UNSPACED.pattern}+)|[^_{UNSPACED.pattern[1:-1]}]+")
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")  # below which the rest of a list's item stands
+_START = re.compile(rf"{_ITEM.pattern}|[#|>:=~+]|--|```|\d{{4}}-\d")  # of a line that is no more of the one above
+_WRAPPED = 100  # characters of a line that was wrapped by hand, at most: longer ones are paragraphs, or records
+_FENCES = ("```", "~~~")
 _COMMON = frozenset(  # words of a query that are not worth showing
     re.findall(
         r"\w+",
@@ -37,10 +41,12 @@ def blocks(
 
     :param below: what stands before the path of a file, so that it opens from here: "" or ending in "/".
     """
+    from .readers.formats import LINE_BY_LINE
+
     words = {word for _, _, word in _words(query)} - _COMMON
     for hit in hits:
         lines = [_where(hit, below if hit.source == "file" else "", colour=colour)]
-        excerpt = _excerpt(hit.text, words, max(16, width - 6))
+        excerpt = _excerpt(hit.text, words, max(16, width - 6), flowing=hit.format not in LINE_BY_LINE)
         lines += [f"    {_marked(line, words) if colour else line}" for line in excerpt]
         if explain:
             lines.append(f"    {_explained(hit)}")
@@ -66,24 +72,54 @@ def _explained(hit: Hit) -> str:
     return f"score {hit.score:.3f} = {hit.explanation['mode']} of {', '.join(stages)}; {times}"
 
 
-def _excerpt(text: str, words: set[str], width: int) -> list[str]:
+def _excerpt(text: str, words: set[str], width: int, *, flowing: bool) -> list[str]:
     """The few lines of a passage that hold most of the different words, as they stand in it or wrapped to width."""
-    lines = [
-        printable(piece)
-        for line in text.expandtabs(4).splitlines()
-        if line.strip()
-        for piece in textwrap.wrap(line, width, drop_whitespace=False, break_on_hyphens=False)
-    ]
-    found = [{word for _, _, word in _matches(line, words)} for line in lines]
+    lines = [printable(line) for line in _fitted(text, words, width, flowing=flowing)]
+    found = [_found(line, words) for line in lines]
     starts = range(max(1, len(lines) - _SHOWN + 1))
     best = max(starts, key=lambda start: (len(set().union(*found[start : start + _SHOWN])), -start))
     shown = [line.rstrip() for line in lines[best : best + _SHOWN]] or [""]
     if best:  # the first line of a passage has lost its indent already, those after it keep theirs
         shown = textwrap.dedent("\n".join(shown)).splitlines()
         shown[0] = f"… {shown[0]}"
-    if best + _SHOWN < len(lines):
+    if best + _SHOWN < len(lines) and not shown[-1].endswith("…"):
         shown[-1] += " …"
     return shown
+
+
+def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterator[str]:
+    """Each line of a passage in width, with its indent.
+
+    In flowing text, what has no room goes on with the next line of the paragraph, for most documents are wrapped a
+    little wider than what is shown of them. Other lines are cut, unless that would hide a word that matches.
+    """
+    rest = below = ""  # what had no room in the line before, and the indent of more of it
+    fenced = False
+    for line in [*text.expandtabs(4).splitlines(), ""]:
+        body = line.strip()
+        indent = line[: len(line) - len(line.lstrip())][: width // 2]
+        if rest and (not body or indent != below or _START.match(body)):
+            yield below + rest
+            rest = ""
+        item = _ITEM.match(body)
+        below = indent + " " * min(item.end() if item else 0, width // 4)
+        pieces = _pieces(f"{rest} {body}".lstrip(), width, indent, below)
+        rest = ""
+        fenced ^= body.startswith(_FENCES)
+        if len(pieces) > 1 and flowing and not fenced and len(line) <= _WRAPPED:
+            rest = pieces.pop().strip()
+        elif len(pieces) > 1 and (fenced or not flowing) and not _found(" ".join(pieces[1:]), words):
+            pieces = [_pieces(body, width - 2, indent, below)[0] + " …"]
+        yield from pieces
+
+
+def _pieces(body: str, width: int, indent: str, below: str) -> list[str]:
+    return textwrap.wrap(body, width, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)
+
+
+def _found(line: str, words: set[str]) -> set[str]:
+    """The words of the query that a line has, in whatever form."""
+    return {word for _, _, word in _matches(line, words)}
 
 
 def _marked(line: str, words: set[str]) -> str:

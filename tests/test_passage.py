@@ -62,6 +62,61 @@ def test_long_lines_are_wrapped_to_the_terminal():
         assert len(lines) == 6
 
 
+def passage(text, query="cancel", *, width=40, form="text"):
+    """What is shown of a passage, without the four blanks before it."""
+    return [line[4:] for line in shown(query, text=text, width=width, format=form).splitlines()[1:]]
+
+
+def test_a_paragraph_wrapped_wider_than_is_shown_flows_on():
+    text = "It was a bright cold day in April, and the clocks\nwere striking thirteen. Winston Smith, his chin\nnuzzled.\n\nNext."
+    assert passage(text) == [
+        "It was a bright cold day in April,",
+        "and the clocks were striking",
+        "thirteen. Winston Smith, his chin",
+        "nuzzled.",
+        "Next.",
+    ]
+
+
+def test_items_headings_and_rows_begin_their_own_lines():
+    text = "- the first item of a list that is long\n  and goes on\n- the second\n# a heading that is longer than the line\n| a row |"
+    assert passage(text) == [
+        "- the first item of a list that is",
+        "  long and goes on",
+        "- the second",
+        "# a heading that is longer than",
+        "the line …",
+    ]
+
+
+def test_indented_and_fenced_lines_and_records_are_not_taken_for_more_of_a_paragraph():
+    text = "words and words and words and so on to here\n  indented\n```\nlet value = compute(first, second, third);\n"
+    assert passage(text) == [
+        "words and words and words and so",
+        "on to here",
+        "  indented",
+        "```",
+        "let value = compute(first, …",
+    ]
+    log = "2026-11-22 01:02:03 the server is gone\n2026-11-22 01:02:04 the server is back\n"
+    assert passage(log) == ["2026-11-22 01:02:03 the server is", "gone", "2026-11-22 01:02:04 the server is", "back"]
+    long = "word " * 22
+    assert passage(f"{long}\nnext")[-1] == "next"
+
+
+def test_lines_of_code_are_cut_unless_that_would_hide_a_match():
+    code = "def f(first, second, third, fourth):\n    return stop(first, second, third, fourth, cancel)\n"
+    assert passage(code, "stop", form="python") == [
+        "def f(first, second, third, …",
+        "    return stop(first, second, …",
+    ]
+    assert passage(code, "cancel", form="python") == [
+        "def f(first, second, third, …",
+        "    return stop(first, second,",
+        "    third, fourth, cancel)",
+    ]
+
+
 @pytest.mark.parametrize("width", [0, 1, 4, 5, 10])
 def test_a_narrow_terminal_still_gets_an_answer(width):
     assert "docs/guide.md:7" in shown(width=width)
