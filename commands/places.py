@@ -14,7 +14,7 @@ import click
 from ..indexes.errors import InputError, NoIndexError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from click.shell_completion import CompletionItem
 
@@ -146,13 +146,18 @@ def within(retriever: Retriever, folder: Path | None) -> list[str]:
     return [] if inside == "." else [below(inside)]
 
 
-def below(retriever: Retriever) -> str:
-    """What to put before a path of the index, so that it opens from here."""
+def as_from_here(retriever: Retriever) -> Callable[[str], str]:
+    """What turns a path of the index into one that opens from here: absolute where it is not below."""
     root = retriever.folder
     if root is None:
-        return ""
-    way = os.path.relpath(root.resolve())
-    return "" if way == "." else f"{root.resolve()}/" if way.startswith("..") else f"{way}/"
+        return str
+    root = root.resolve()
+
+    def shown(path: str) -> str:
+        way = os.path.relpath(root / path)
+        return f"{root / path}" if way.split("/")[0] == ".." else way
+
+    return shown
 
 
 def place_of(retriever: Retriever, place: str) -> tuple[str, int]:
@@ -167,14 +172,14 @@ def is_known(retriever: Retriever, path: str) -> bool:
 
 
 def known(retriever: Retriever, path: str) -> str:
-    """The path of a document or a folder in the index that a user means: as search prints it, or as it is from here."""
+    """The path of a document or a folder in the index that a user means: as it is from here, or as the index has it."""
     paths = set(retriever.snapshot().document_rows["path"].to_pylist())
     root = retriever.folder
-    choices = [path.rstrip("/")]
+    choices = []
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
             choices.append(Path(path).resolve().relative_to(root.resolve()).as_posix())
-    for choice in choices:
+    for choice in [*choices, path.rstrip("/")]:
         if choice in paths or any(one.startswith(choice + "/") for one in paths):
             return choice
     raise InputError(f"{path[:200]!r} is not in the index: 'binocle files' lists what is")

@@ -15,7 +15,7 @@ from ..retriever.passage import blocks, printable
 from .places import (
     FOLDER,
     NOTHING,
-    below,
+    as_from_here,
     check_rerank_options,
     folder_argument,
     index_option,
@@ -119,7 +119,7 @@ def search(
         )
     if reading and not as_json:
         click.echo(f"query: {_said(reading(query.strip(), 'query'))}\n")
-    _print_hits(hits, query, below(retriever), explain=explain, as_json=as_json, reading=reading)
+    _print_hits(hits, query, as_from_here(retriever), explain=explain, as_json=as_json, reading=reading)
     _tell_unknown(where, hits, retriever)
     if mode != "lexical":
         _tell_cut(query, retriever)
@@ -146,7 +146,7 @@ def similar(place: str, folder: Path | None, index: Path | None, k: int, where: 
     retriever = open_index(folder, index)
     path, line = place_of(retriever, place)
     hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
-    _print_hits(hits, "", below(retriever), explain=False, as_json=as_json)
+    _print_hits(hits, "", as_from_here(retriever), explain=False, as_json=as_json)
     _tell_unknown(where, hits, retriever)
     return 0 if hits else NOTHING
 
@@ -190,7 +190,7 @@ def _tell_cut(query: str, retriever: Retriever) -> None:
 def _print_hits(
     hits: list[Hit],
     query: str,
-    below: str,
+    place: Callable[[str], str],
     *,
     explain: bool,
     as_json: bool,
@@ -205,7 +205,7 @@ def _print_hits(
             click.echo(json.dumps(row, ensure_ascii=False))
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    shown = blocks(hits, query, below=below, colour=colour, width=_width(), explain=explain)
+    shown = blocks(hits, query, place=place, colour=colour, width=_width(), explain=explain)
     for hit, block in zip(hits, shown, strict=True):
         said = printable(_said(reading(_embedded(hit), "document"))) if reading else ""
         click.echo(f"{block.rstrip()}\n    {said}\n" if reading else block)

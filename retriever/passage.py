@@ -35,17 +35,23 @@ _PATH, _MATCH, _FAINT, _END = "\x1b[1;36m", "\x1b[1;33m", "\x1b[2m", "\x1b[0m"
 
 
 def blocks(
-    hits: Sequence[Hit], query: str, *, below: str = "", colour: bool, width: int, explain: bool = False
+    hits: Sequence[Hit],
+    query: str,
+    *,
+    place: Callable[[str], str] = str,
+    colour: bool,
+    width: int,
+    explain: bool = False,
 ) -> Iterator[str]:
     """One printable block a hit: a line that says where, then the part of the passage where most words match.
 
-    :param below: what stands before the path of a file, so that it opens from here: "" or ending in "/".
+    :param place: how the path of a file is shown, so that it opens from here.
     """
     from .readers.formats import LINE_BY_LINE
 
     words = {word for _, _, word in _words(query)} - _COMMON
     for hit in hits:
-        lines = [_where(hit, below if hit.source == "file" else "", colour=colour)]
+        lines = [_where(hit, place(hit.path) if hit.source == "file" else hit.path, colour=colour)]
         excerpt = _excerpt(hit.text, words, max(16, width - 6), flowing=hit.format not in LINE_BY_LINE)
         lines += [f"    {_marked(line, words) if colour else line}" for line in excerpt]
         if explain:
@@ -53,8 +59,8 @@ def blocks(
         yield "\n".join(lines) + "\n"
 
 
-def _where(hit: Hit, below: str, *, colour: bool) -> str:
-    place = f"{printable_path(below + hit.path)}:{hit.line_start}"
+def _where(hit: Hit, path: str, *, colour: bool) -> str:
+    place = f"{printable_path(path)}:{hit.line_start}"
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     if colour:

@@ -477,9 +477,24 @@ def test_paths_are_printed_as_they_open_from_here(here: Path, run, monkeypatch):
         path, _, _ = run("search", "cheese", here, "--mode", "lexical").out[4:].partition(":1 ")
         return Path(path)
 
-    for place in (here, here.parent, here / "notes", Path("/")):
+    printed = {
+        here: "web/bread.html",
+        here.parent: "folder/web/bread.html",
+        here / "web": "bread.html",
+        here / "notes": str(here / "web/bread.html"),
+    }
+    for place, path in printed.items():
         monkeypatch.chdir(place)
+        assert cited() == Path(path)
         assert cited().read_text() == (here / "web/bread.html").read_text()
+
+
+def test_a_path_from_here_goes_before_the_same_path_in_the_index(here: Path, run, write, monkeypatch):
+    write(here, {"notes/README.md": "The walrus sat.\n"})
+    run("index", ".")
+    monkeypatch.chdir("notes")
+    assert run("search", "walrus", "--mode", "lexical").out.startswith(" 1  README.md:1")
+    assert run("show", "README.md") == (0, "The walrus sat.\n\n", "")
 
 
 def test_index_folder_itself_can_be_searched(here: Path, run, monkeypatch):
