@@ -76,7 +76,8 @@ where_option = click.option(
     "-w",
     multiple=True,
     metavar="FILTER",
-    help="Only documents such as path='docs/**', type=pdf, modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable.",
+    help="Only documents such as path='docs/**' (from the indexed folder on), type=pdf, modified>=2026-01-01, "
+    "size<1MB, KEY=VALUE. Repeatable.",
 )
 k_option = click.option(
     "-k", default=10, show_default=True, metavar="N", type=click.IntRange(min=1), help="How many passages."

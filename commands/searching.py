@@ -120,11 +120,10 @@ def search(
     if reading and not as_json:
         click.echo(f"query: {_said(reading(query.strip(), 'query'))}\n")
     _print_hits(hits, query, as_from_here(retriever), explain=explain, as_json=as_json, reading=reading)
-    _tell_unknown(where, hits, retriever)
     if mode != "lexical":
         _tell_cut(query, retriever)
-    if not hits and not retriever.snapshot().chunks.count_rows():
-        click.echo(f"binocle: the index at {retriever.path} holds no passages yet: 'binocle index' fills it", err=True)
+    if not hits:
+        _tell_nothing(where, folder, retriever)
     return 0 if hits else NOTHING
 
 
@@ -147,7 +146,8 @@ def similar(place: str, folder: Path | None, index: Path | None, k: int, where: 
     path, line = place_of(retriever, place)
     hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
     _print_hits(hits, "", as_from_here(retriever), explain=False, as_json=as_json)
-    _tell_unknown(where, hits, retriever)
+    if not hits:
+        _tell_nothing(where, folder, retriever)
     return 0 if hits else NOTHING
 
 
@@ -211,11 +211,19 @@ def _print_hits(
         click.echo(f"{block.rstrip()}\n    {said}\n" if reading else block)
 
 
-def _tell_unknown(where: tuple[str, ...], hits: list[Hit], retriever: Retriever) -> None:
-    """Where nothing was found, say so of a filter that nothing can pass."""
-    from ..retriever.where import unknown
+def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retriever) -> None:
+    """Why nothing was found, where that lies not in the query; on a terminal always something."""
+    from ..retriever.where import parse, unknown, unmet
 
-    said = unknown(where, retriever.documents()) if where and not hits else ""
+    rows = [row for row in retriever.documents() if row["chunks"]]
+    inside = parse(within(retriever, folder))
+    below = [row for row in rows if inside is None or inside.passes(row)]
+    if not rows:
+        said = f"the index at {retriever.path} holds no passages yet: 'binocle index' fills it"
+    elif not below:
+        said = f"no document in {folder} has passages in the index"
+    else:
+        said = unknown(where, rows) or unmet(where, below) or "nothing found" * sys.stdout.isatty()
     if said:
         click.echo(f"binocle: {printable(said)}", err=True)
 

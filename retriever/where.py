@@ -76,13 +76,26 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
 
 def unknown(where: Sequence[str], rows: Sequence[Row]) -> str:
     """A line that says so where conditions ask for what no document has, and what they may ask for; else ""."""
-    asked = {match[1] for text in where if (match := _CONDITION.fullmatch(text))}
     known = {key for row in rows for key in json.loads(row["metadata"])}.difference(_FIELDS)
-    missing = sorted(asked.difference(known, _FIELDS, ("format",)))
+    missing = sorted(_fields(where).difference(known, _FIELDS, ("format",)))
     if not missing:
         return ""
     some = [*_FIELDS, *sorted(known)[:_TOLD], *["…"] * (len(known) > _TOLD)]
     return f"no document has {', '.join(map(repr, missing))}: a filter may ask for {', '.join(some)}"
+
+
+def unmet(where: Sequence[str], rows: Sequence[Row]) -> str:
+    """A line that says so where none of these documents passes; of types also those that there are; else ""."""
+    wanted = parse(where)
+    if wanted is None or any(map(wanted.passes, rows)):
+        return ""
+    types = sorted({row["format"] for row in rows}) if _fields(where) & {"type", "format"} else []
+    here = f" (types here: {', '.join(types[:_TOLD])}{', …' * (len(types) > _TOLD)})" if types else ""
+    return f"no document passes {' and '.join(where)}{here}"
+
+
+def _fields(where: Sequence[str]) -> set[str]:
+    return {match[1] for text in where if (match := _CONDITION.fullmatch(text))}
 
 
 def _members(name: str, value: Any) -> Sequence[Any]:

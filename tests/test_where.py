@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from binocle.indexes.errors import InputError
-from binocle.retriever.where import parse, unknown
+from binocle.retriever.where import parse, unknown, unmet
 
 
 def row(
@@ -326,6 +326,15 @@ def test_a_field_that_nothing_has_is_told_from_a_value_that_nothing_has():
     )
     many = [row(**{f"key{number:02}": 1}) for number in range(30)]
     assert unknown(["typ=pdf"], many).endswith("title, " + "".join(f"key{n:02}, " for n in range(20)) + "…")
+
+
+def test_conditions_that_no_document_passes_are_told_and_the_types_there_are():
+    rows = [row("a.md", kind="markdown"), row("b.txt", kind="text")]
+    assert unmet([], rows) == unmet(["type=text", "path=b*"], rows) == ""
+    assert unmet(["type=markdwn", "size>0"], rows) == (
+        "no document passes type=markdwn and size>0 (types here: markdown, text)"
+    )
+    assert unmet(["path=c*"], rows) == "no document passes path=c*"
 
 
 def test_several_conditions_must_all_hold():
