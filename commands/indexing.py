@@ -21,6 +21,7 @@ from .places import (
     only_answers,
     open_index,
     ray_option,
+    typed,
     within,
 )
 
@@ -62,7 +63,9 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     from ..retriever.retriever import INDEX_NAME, Retriever
 
     if is_index(folder):
-        raise InputError(f"{folder} is an index, not a folder of documents: binocle index {folder.resolve().parent}")
+        raise InputError(
+            f"{folder} is an index, not a folder of documents: expected {typed('index', folder.resolve().parent)}"
+        )
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
@@ -87,7 +90,7 @@ def _summary(report: Report) -> str:
     embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"
     passages = f"{report.chunks_total:,} passage{'s' * (report.chunks_total != 1)}"
     return f"{', '.join(counts) or 'no files'}; {passages}, {embedded}, in {report.seconds:.1f} s" + (
-        "; 'binocle files --state failed' says why" if report.failed else ""
+        f"; {typed('files --state failed')} says why" if report.failed else ""
     )
 
 
@@ -113,7 +116,7 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
     if as_json:
         click.echo(json.dumps(report.as_dict()))
     elif report.switched:
-        click.echo(f"{_switched(report)}; 'binocle rollback' brings {report.before} back")
+        click.echo(f"{_switched(report)}; {typed('rollback')} brings {report.before} back")
     else:
         click.echo(f"the index has this encoder already: {report.model}")
 
@@ -176,7 +179,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *([("previous", _previous(found.previous))] if found.previous else []),
         ("vectors", vectors),
         *_proof(found),
-        *([("damage", f"{found.damage}; 'binocle index' builds it anew")] if found.damage else []),
+        *([("damage", f"{found.damage}; {typed('verify --repair')} builds it anew")] if found.damage else []),
         ("size", as_size(found.bytes)),
     ):
         click.echo(f"{name:<10} {value}")
@@ -207,7 +210,7 @@ def _previous(before: dict[str, Any]) -> str:
     from ..indexes.proof import as_size
 
     return (
-        f"{before['model']}, {before['dim']} dimensions, fingerprint {before['fingerprint'][:8]}: 'binocle rollback' "
+        f"{before['model']}, {before['dim']} dimensions, fingerprint {before['fingerprint'][:8]}: {typed('rollback')} "
         f"brings it back; {before['vectors']:,} vectors kept, {as_size(before['bytes'])}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,8 +129,21 @@ def open_index(folder: Path | None, index: Path | None, model: str | None = None
         raise InputError(f"{start} is a file: expected a folder; narrow a search with --where path={start.name}")
     found = start if is_index(start) else find_index(start)
     if found is None:
-        raise NoIndexError(f"no index in {start} or above it: make one with 'binocle index {folder or '.'}'")
+        raise NoIndexError(f"no index in {start} or above it: make one with {typed('index', folder or Path())}")
     return Retriever.open(found, model=model, ray=ray)
+
+
+def typed(command: str, folder: Path | None = None) -> str:
+    """A command to go on with, as it is to be typed for the index that this one was given.
+
+    :param folder: the one it is to be given, where that is another.
+    """
+    given = click.get_current_context().params
+    index, below = given.get("index"), given.get("folder")
+    if folder is None and not index and below != Path():
+        folder = below
+    words = [command, *([] if folder is None else [shlex.quote(str(folder))])]
+    return f"'binocle {' '.join([*words, *(['--index', shlex.quote(str(index))] if index else [])])}'"
 
 
 def within(retriever: Retriever, folder: Path | None) -> list[str]:
@@ -183,4 +197,4 @@ def known(retriever: Retriever, path: str) -> str:
     for choice in [*choices, path.rstrip("/")]:
         if choice in paths or any(one.startswith(choice + "/") for one in paths):
             return choice
-    raise InputError(f"{path[:200]!r} is not in the index: 'binocle files' lists what is")
+    raise InputError(f"{path[:200]!r} is not in the index: {typed('files')} lists what is")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,13 +30,13 @@ from .places import (
     ray_option,
     rerank_depth_option,
     rerank_option,
+    typed,
     where_option,
     within,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from ..retriever.encoder import Kind
     from ..retriever.query import Hit, Mode
@@ -219,7 +220,8 @@ def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retrie
     inside = parse(within(retriever, folder))
     below = [row for row in rows if inside is None or inside.passes(row)]
     if not rows:
-        said = f"the index at {retriever.path} holds no passages yet: 'binocle index' fills it"
+        filling = typed("index", retriever.folder or Path("FOLDER"))
+        said = f"the index at {retriever.path} holds no passages yet: {filling} fills it"
     elif not below:
         said = f"no document in {folder} has passages in the index"
     else:

@@ -229,7 +229,7 @@ def test_index_of_a_folder_with_a_document_named_as_an_indexs_file_is(folder: Pa
     assert run("index", folder, "--model", tiny_model).code == 0
     assert "HEAD.json:1" in run("search", "tide", folder).out
     (done,) = run("index", folder / ".binocle").err.splitlines()
-    assert done.endswith(f"is an index, not a folder of documents: binocle index {folder}")
+    assert done.endswith(f"is an index, not a folder of documents: expected 'binocle index {folder}'")
 
 
 def test_index_of_an_empty_folder_says_so(tmp_path: Path, run, tiny_model):
@@ -259,6 +259,23 @@ def test_index_says_where_the_failures_are_explained(here: Path, run):
     (failed,) = run("files", "--state", "failed", "--json").rows
     assert (failed["path"], failed["state"]) == ("broken.pdf", "failed")
     assert failed["reason"]
+
+
+def test_hints_are_commands_that_run_as_printed(here: Path, tmp_path: Path, run, tiny_model, monkeypatch):
+    (here / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    monkeypatch.chdir(tmp_path)
+    for words, hint in (
+        (["folder"], "binocle files --state failed folder"),
+        (["folder", "--index", "an index", "--model", tiny_model], "binocle files --state failed --index 'an index'"),
+    ):
+        assert run("index", *words).out.endswith(f"; '{hint}' says why\n")
+        assert run(*shlex.split(hint)[1:]).out.startswith("failed   broken.pdf")
+    told = run("show", "nothing.md", "folder").err
+    assert told == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists what is\n"
+    (tmp_path / "empty").mkdir()
+    run("index", "empty", "--model", tiny_model)
+    told = run("search", "cheese", "empty").err
+    assert told.endswith(f"holds no passages yet: 'binocle index {tmp_path}/empty' fills it\n")
 
 
 def test_index_elsewhere_leaves_the_folder_alone(folder: Path, tmp_path: Path, run, tiny_model):

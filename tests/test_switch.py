@@ -890,13 +890,14 @@ def test_the_commands_say_what_they_did_and_what_can_be_done(index, models):
     place, tiny, other = index.path, models["tiny"], models["other"]
     print_of = {name: load_encoder(str(models[name])).fingerprint[:8] for name in ("tiny", "other")}
     assert said("switch", other, place) == (
-        f"4 passages now of {other}, 4 embedded, in 0.1 s; 'binocle rollback' brings {tiny} back\n"
+        f"4 passages now of {other}, 4 embedded, in 0.1 s; 'binocle rollback {place}' brings {tiny} back\n"
     )
     assert said("switch", other, place) == f"the index has this encoder already: {other}\n"
     status = said("status", place)
     assert f"encoder    {other}, 32 dimensions, fingerprint {print_of['other']}\n" in status
     assert (
-        f"previous   {tiny}, 32 dimensions, fingerprint {print_of['tiny']}: 'binocle rollback' brings it back; "
+        f"previous   {tiny}, 32 dimensions, fingerprint {print_of['tiny']}: 'binocle rollback {place}' "
+        "brings it back; "
         "4 vectors kept, 512 B\n"
     ) in status
     assert json.loads(said("status", place, "--json"))["previous"]["bytes"] == 4 * 4 * 32
