@@ -123,6 +123,8 @@ def search(
     _print_hits(hits, query, as_from_here(retriever), explain=explain, as_json=as_json, reading=reading)
     if mode != "lexical":
         _tell_cut(query, retriever)
+    if not as_json:
+        _tell_written(hits, retriever)
     if not hits:
         _tell_nothing(where, folder, retriever)
     return 0 if hits else NOTHING
@@ -147,6 +149,8 @@ def similar(place: str, folder: Path | None, index: Path | None, k: int, where: 
     path, line = place_of(retriever, place)
     hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
     _print_hits(hits, "", as_from_here(retriever), explain=False, as_json=as_json)
+    if not as_json:
+        _tell_written(hits, retriever)
     if not hits:
         _tell_nothing(where, folder, retriever)
     return 0 if hits else NOTHING
@@ -210,6 +214,23 @@ def _print_hits(
     for hit, block in zip(hits, shown, strict=True):
         said = printable(_said(reading(_embedded(hit), "document"))) if reading else ""
         click.echo(f"{block.rstrip()}\n    {said}\n" if reading else block)
+
+
+def _tell_written(hits: list[Hit], retriever: Retriever) -> None:
+    """Say so where a line that was cited may no longer be there."""
+    from ..retriever.folder import written_since
+
+    root = retriever.folder
+    documents = list({hit.document for hit in hits if hit.source == "file"})
+    if root is None or not documents or not root.is_dir():
+        return
+    rows = retriever.read(lambda snapshot: snapshot.documents_by_id(documents, ["path", "size", "mtime_ns"]))
+    if written := len(written_since(root, rows.values())):
+        which = "one of these files was" if written == 1 else f"{written:,} of these files were"
+        click.echo(
+            f"binocle: {which} changed or removed after indexing: {typed('index', root)} brings the index up to date",
+            err=True,
+        )
 
 
 def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retriever) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .ignore import Pattern, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
 IGNORE_FILES = (".gitignore", ".binocleignore")
 MAX_BYTES = 256 * 2**20
@@ -213,3 +213,16 @@ def find_index(start: Path) -> Path | None:
         if (folder / ".binocle" / "HEAD.json").is_file():
             return folder / ".binocle"
     return None
+
+
+def written_since(root: Path, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Paths of documents whose files are no longer of the size and time that these rows have: changed, or gone."""
+    return [row["path"] for row in rows if _seen(root / row["path"]) != (row["size"], row["mtime_ns"])]
+
+
+def _seen(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.lstat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns

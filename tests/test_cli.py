@@ -419,6 +419,19 @@ def test_filter_that_nothing_passes_is_told(words: list[str], here: Path, run):
     assert run(*words, "empty") == (1, "", "binocle: no document in empty has passages in the index\n")
 
 
+def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Path, run, write):
+    hint = f"after indexing: 'binocle index {here}' brings the index up to date\n"
+    write(here, {"README.md": "The ship is gone.\n"})
+    assert run("search", "moon", "notes").err == ""
+    told = f"binocle: one of these files was changed or removed {hint}"
+    assert run("search", "ship").err == run("similar", "notes/cats.txt:1").err == told
+    (here / "notes/cats.txt").unlink()
+    assert run("search", "ship").err == f"binocle: 2 of these files were changed or removed {hint}"
+    assert run("search", "ship", "--json").err == ""
+    run("index", ".")
+    assert run("search", "ship").err == ""
+
+
 def test_a_query_longer_than_its_vector_is_told(run, here):
     query = "cat " * 400
     ran = run("search", query, here, "--mode", "semantic")
