@@ -103,6 +103,8 @@ def optimize(
 
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
         raise InputError(f"{plot} cannot be written: expected a file in a folder that there is")
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise InputError(f"{plot} would be an SVG by another name: expected one that ends in .svg")
     retriever = open_index(folder, index, ray=ray)
     with only_answers(ray):
         outcome = retriever.optimize(

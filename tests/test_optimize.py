@@ -735,6 +735,9 @@ def test_the_command_says_what_was_chosen_or_what_would_be(stored, tmp_path):
     assert json.loads(run.stdout)["nearest"][0].startswith("recall 0.99 takes ")
     assert picture.read_text("utf-8").startswith("<svg") and stored.snapshot().head.vectors == before
     assert CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), "--plot", str(tmp_path)]).exit_code != 0
+    other = CliRunner().invoke(cli, ["optimize", "--index", str(stored.path), "--plot", str(tmp_path / "plot.png")])
+    assert "plot.png would be an SVG by another name: expected one that ends in .svg" in str(other.exception)
+    assert not (tmp_path / "plot.png").exists()
 
 
 @pytest.mark.parametrize(
