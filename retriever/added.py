@@ -80,7 +80,8 @@ def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -
     which = f"document {number}" if name is None else f"document {number} ({name!r})"
     unknown = set(given) - _FIELDS
     if unknown:
-        raise InputError(f"{which} has {sorted(map(repr, unknown))}: expected only {sorted(_FIELDS)}")
+        given_too, expected = (", ".join(sorted(map(repr, names))) for names in (unknown, _FIELDS))
+        raise InputError(f"{which} has {given_too}: expected only {expected}")
     text, title, metadata = given.get("text"), given.get("title") or "", given.get("metadata") or {}
     if not isinstance(text, str) or not isinstance(title, str):
         raise InputError(f"{which} has no text: expected a mapping whose 'text' and 'title' are strings")

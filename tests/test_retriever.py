@@ -417,6 +417,10 @@ def test_a_document_that_is_none_is_refused_by_its_number(document, notes):
 
 
 def test_metadata_that_is_no_mapping_is_called_so(notes):
+    with pytest.raises(
+        InputError, match=r"^document 0 \('q'\) has 'meta': expected only 'id', 'metadata', 'text', 'title'"
+    ):
+        notes.add([{"id": "q", "text": "b", "meta": {}}])
     with pytest.raises(InputError, match=r"document 0 \('q'\) has metadata of type str: expected a mapping"):
         notes.add([{"id": "q", "text": "t", "metadata": "x"}])
 
