@@ -317,7 +317,7 @@ def forget(path: str, folder: Path | None, index: Path | None) -> int:
     binocle forget private/diary.md ~/notes
     """
     retriever = open_index(folder, index)
-    path = known(retriever, path)
+    path = known(retriever, path, folders=True)
     count = retriever.delete(path, path + "/", tell=_tell)
     click.echo(f"{count:,} document{'s' * (count != 1)} forgotten" if count else f"{path} was forgotten already")
     return 0 if count else NOTHING

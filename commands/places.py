@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..retriever.retriever import Retriever
 
+_MANY = 5_000  # documents: to compare a name with all of them takes too long
 NOTHING = 1  # the exit code of a search without a hit, of a check that found a fault
 
 
@@ -186,8 +187,11 @@ def is_known(retriever: Retriever, path: str) -> bool:
     return path in retriever.snapshot().document_rows["path"].to_pylist()
 
 
-def known(retriever: Retriever, path: str) -> str:
-    """The path of a document or a folder in the index that a user means: as it is from here, or as the index has it."""
+def known(retriever: Retriever, path: str, *, folders: bool = False) -> str:
+    """The path of a document in the index that a user means: as it is from here, or as the index has it.
+
+    :param folders: whether a folder is an answer too.
+    """
     paths = set(retriever.snapshot().document_rows["path"].to_pylist())
     root = retriever.folder
     choices = []
@@ -195,6 +199,22 @@ def known(retriever: Retriever, path: str) -> str:
         with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
             choices.append(Path(path).resolve().relative_to(root.resolve()).as_posix())
     for choice in [*choices, path.rstrip("/")]:
-        if choice in paths or any(one.startswith(choice + "/") for one in paths):
+        if choice in paths:
             return choice
-    raise InputError(f"{path[:200]!r} is not in the index: {typed('files')} lists what is")
+        if any(one.startswith(choice + "/") for one in paths):
+            if folders:
+                return choice
+            listing = typed("files", Path(as_from_here(retriever)(choice)))
+            raise InputError(f"{path!r} is a folder: {listing} lists what is in it")
+    near = _nearest(path, paths)
+    hint = f"is it {as_from_here(retriever)(near)!r}? " if near else ""
+    raise InputError(f"{path[:200]!r} is not in the index: {hint}{typed('files')} lists what is")
+
+
+def _nearest(path: str, paths: set[str]) -> str | None:
+    """The only one that ends in what was given, or else one that looks like it."""
+    from difflib import get_close_matches
+
+    same = [one for one in paths if one.endswith(f"/{path}")]
+    alike = get_close_matches(path, sorted(paths), 1, 0.8) if len(paths) < _MANY else []
+    return same[0] if len(same) == 1 else next(iter(alike), None)

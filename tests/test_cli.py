@@ -578,6 +578,24 @@ def test_place_may_be_as_printed_or_as_it_is_from_here(here: Path, run, monkeypa
         assert run("similar", f"{place}:5", "-k", 1).code == 0
 
 
+def test_a_place_that_is_not_in_the_index_is_told_with_the_one_that_may_be_meant(here: Path, run, monkeypatch):
+    def told(*words) -> str:
+        code, out, err = run(*words)
+        assert (code, out) == (2, "")
+        return err.removeprefix("binocle: ").rstrip()
+
+    listed = "'binocle files' lists what is"
+    assert told("show", "taxes.md:5") == f"'taxes.md' is not in the index: is it 'notes/taxes.md'? {listed}"
+    assert told("similar", "notes/texas.md:5") == (
+        f"'notes/texas.md' is not in the index: is it 'notes/taxes.md'? {listed}"
+    )
+    assert told("show", "zyzzyva") == f"'zyzzyva' is not in the index: {listed}"
+    assert told("show", "notes/guide/") == "'notes/guide/' is a folder: 'binocle files notes/guide' lists what is in it"
+    assert run("files", "notes/guide").out == "indexed  notes/guide/tasks.md  (2 passages, markdown)\n"
+    monkeypatch.chdir("notes")
+    assert told("show", "tasks.md") == f"'tasks.md' is not in the index: is it 'guide/tasks.md'? {listed}"
+
+
 def test_show_prints_the_whole_text(here: Path, run):
     text = (here / "notes/taxes.md").read_text()
     assert run("show", "notes/taxes.md").out.rstrip("\n") == text.rstrip("\n")
