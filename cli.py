@@ -81,7 +81,7 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        _fail(f"{error.filename or 'input/output'}: {error.strerror or error}")
+        _fail(f"{error.filename or _what_failed(error)}: {error.strerror or error}")
 
 
 def _nobody_reads() -> bool:
@@ -89,6 +89,14 @@ def _nobody_reads() -> bool:
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     return bool(output.poll(0))
+
+
+def _what_failed(error: OSError) -> str:
+    """Standard output, where the error was raised by what prints to it."""
+    import traceback
+
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return "standard output" if frame.f_code in (main.__code__, click.echo.__code__) else "input/output"
 
 
 def _fail(message: str) -> NoReturn:

@@ -24,6 +24,7 @@ from binocle.indexes.errors import EncoderMismatchError, InputError, LockedError
 from binocle.training import collection, mining, negatives
 from binocle.training.collection import text_key, words
 from binocle.training.mining import mine
+from binocle.training.written import written
 
 ROOT = Path(__file__).parents[1]
 
@@ -669,6 +670,20 @@ def test_a_model_that_is_not_there_is_told_before_anything_is_read(tmp_path):
 
 
 # The file
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_full_disk_is_told_with_the_name_of_the_file(form, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    out = tmp_path / f"mined.{form}"
+    said = rf"^{out} cannot be written: No space left on device$"
+    with pytest.raises(InputError, match=said), written(out) as (write, _):
+        write([{"query": "q", "positive": "p"}])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_written_is_told_before_anything_is_encoded(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -35,10 +36,15 @@ def written(out: str | os.PathLike[str]) -> Iterator[tuple[Write, Path]]:
         raise InputError(f"{file} has no known kind: expected a name that ends in .jsonl or .parquet")
     if file.is_dir():
         raise InputError(f"{file} is a folder: expected the name of a file to write")
-    with _aside(file) as work:
-        with opened(work / file.name) as write:
-            yield write, work
-        os.replace(work / file.name, file)  # noqa: PTH105 - Path.replace gives no other error
+    try:
+        with _aside(file) as work:
+            with opened(work / file.name) as write:
+                yield write, work
+            os.replace(work / file.name, file)  # noqa: PTH105 - Path.replace gives no other error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):  # of this disk, for all that is needed lies beside the file
+            raise
+        raise InputError(f"{file} cannot be written: {os.strerror(error.errno)}") from error
 
 
 @contextlib.contextmanager
