@@ -405,7 +405,7 @@ def test_a_word_of_another_language_or_of_one_letter_is_found(query, letters):
     assert [hit.path for hit in letters.search(query, 5, mode="lexical")] == [query]
 
 
-@pytest.mark.parametrize("query", ["the", "I", "a", "Because", "which of these", "themselves"])
+@pytest.mark.parametrize("query", ["the", "I", "a", "which of these", "himself"])
 def test_the_common_words_of_english_find_nothing(query, letters):
     assert letters.search(query, 5, mode="lexical") == []
 
