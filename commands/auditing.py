@@ -206,7 +206,7 @@ def _table(found: Audit) -> list[str]:
 
 
 def _statements(found: Audit) -> list[str]:
-    from ..training.audit import statements
+    from ..training.audit_statements import statements
 
     return [*statements(found), *found.notes]
 

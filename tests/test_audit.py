@@ -20,8 +20,9 @@ from binocle.indexes.errors import InputError, MissingExtraError
 from binocle.retriever.encoder_tokens import EncoderTokens
 from binocle.training import audit as auditing
 from binocle.training import corpus, search_cost
-from binocle.training.audit import ENCODER_ONLY, PAIRS, audit
+from binocle.training.audit import audit
 from binocle.training.audit_page import page
+from binocle.training.audit_statements import ENCODER_ONLY, PAIRS, remarks
 from binocle.training.defending import defend
 from binocle.training.evaluation import ndcg_at_10
 from binocle.training.leak_texts import cut
@@ -239,7 +240,7 @@ def test_it_is_told_that_many_tokens_are_unknown_to_the_encoder(found, index):
     results = [replace(one, attacks=dict(one.attacks)) for one in found.results]
     by_length = {at: replace(one, unknown=0.25) for at, one in results[0].attacks["pairs"].by_length.items()}
     results[0].attacks["pairs"] = replace(results[0].attacks["pairs"], by_length=by_length)
-    assert any(note.startswith(told) for note in auditing._remarks(index.encoder, results, found.frequent))
+    assert any(note.startswith(told) for note in remarks(index.encoder, results, found.frequent))
 
 
 def test_the_same_seed_gives_the_same_audit(found, filled):
