@@ -21,11 +21,12 @@ from binocle.retriever.encoder_tokens import EncoderTokens
 from binocle.training import audit as auditing
 from binocle.training import corpus, search_cost
 from binocle.training.audit import audit
+from binocle.training.audit_config import AuditConfig
 from binocle.training.audit_page import page
 from binocle.training.audit_statements import ENCODER_ONLY, PAIRS, remarks
 from binocle.training.defending import defend
 from binocle.training.evaluation import ndcg_at_10
-from binocle.training.leak_texts import cut
+from binocle.training.leak_texts import LeakTexts, cut
 from binocle.training.overlaps import Known
 
 
@@ -126,9 +127,10 @@ def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add({"id": f"{n}", "text": text[n]} for n in text)
     assert retriever.snapshot().chunks.count_rows() > 1_000
-    field = auditing._Field.of(retriever, (4, 8), 12, 200, 0.2, 0, lambda _: None)
-    assert len(field.corpus) == 200
-    assert {length: len(texts) for length, texts in field.true.items()} == {4: 12, 8: 12}
+    config = AuditConfig((4, 8), texts_per_length=12, corpus_texts=200)
+    texts = LeakTexts.of(retriever, config, lambda _: None)
+    assert len(texts.corpus) == 200
+    assert {length: len(found) for length, found in texts.true.items()} == {4: 12, 8: 12}
 
 
 def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_model):
@@ -137,11 +139,12 @@ def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_m
     rows = [{"id": f"{n}", "text": f"{' '.join(random.choice(THINGS, 12))}. {common}."} for n in range(80)]
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(rows)
-    field = auditing._Field.of(retriever, (4, 8), 30, 400, 0.2, 0, lambda _: None)
-    learned = set(field.corpus)
+    config = AuditConfig((4, 8), texts_per_length=30, corpus_texts=400)
+    texts = LeakTexts.of(retriever, config, lambda _: None)
+    learned = set(texts.corpus)
     assert any(text in common for text in learned)
-    assert {length: len(texts) for length, texts in field.true.items()} == {4: 30, 8: 30}
-    assert not learned & {text for texts in field.true.values() for text in texts}
+    assert {length: len(found) for length, found in texts.true.items()} == {4: 30, 8: 30}
+    assert not learned & {text for found in texts.true.values() for text in found}
 
 
 def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, tiny_model):
@@ -154,10 +157,11 @@ def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, ti
             rows.append({"id": f"{number} again", "text": " ".join([*words[:39], "edited"])})
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(rows)
-    field = auditing._Field.of(retriever, (16,), 50, 4_000, 0.5, 0, lambda _: None)
-    known = Known(field.tokens(field.corpus))
-    assert not any(map(known.holds, field.tokens(field.true[16])))
-    assert any("most of each stands in what the attacker learned from" in note for note in field.notes)
+    config = AuditConfig((16,), texts_per_length=50, corpus_texts=4_000, held_out=0.5)
+    texts = LeakTexts.of(retriever, config, lambda _: None)
+    known = Known(texts.tokens(texts.corpus))
+    assert not any(map(known.holds, texts.tokens(texts.true[16])))
+    assert any("most of each stands in what the attacker learned from" in note for note in texts.notes)
 
 
 # What an audit finds
@@ -373,11 +377,11 @@ def test_the_pareto_front_is_what_nothing_beats(found):
         ({"lengths": (8, 8)}, "different numbers"),
         ({"lengths": (0,)}, "from 1, not 0"),
         ({"lengths": (100,)}, "holds too little to audit"),
-        ({"seconds": 0}, "a number above 0"),
+        ({"seconds": 0}, "seconds is a number above 0"),
         ({"texts_per_length": 1}, "texts is a whole number from 2"),
         ({"corpus_texts": 1}, "corpus texts is a whole number from 20"),
-        ({"held_out": 1}, "between 0 and 1"),
-        ({"seed": -1}, "seed is a whole number from 0"),
+        ({"held_out": 1}, "a share from 0 to below 1"),
+        ({"seed": -1}, "seed is a number from 0"),
         ({"settings": ["blur"]}, "there is no defence 'blur'"),
         ({"queries": "nowhere"}, "there is no folder nowhere"),
     ],
@@ -461,7 +465,7 @@ def test_no_text_of_the_index_is_in_a_report_without_examples(filled):
 @pytest.fixture
 def run(monkeypatch, capfd, index):
     monkeypatch.setattr(auditing, "default_attacker", lambda _: Ridge)
-    monkeypatch.setattr(auditing, "_QUERIES", 40)
+    monkeypatch.setattr(search_cost, "_QUERIES", 40)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
     def running(*arguments):

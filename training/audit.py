@@ -12,7 +12,6 @@ stolen vectors and the public encoder.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,21 +20,19 @@ import numpy as np
 
 from ..indexes import metric
 from ..indexes.errors import InputError
-from ..retriever.encoder_tokens import EncoderTokens
-from . import corpus, defences, recovered, search_cost, significance
+from . import defences, recovered, significance
+from .audit_config import AuditConfig
 from .audit_statements import ENCODER_ONLY, PAIRS, remarks, statements
-from .leak_texts import cut
-from .overlaps import Known
+from .leak_texts import LeakTexts
 from .progress import counted
 from .recovered import Recovery, Value
+from .search_cost import DefendedSearch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from ..retriever.defence import Defence
     from ..retriever.encoder import Encoder
     from ..retriever.retriever import Retriever
     from .defences import Setting
@@ -44,9 +41,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     ByLength = dict[int, Recovery]
 
-LENGTHS = (8, 16, 32, 64, 128)
-_QUERIES = 300  # made from the documents
-_FEWEST = 20  # texts that an attacker learns from
 _AT_ONCE = 2_048  # texts encoded at a time
 
 
@@ -196,50 +190,29 @@ def _excess(one: Result, max_f1: float | None, min_keep: float | None) -> float:
     return over + under
 
 
-def audit(
-    retriever: Retriever,
-    *,
-    lengths: Sequence[int] = LENGTHS,
-    texts_per_length: int = 100,
-    corpus_texts: int = 20_000,
-    seconds: float = 90.0,
-    settings: Sequence[str] | None = None,
-    queries: str | Path | None = None,
-    split: str = "test",
-    attacker: Factory | None = None,
-    held_out: float = 0.2,
-    examples: int = 2,
-    seed: int = 0,
-    tell: Tell | None = None,
-) -> Audit:
+def audit(retriever: Retriever, *, attacker: Factory | None = None, tell: Tell | None = None, **options: Any) -> Audit:
     """Attack an index's vectors without a defence and with each of several.
 
-    :param lengths: of the texts attacked, in the encoder's tokens.
-    :param texts_per_length: texts attacked, at most.
-    :param corpus_texts: texts of all lengths that the attacker learns from, at most.
-    :param seconds: that the attacker learns for each defence; he begins with four times as many, and encodes texts.
-    :param settings: defences as `defences.parse` reads them; one or several strengths of every kind unless given.
-    :param queries: a folder in BEIR's layout whose documents' ids are the index's paths; else queries are made.
-    :param held_out: the share of the documents that is attacked.
-    :param examples: texts of each length to show with what was recovered of them; 0 keeps all text out of the report.
-    :raises InputError: when the index holds too little text.
+    :param options: the fields of `AuditConfig`.
+    :raises InputError: for settings that cannot be, or when the index holds too little text.
     :raises MissingExtraError: when sacrebleu, or what the attacker needs, is not installed.
     """
     began = time.monotonic()
     recovered.require()
     tell = tell or (lambda _: None)
-    _check(lengths, texts_per_length, corpus_texts, seconds, held_out, examples, seed)
+    config = AuditConfig(**options)
+    config.check()
     snapshot, encoder = retriever.snapshot(), retriever.encoder
-    chosen = defences.default(encoder.dim) if settings is None else defences.parse(settings)
+    chosen = defences.default(encoder.dim) if config.settings is None else defences.parse(config.settings)
     at = ""  # which of the settings it is
 
     def told(text: str) -> None:
         tell(f"{at}{text}")
 
     make = attacker or default_attacker(told)
-    field_ = _Field.of(retriever, lengths, texts_per_length, corpus_texts, held_out, seed, tell)
-    cost = _Cost.of(retriever, queries, split, seed, chosen, tell)
-    run = _Run(encoder, field_, cost, make, seconds, examples, seed, told)
+    texts = LeakTexts.of(retriever, config, tell)
+    search = DefendedSearch.of(retriever, config, chosen, tell)
+    run = _Run(encoder, texts, search, make, config, told)
     results = []
     for number, setting in enumerate(chosen, 1):
         at = f"{number} of {len(chosen)}, {'as stored' if number == 1 else setting.name}: "
@@ -250,139 +223,19 @@ def audit(
         index=str(retriever.path),
         model=head.model,
         fingerprint=head.fingerprint,
-        documents=len(cost.searched.paths),
-        passages=len(cost.searched.contexts),
-        learned=len(field_.corpus),
-        queries=len(cost.queries.judged),
-        query_source=cost.queries.source,
-        seconds_each=seconds,
-        seed=seed,
+        documents=len(search.passages.paths),
+        passages=len(search.passages.contexts),
+        learned=len(texts.corpus),
+        queries=len(search.queries.judged),
+        query_source=search.queries.source,
+        seconds_each=config.seconds,
+        seed=config.seed,
         bleu=recovered.bleu_signature(),
         frequent=frequent,
         results=results,
-        notes=[*field_.notes, *remarks(encoder, results, frequent)],
+        notes=[*texts.notes, *remarks(encoder, results, frequent)],
         seconds=time.monotonic() - began,
     )
-
-
-def _check(
-    lengths: Sequence[int], texts: int, corpus_texts: int, seconds: float, held_out: float, examples: int, seed: int
-) -> None:
-    if not lengths or any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
-        raise InputError(
-            f"lengths are different numbers of tokens from 1, not {', '.join(map(str, lengths)) or 'none'}"
-        )
-    for name, value, least in (
-        ("texts", texts, 2),
-        ("corpus texts", corpus_texts, _FEWEST),
-        ("examples", examples, 0),
-        ("seed", seed, 0),
-    ):
-        if value < least:
-            raise InputError(f"{name} is a whole number from {least}, not {value}")
-    if not 0 < seconds < np.inf:
-        raise InputError(f"seconds is how long the attacker learns, a number above 0, not {seconds}")
-    if not 0 < held_out < 1:
-        raise InputError(f"held out is a share of the documents between 0 and 1, not {held_out}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """The search whose quality a defence costs."""
-
-    queries: search_cost.Queries
-    asked: Floats
-    searched: search_cost.Passages
-    made: dict[str, Defence]  # setting -> defence fitted to the index's vectors
-
-    @classmethod
-    def of(
-        cls,
-        retriever: Retriever,
-        folder: str | Path | None,
-        split: str,
-        seed: int,
-        chosen: Sequence[Setting],
-        tell: Tell,
-    ) -> _Cost:
-        snapshot = retriever.snapshot()
-        tell("making queries from the documents" if folder is None else "reading the queries")
-        queries = (
-            search_cost.made(snapshot, _QUERIES, seed)
-            if folder is None
-            else search_cost.labelled(folder, split, snapshot)
-        )
-        tell("fitting the defences to the passages")
-        searched = search_cost.passages(snapshot, queries, seed)
-        key = hashlib.sha256(f"audit {seed}".encode()).digest()
-        made = {setting.name: defences.make(setting, searched.vectors, key) for setting in chosen}
-        return cls(queries, search_cost.encoded(queries, retriever.encoder), searched, made)
-
-    def ndcg(self, name: str) -> Floats:
-        """Of each query with that defence."""
-        defence = self.made[name]
-        stored = defence.documents(self.searched.vectors, self.searched.contexts)
-        found = search_cost.ndcg(self.queries, defence.queries(self.asked), stored, self.searched)
-        return np.array(list(found.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """The texts that are learned from and those that are attacked."""
-
-    corpus: list[str]
-    by_length: dict[int, list[str]]  # of the corpus
-    true: dict[int, list[str]]
-    tokens: EncoderTokens
-    notes: list[str]
-
-    @classmethod
-    def of(
-        cls,
-        retriever: Retriever,
-        lengths: Sequence[int],
-        texts: int,
-        corpus_texts: int,
-        held_out: float,
-        seed: int,
-        tell: Tell,
-    ) -> _Field:
-        snapshot, encoder = retriever.snapshot(), retriever.encoder
-        own, attacked = corpus.split(corpus.from_index(snapshot), held_out, seed)
-        fitting = sorted(length for length in lengths if length <= encoder.max_tokens)
-        notes = [
-            f"{encoder.name} reads {encoder.max_tokens} tokens: texts of {length} were left out."
-            for length in sorted(set(lengths) - set(fitting))
-        ]
-        tell("cutting texts out of the passages")
-        each = -(-corpus_texts // max(1, len(fitting)))
-        learned = cut(corpus.few(own, 4 * each, seed), encoder, fitting, each, seed, tell=tell)
-        few = corpus.few(attacked, 20 * texts, seed)
-        theirs = {passage.text for source in few for passage in source.passages}
-        both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
-        own_texts = dict.fromkeys(text for found in learned.values() for text in found)
-        tokens = EncoderTokens(encoder)
-        known, near = Known(tokens(list(own_texts))), 0
-        true: dict[int, list[str]] = {}
-        for length, found in cut(few, encoder, fitting, 4 * texts, seed + 1, without=both, known=own_texts).items():
-            apart = [text for text, ids in zip(found, tokens(found), strict=True) if not known.holds(ids)]
-            near += len(found) - len(apart)
-            true[length] = apart[:texts]
-        if near:
-            notes.append(f"{near} texts were not attacked: most of each stands in what the attacker learned from.")
-        notes += [
-            f"Of {length} tokens there were {len(found)} texts to attack, not {texts}."
-            for length, found in true.items()
-            if len(found) < texts
-        ]
-        true = {length: found for length, found in true.items() if len(found) > 1}
-        if len(own_texts) < _FEWEST or not true:
-            raise InputError(
-                f"{retriever.path} holds too little to audit: {len(own_texts)} texts to learn from and "
-                f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
-                f"with passages of {min(lengths)} tokens and more"
-            )
-        return cls(list(own_texts), learned, true, tokens, notes)
 
 
 def _encoded(encoder: Encoder, texts: Sequence[str], tell: Tell) -> Floats:
@@ -396,41 +249,33 @@ class _Run:
     """The attacks, one defence after another."""
 
     def __init__(
-        self,
-        encoder: Encoder,
-        field_: _Field,
-        cost: _Cost,
-        make: Factory,
-        seconds: float,
-        examples: int,
-        seed: int,
-        tell: Tell,
+        self, encoder: Encoder, texts: LeakTexts, search: DefendedSearch, make: Factory, config: AuditConfig, tell: Tell
     ) -> None:
-        self._encoder, self._field, self._cost = encoder, field_, cost
-        self._make, self._seconds, self._examples, self._seed, self._tell = make, seconds, examples, seed, tell
-        self._own = _encoded(encoder, field_.corpus, tell)  # as the encoder gives them, as are the next
+        self._encoder, self._texts, self._search = encoder, texts, search
+        self._make, self._config, self._tell = make, config, tell
+        self._own = _encoded(encoder, texts.corpus, tell)  # as the encoder gives them, as are the next
         tell("encoding the texts that are attacked")
-        self._true = {length: encoder.encode(found) for length, found in field_.true.items()}
+        self._true = {length: encoder.encode(found) for length, found in texts.true.items()}
         self._undefended: Attacker | None = None  # who has learned from vectors as the encoder gives them
         self._ndcg: Floats | None = None
 
     def result(self, setting: Setting) -> Result:
-        defence, field_ = self._cost.made[setting.name], self._field
-        own = defence.documents(self._own, field_.corpus)
-        stolen = {length: defence.documents(self._true[length], field_.true[length]) for length in field_.true}
-        attacker = self._make(own.shape[1], self._seed, self._encoder)
+        defence, texts = self._search.fitted[setting.name], self._texts
+        own = defence.documents(self._own, texts.corpus)
+        stolen = {length: defence.documents(self._true[length], texts.true[length]) for length in texts.true}
+        attacker = self._make(own.shape[1], self._config.seed, self._encoder)
         self._tell("learning")
-        attacker.fit(own, field_.corpus, self._seconds)
+        attacker.fit(own, texts.corpus, self._config.seconds)
         if self._undefended is None:
             assert setting.kind == "none"
             self._undefended = attacker
         attacks = {PAIRS: self._attack(attacker, stolen)}
         if setting.kind == "rotation":
             attacks[ENCODER_ONLY] = self._attack(self._undefended, stolen)
-        ndcg = self._cost.ndcg(setting.name)
+        ndcg = self._search.ndcg(setting.name)
         before = self._ndcg = ndcg if self._ndcg is None else self._ndcg
         mean, plain = float(ndcg.mean()), float(before.mean())
-        low, high = significance.interval(ndcg, seed=self._seed)
+        low, high = significance.interval(ndcg, seed=self._config.seed)
         return Result(
             name=setting.name,
             kind=setting.kind,
@@ -438,7 +283,7 @@ class _Run:
             dim=defence.stored_dim,
             ndcg=Value(round(mean, 4), round(low, 4), round(high, 4)),
             keep=mean / plain if plain else 0.0,
-            difference=significance.difference(ndcg, before, seed=self._seed),
+            difference=significance.difference(ndcg, before, seed=self._config.seed),
             same_ranking=bool((ndcg == before).all()),
             attacks=attacks,
             nearest=self._nearest(own, stolen),
@@ -462,15 +307,15 @@ class _Run:
         return cosines
 
     def _compared(self, length: int, found: Sequence[str], cosines: Floats) -> Recovery:
-        field_ = self._field
-        return recovered.compare(field_.true[length], found, field_.tokens, cosines=cosines, seed=self._seed)
+        texts = self._texts
+        return recovered.compare(texts.true[length], found, texts.tokens, cosines=cosines, seed=self._config.seed)
 
     def _shown(self, length: int, found: Sequence[str], recovery: Recovery) -> list[Example]:
         """The best recovered text and others spread evenly over the rest, down to the worst."""
         order = np.argsort(recovery.f1, kind="stable")[::-1]
-        count = min(self._examples, len(order))
+        count = min(self._config.examples, len(order))
         places = order[np.linspace(0, len(order) - 1, count + 1).round().astype(int)[:count]]
-        true = self._field.true[length]
+        true = self._texts.true[length]
         return [Example(length, round(recovery.f1[place], 4), true[place], found[place]) for place in places.tolist()]
 
     def _nearest(self, own: Floats, stolen: Mapping[int, Floats]) -> ByLength:
@@ -479,21 +324,21 @@ class _Run:
         for length, vectors in stolen.items():
             places = np.array([int((own @ vector).argmax()) for vector in vectors])
             cosines = metric.cosines(self._own[places], self._true[length])
-            found[length] = self._compared(length, [self._field.corpus[place] for place in places], cosines)
+            found[length] = self._compared(length, [self._texts.corpus[place] for place in places], cosines)
         return found
 
     def frequent(self) -> ByLength:
         """For each text the same: the tokens that most texts of its length have, as often as most of them have them."""
         found = {}
-        for length, texts in self._field.true.items():
+        for length, texts in self._texts.true.items():
             counts: dict[tuple[int, int], int] = {}  # token and which time it comes -> texts
-            for tokens in self._field.tokens(self._field.by_length[length] or self._field.corpus):
+            for tokens in self._texts.tokens(self._texts.by_length[length] or self._texts.corpus):
                 seen: dict[int, int] = {}
                 for token in tokens:
                     seen[token] = seen.get(token, 0) + 1
                     counts[token, seen[token]] = counts.get((token, seen[token]), 0) + 1
             best = sorted(counts, key=lambda one: (-counts[one], one))[:length]
-            guess = self._field.tokens.text([token for token, _ in best])
+            guess = self._texts.tokens.text([token for token, _ in best])
             cosines = self._cosines(length, [guess] * len(texts))
             found[length] = self._compared(length, [guess] * len(texts), cosines)
         return found

@@ -2,22 +2,82 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..indexes.errors import InputError
+from ..retriever.encoder_tokens import EncoderTokens
 from ..retriever.words import UNSPACED
+from . import corpus
+from .audit_config import FEWEST
+from .overlaps import Known
 from .progress import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from ..retriever.encoder import Encoder
+    from ..retriever.retriever import Retriever
+    from .audit_config import AuditConfig
     from .corpus import Source
     from .progress import Tell
 
 _AT_ONCE = 256  # passages
 _TRIES = 4  # cuts of one passage and length, at most
+
+
+@dataclass(frozen=True, slots=True)
+class LeakTexts:
+    """The texts that are learned from and those that are attacked."""
+
+    corpus: list[str]
+    by_length: dict[int, list[str]]  # of the corpus
+    true: dict[int, list[str]]
+    tokens: EncoderTokens
+    notes: list[str]
+
+    @classmethod
+    def of(cls, retriever: Retriever, config: AuditConfig, tell: Tell) -> LeakTexts:
+        """:raises InputError: when the index holds too little text."""
+        snapshot, encoder = retriever.snapshot(), retriever.encoder
+        lengths, texts, seed = config.lengths, config.texts_per_length, config.seed
+        own, attacked = corpus.split(corpus.from_index(snapshot), config.held_out, seed)
+        fitting = sorted(length for length in lengths if length <= encoder.max_tokens)
+        notes = [
+            f"{encoder.name} reads {encoder.max_tokens} tokens: texts of {length} were left out."
+            for length in sorted(set(lengths) - set(fitting))
+        ]
+        tell("cutting texts out of the passages")
+        each = -(-config.corpus_texts // max(1, len(fitting)))
+        learned = cut(corpus.few(own, 4 * each, seed), encoder, fitting, each, seed, tell=tell)
+        few = corpus.few(attacked, 20 * texts, seed)
+        theirs = {passage.text for source in few for passage in source.passages}
+        both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
+        own_texts = dict.fromkeys(text for found in learned.values() for text in found)
+        tokens = EncoderTokens(encoder)
+        known, near = Known(tokens(list(own_texts))), 0
+        true: dict[int, list[str]] = {}
+        for length, found in cut(few, encoder, fitting, 4 * texts, seed + 1, without=both, known=own_texts).items():
+            apart = [text for text, ids in zip(found, tokens(found), strict=True) if not known.holds(ids)]
+            near += len(found) - len(apart)
+            true[length] = apart[:texts]
+        if near:
+            notes.append(f"{near} texts were not attacked: most of each stands in what the attacker learned from.")
+        notes += [
+            f"Of {length} tokens there were {len(found)} texts to attack, not {texts}."
+            for length, found in true.items()
+            if len(found) < texts
+        ]
+        true = {length: found for length, found in true.items() if len(found) > 1}
+        if len(own_texts) < FEWEST or not true:
+            raise InputError(
+                f"{retriever.path} holds too little to audit: {len(own_texts)} texts to learn from and "
+                f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
+                f"with passages of {min(lengths)} tokens and more"
+            )
+        return cls(list(own_texts), learned, true, tokens, notes)
 
 
 def cut(

@@ -7,6 +7,7 @@ them is the least that it costs.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +16,26 @@ import numpy as np
 
 from ..indexes.errors import InputError
 from ..retriever.tables import matrix
-from . import corpus, pairs
+from . import corpus, defences, pairs
 from .evaluation import questions, values
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from ..retriever.defence import Defence
     from ..retriever.encoder import Encoder
+    from ..retriever.retriever import Retriever
     from ..retriever.snapshot import Snapshot
+    from .audit_config import AuditConfig
+    from .defences import Setting
+    from .progress import Tell
 
     Floats = NDArray[np.float32]
 
 KINDS = ("dropped", "keywords", "definition", "title")
+_QUERIES = 300  # made from the documents
 _MOST = 100_000  # passages that are searched: 150 MB of vectors of 384 dimensions
 _ENOUGH = 20_000  # passages that queries are made from
 
@@ -128,3 +137,35 @@ def ndcg(queries: Queries, asked: Floats, stored: Floats, searched: Passages) ->
         top = np.argsort(-best, kind="stable")[:10].tolist()
         run[name] = [(searched.paths[place], float(best[place])) for place in top]
     return values(queries.judged, run)["nDCG@10"]
+
+
+@dataclass(frozen=True, slots=True)
+class DefendedSearch:
+    """The search over an index's passages whose quality each of several defences costs."""
+
+    queries: Queries
+    asked: Floats
+    passages: Passages
+    fitted: dict[str, Defence]  # setting -> defence fitted to the index's vectors
+
+    @classmethod
+    def of(cls, retriever: Retriever, config: AuditConfig, settings: Sequence[Setting], tell: Tell) -> DefendedSearch:
+        snapshot, seed = retriever.snapshot(), config.seed
+        tell("making queries from the documents" if config.queries is None else "reading the queries")
+        queries = (
+            made(snapshot, _QUERIES, seed)
+            if config.queries is None
+            else labelled(config.queries, config.split, snapshot)
+        )
+        tell("fitting the defences to the passages")
+        searched = passages(snapshot, queries, seed)
+        key = hashlib.sha256(f"audit {seed}".encode()).digest()
+        fitted = {setting.name: defences.make(setting, searched.vectors, key) for setting in settings}
+        return cls(queries, encoded(queries, retriever.encoder), searched, fitted)
+
+    def ndcg(self, name: str) -> Floats:
+        """Of each query with that defence."""
+        defence = self.fitted[name]
+        stored = defence.documents(self.passages.vectors, self.passages.contexts)
+        found = ndcg(self.queries, defence.queries(self.asked), stored, self.passages)
+        return np.array(list(found.values()))
