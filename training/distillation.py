@@ -1,9 +1,7 @@
 """A smaller encoder that answers like a larger one: fewer layers, or a table of word vectors; with the price measured.
 
-Fewer layers start from layers of the teacher, evenly spread (Sanh et al. 2019, arXiv:1910.01108), and learn its
-vectors by mean squared error on any text (Reimers and Gurevych 2020, arXiv:2004.09813). The table has one vector a
-token: at first the teacher's own for it, weighed by how rare the token is and freed of what all share (Arora et al.
-2017; model2vec), then learned in the same way. No transformer is left in it.
+Either is begun from the teacher (`students`), and learns its vectors by mean squared error on any text (Reimers and
+Gurevych 2020, arXiv:2004.09813).
 """
 
 from __future__ import annotations
@@ -16,15 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..indexes.errors import InputError
 from ..indexes.metric import cosines
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
-from . import beir, heldout, loop
+from . import beir, heldout, loop, students
 from .card import Card, write_card
-from .encoder import Config, check, make_model, train_encoder
+from .encoder import Config, check, train_encoder
 from .evaluation import evaluate, questions
 from .progress import within
 from .run import check_out, folder_of
@@ -34,14 +30,13 @@ from .sources import rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from .loop import Progress
 
     Floats = NDArray[np.float32]
 
-_COUNTED = 20_000  # texts that a token's frequency is counted in
-_SMOOTHING = 1e-3  # Arora et al.'s a
 _SPEED_TEXTS = 512
 
 
@@ -108,10 +103,10 @@ def distill(
     whole = out.resolve()
     start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
     if layers:
-        _cut(model, layers, start)
+        students.with_layers(model, layers, start)
     else:
         tell("weighing the words")
-        _table(model, start, every)
+        students.as_table(model, start, every)
     given = ({"text": text} for text in every)
     train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress, tell=tell)
     shutil.rmtree(start)
@@ -172,63 +167,6 @@ def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
 
 def _key(*asked: Any) -> str:
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:8]
-
-
-def _cut(model: str, layers: int, folder: Path) -> None:
-    """Write the model with some of its layers, evenly spread, the first and the last among them where there are two."""
-    student = make_model(model, Config())
-    stack = _stack(student[0].auto_model)
-    if stack is None or not 0 < layers < len(stack):
-        have = "none that can be left out" if stack is None else str(len(stack))
-        raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
-    import torch
-
-    kept = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
-    chosen = torch.nn.ModuleList([stack[int(place)] for place in kept])
-    parent, name = _owner(student[0].auto_model, stack)
-    setattr(parent, name, chosen)
-    student[0].auto_model.config.num_hidden_layers = len(chosen)
-    student.save_pretrained(str(folder), create_model_card=False)
-
-
-def _stack(words: Any) -> Any:
-    """The list of transformer layers: the longest module list there is."""
-    import torch
-
-    lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
-    return max(lists, key=len, default=None)
-
-
-def _owner(words: Any, wanted: Any) -> tuple[Any, str]:
-    for module in words.modules():
-        for name, child in module.named_children():
-            if child is wanted:
-                return module, name
-    raise AssertionError("a module list that no module owns")
-
-
-def _table(model: str, out: Path, every: list[str]) -> None:
-    """A static model: one vector a token, summed with weights a/(a + frequency) folded in, without the common part."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-    from tokenizers import Tokenizer
-
-    folder = find(model)
-    if not (folder / "tokenizer.json").is_file():
-        raise InputError(f"{model} has no tokenizer.json, whose tokens the table is made of")
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    size = tokenizer.get_vocab_size()
-    counts = np.ones(size, np.float64)
-    for encoding in tokenizer.encode_batch_fast(every[:_COUNTED], add_special_tokens=False):
-        np.add.at(counts, encoding.ids, 1)
-    vectors = encoders.load(model).encode([tokenizer.decode([number]) or " " for number in range(size)])
-    vectors = vectors - vectors.mean(0)
-    weights = _SMOOTHING / (_SMOOTHING + counts / counts.sum())
-    table = np.ascontiguousarray(vectors * weights[:, None], np.float32)
-    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table), Normalize()])
-    static.save_pretrained(str(out), create_model_card=False)
 
 
 def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> Floats:
