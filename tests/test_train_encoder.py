@@ -26,6 +26,7 @@ from binocle.retriever import encoder as encoders
 from binocle.retriever.reranker import Reranker
 from binocle.training import encoder as encoding
 from binocle.training import heldout, loop, objectives
+from binocle.training.base_model import make_model
 from binocle.training.batches import Batches
 from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
@@ -171,7 +172,7 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
 def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, objective, tmp_path, tiny_model):
     import torch
 
-    model = encoding.make_model(tiny_model, Config())
+    model = make_model(tiny_model, Config())
     rows = DATA[Shape.GRADED]
     vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}
     scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]

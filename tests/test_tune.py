@@ -16,9 +16,10 @@ from binocle import Retriever
 from binocle.indexes.errors import InputError
 from binocle.retriever import encoder as encoders
 from binocle.training import corpus, distillation, ranking_distillation, significance, teachers, tune
+from binocle.training.base_model import make_model
 from binocle.training.bm25 import BM25, stems
 from binocle.training.distillation import distill
-from binocle.training.encoder import Config, make_model
+from binocle.training.encoder import Config
 from binocle.training.pairs import Pair
 from binocle.training.ranking_distillation import Settings, learn_ranking
 

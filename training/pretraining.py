@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import BinocleError, InputError
 from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, find, fingerprint
 from . import limits, loop, masked_model
+from .base_model import set_dropout
 from .card import Card
-from .encoder import set_dropout
 from .masked_batches import Frame, MaskedBatches
 from .masked_trainer import masked_trainer
 from .masking import Masking

@@ -21,11 +21,12 @@ from ..indexes.errors import InputError
 from ..retriever import model_folder
 from . import beir, candidates, heldout, limits, loop, objectives
 from . import data as rows
+from .base_model import set_dropout, shortest
 from .batches import Batches
 from .card import Card
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
-from .encoder import Trained, check, set_dropout, shortest
+from .encoder import Trained, check
 from .run import RunFolder, files_of
 from .stage_weight import choose_weight
 

@@ -23,8 +23,9 @@ from ..retriever.defended_encoder import DefendedEncoder
 from ..retriever.model_folder import find
 from . import corpus, limits, loop, significance, teachers
 from . import pairs as queries
+from .base_model import make_model
 from .card import Card
-from .encoder import Config, make_model
+from .encoder import Config
 from .ranking_distillation import Passages, Settings, learn_ranking
 from .run import RunFolder
 
