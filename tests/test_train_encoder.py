@@ -35,6 +35,8 @@ from binocle.training.reranker import RerankerConfig, train_reranker
 from binocle.training.rounds import train_rounds
 from binocle.training.run import RunFolder, files_of
 from binocle.training.shared_batches import SharedBatches
+from binocle.training.teacher_vectors import _shortener, teacher_vectors
+from binocle.training.thinning import thinned
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -223,12 +225,12 @@ def test_what_processes_learn_together_in_a_step_has_no_text_twice(answers):
 
 def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():
     words = "the cat sat on the mat and the dog ran over the mountain at night".split()
-    kept = encoding._thinned("  ".join(words), 0, 0).split()
+    kept = thinned("  ".join(words), 0, 0).split()
     assert 0 < len(kept) < len(words)
     rest = iter(words)
     assert all(word in rest for word in kept)
     for text in ("私は昨日の夜に船で海を渡って山に登りました", "我昨天晚上坐船过海爬山", "ฉันข้ามทะเลเมื่อคืนนี้"):
-        kept = encoding._thinned(text, 0, 0)
+        kept = thinned(text, 0, 0)
         assert 0 < len(kept) < len(text)
         rest = iter(text)
         assert all(character in rest for character in kept)
@@ -251,8 +253,8 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
         return heldout.Estimate("agreement", 0.5, 0.4, 0.6, 2)
 
     def vectors(session):
-        found = encoding._Session._teacher_vectors(session, Dataset.from_dict({"text": ["a", "b"]}))
-        return found.tolist(), encoding._Session._before(session).as_dict()
+        found = teacher_vectors(session.run, "t", Dataset.from_dict({"text": ["a", "b"]}), 2, session.tell)
+        return np.load(found).tolist(), encoding._Session._before(session).as_dict()
 
     from datasets import Dataset
 
@@ -260,11 +262,11 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
     monkeypatch.setattr(heldout, "measure", measure)
     sessions = []
     for _ in range(3):
-        run, model = RunFolder(tmp_path / "out", {}), SimpleNamespace(get_embedding_dimension=lambda: 2)
+        run = RunFolder(tmp_path / "out", {})
         run.open()
         given = {"_encode": None, "_teacher_encode": lambda: None, "data": None, "config": FAST}
         given |= dict.fromkeys(("tell", "_tell_measuring"), lambda _: None)
-        sessions.append(SimpleNamespace(teacher="t", model=model, run=run, **given))
+        sessions.append(SimpleNamespace(run=run, **given))
     with ThreadPoolExecutor() as pool:
         first, *others = pool.map(vectors, sessions)
     assert others == [first, first]
@@ -359,7 +361,7 @@ def test_vectors_are_shortened_with_the_cosines_that_they_had():
         def encode(self, texts, *, kind):
             return vectors[[int(text) for text in texts]]
 
-    short = encoding._shortener(Teacher(), [str(n) for n in range(500)], 8)(vectors)
+    short = _shortener(Teacher(), [str(n) for n in range(500)], 8)(vectors)
     assert short.shape == (500, 8)
     np.testing.assert_allclose(short @ short.T, vectors @ vectors.T, atol=1e-4)
 

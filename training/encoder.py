@@ -6,7 +6,6 @@ and the losses are sentence-transformers'; here is what they are given.
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.errors import InputError
-from ..indexes.metric import normalized
 from . import data as rows
 from . import heldout, limits, loop, objectives
 from .base_model import make_model, merge_adapter, shortest
 from .batches import Batches, fitting
 from .card import Card
 from .data import Prepared, Shape
-from .progress import counted
 from .run import Ran, RunFolder, files_of
 from .shared_batches import SharedBatches
+from .teacher_vectors import teacher_vectors, with_vectors
+from .thinning import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from .loop import Progress
 
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-_PRINCIPAL = 8_192  # texts by which a teacher's longer vectors are shortened
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf" ?(?:[{_UNSPACED}]|[^ {_UNSPACED}]+)")  # or a character, where a script has no spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,47 +369,14 @@ class _Session:
         if self.objective == "tsdae":
             dataset.set_transform(self._noised)
         if self.objective == "embeddings":
-            self._learned = self._teacher_vectors(dataset)
-            dataset = dataset.add_column("label", np.arange(len(dataset)).tolist())
-            dataset.set_transform(self._with_vectors)
+            assert self.teacher is not None
+            length = int(self.model.get_embedding_dimension())
+            dataset = with_vectors(dataset, teacher_vectors(self.run, self.teacher, dataset, length, self.tell))
         return dataset
 
     def _noised(self, batch: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Texts with six of ten words gone, TSDAE's best; drawn from text, epoch and seed, so that runs repeat."""
         epoch, seed = self.batches.epoch, self.config.seed
-        return {"noisy": [_thinned(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
-
-    def _with_vectors(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        import torch
-
-        vectors = torch.from_numpy(np.array(self._learned[batch["label"]], np.float32))
-        return {"text": batch["text"], "label": list(vectors)}
-
-    def _teacher_vectors(self, dataset: Any) -> Any:
-        """The teacher's vectors of all rows, computed once and mapped into memory."""
-        assert self.teacher is not None
-        from ..retriever import encoder as encoders
-
-        file = self.run.folder / "teacher.npy"
-        loaded = encoders.load(self.teacher)
-        length = int(self.model.get_embedding_dimension())
-        if loaded.dim < length:
-            raise InputError(
-                f"the teacher's vectors have {loaded.dim} dimensions, the student's {length}: expected as many or more"
-            )
-        with self.run.alone():
-            if not file.is_file():
-                part = file.with_name("teacher.part.npy")
-                aside = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(dataset), length))
-                shorten = _shortener(loaded, dataset["text"], length)
-                what = f"asking the teacher for {len(dataset):,} vectors"
-                self.tell(what)
-                for start in counted(range(0, len(dataset), 2_048), self.tell, what):
-                    texts = dataset[start : start + 2_048]["text"]
-                    aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
-                aside.flush()
-                part.replace(file)
-        return np.load(file, mmap_mode="r", allow_pickle=False)
+        return {"noisy": [thinned(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
 
     def _evaluator(self, metric: str) -> Any:
         from sentence_transformers.base.evaluation import BaseEvaluator
@@ -479,27 +442,3 @@ def _sampler(batches: Batches | SharedBatches) -> Any:
         return batches
 
     return of
-
-
-def _shortener(teacher: Any, texts: Any, length: int) -> Callable[[Any], Any]:
-    """What makes a teacher's vectors as long as the student's, with about the cosines that they had.
-
-    Onto the directions that hold most of them (principal components of some, without a mean taken off).
-    """
-    if teacher.dim == length:
-        return lambda vectors: vectors
-    places = np.linspace(0, len(texts) - 1, min(len(texts), _PRINCIPAL)).astype(int)
-    vectors = teacher.encode([texts[int(place)] for place in places], kind="document").astype(np.float64)
-    directions = np.linalg.eigh(vectors.T @ vectors)[1][:, : -length - 1 : -1].astype(np.float32)
-
-    def shorten(vectors: Any) -> Any:
-        return normalized(vectors @ directions)
-
-    return shorten
-
-
-def _thinned(text: str, epoch: int, seed: int) -> str:
-    words = _WORD.findall(" ".join(text.split()))
-    generator = np.random.default_rng((rows.hash_of(text), epoch, seed))
-    kept = [word for word, stays in zip(words, generator.random(len(words)) > 0.6, strict=True) if stays]
-    return "".join(kept or words[:1]).strip()
