@@ -15,7 +15,7 @@ from .places import FOLDER, NOTHING, folder_argument, index_option, json_option,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..training.encoder import Trained
+    from ..training.trained import Trained
 
 
 @click.group()

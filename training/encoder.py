@@ -7,7 +7,7 @@ and the losses are sentence-transformers'; here is what they are given.
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,11 @@ from .base_model import make_model, merge_adapter, shortest
 from .batches import Batches, fitting
 from .card import Card
 from .data import Prepared, Shape
-from .run import Ran, RunFolder, files_of
+from .run import RunFolder, files_of
 from .shared_batches import SharedBatches
 from .teacher_vectors import teacher_vectors, with_vectors
 from .thinning import thinned
+from .trained import Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,54 +62,6 @@ class Config:
     patience: int | None = 3  # evaluations without a gain before the run ends
     keep: float = 0.0  # share of the base model's weights in the result (arXiv:2109.01903)
     seed: int = 0
-
-
-@dataclass(slots=True)
-class Trained:
-    """What a run made."""
-
-    folder: Path
-    objective: str
-    steps: int
-    seconds: float
-    texts_per_second: float
-    before: heldout.Estimate | None
-    after: heldout.Estimate | None
-    fingerprint: str
-    resumed_from: int | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-    rows: dict[str, int] = field(default_factory=dict)  # in each part of the data
-    account: str = ""  # of those parts, in words
-
-    @classmethod
-    def of(cls, run: RunFolder, objective: str, ran: Ran, before: heldout.Estimate | None) -> Trained:
-        """What is known when the steps are taken."""
-        return cls(
-            folder=run.out,
-            objective=objective,
-            steps=ran.steps,
-            seconds=ran.seconds,
-            texts_per_second=ran.texts_per_second,
-            before=before,
-            after=None,
-            fingerprint="",
-            resumed_from=ran.resumed_from,
-            history=ran.history,
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "folder": str(self.folder),
-            "objective": self.objective,
-            "steps": self.steps,
-            "seconds": round(self.seconds, 1),
-            "texts_per_second": round(self.texts_per_second, 1),
-            "before": self.before and self.before.as_dict(),
-            "after": self.after and self.after.as_dict(),
-            "fingerprint": self.fingerprint,
-            "resumed_from": self.resumed_from,
-            "rows": self.rows,
-        }
 
 
 def train_encoder(

@@ -26,9 +26,10 @@ from .batches import Batches
 from .card import Card
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
-from .encoder import Trained, check
+from .encoder import check
 from .run import RunFolder, files_of
 from .stage_weight import choose_weight
+from .trained import Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -17,7 +17,7 @@ from ..retriever.model_folder import DEFAULT_MODEL, find
 from . import data as rows
 from . import loop, objectives
 from .data import Shape
-from .encoder import Config, Trained, check, train_encoder
+from .encoder import Config, check, train_encoder
 from .mining import mine
 from .progress import within
 from .run import files_of, folder_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .loop import Progress
     from .negatives import MiningReport
     from .progress import Tell
+    from .trained import Trained
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
 
