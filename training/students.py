@@ -14,7 +14,8 @@ import numpy as np
 from ..indexes.errors import InputError
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
-from .encoder import Config, make_model
+from .base_model import make_model
+from .encoder import Config
 
 if TYPE_CHECKING:
     from pathlib import Path
