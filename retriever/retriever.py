@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..indexes.errors import EncoderMismatchError, InputError, ModelNotFoundError, NoIndexError, StoreError
+from ..indexes.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..indexes.kinds import Spec
 from ..indexes.optimize import Outcome, check_kinds
 from ..indexes.proof import Demand
@@ -27,7 +27,7 @@ from .added import add
 from .cut import cut_of
 from .folder import expanded, is_index
 from .misplaced import Found
-from .model_folder import DEFAULT_MODEL
+from .models import Models, name_of
 from .place import Place, is_bucket, place_of, reached
 from .reranker import Reranker
 from .settings import EncoderId
@@ -65,12 +65,10 @@ class Retriever:
         self._ray = ray
         self._gpu = gpu
         self._cluster: Cluster | None = None
-        self._model = model
+        self._models = Models(self.path, model)
         self._lock = threading.RLock()
-        self._loading = threading.Lock()
+        self._connecting = threading.Lock()
         self._turn = threading.RLock()  # of those threads that write, one after the other
-        self._encoder: encoders.Encoder | None = None
-        self._rerankers: dict[str, Reranker] = {}
         self._current: Snapshot | None = None
 
     @classmethod
@@ -97,7 +95,7 @@ class Retriever:
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
-        name = None if model is None else _name_of(model)
+        name = None if model is None else name_of(model)
         if is_bucket(path):
             return cls(place_of(path), model=name, ray=ray, gpu=gpu)
         place = expanded(path)
@@ -109,7 +107,7 @@ class Retriever:
         return cls(place_of(place.resolve()), model=name, ray=ray, gpu=gpu)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
-        return _opened, (str(self.place), self._model, self._ray, self._gpu)  # by each process for itself
+        return _opened, (str(self.place), self._models.asked, self._ray, self._gpu)  # by each process for itself
 
     # Filling
 
@@ -130,7 +128,7 @@ class Retriever:
         root = self._root_to_sync(folder)
         store = self._store_for(self.encoder, root)
         with self._writing(store) as writer:
-            encoder = self._encoder_of(writer.head.encoder)
+            encoder = self._models.encoder_of(writer.head.encoder)
             cluster = self._connected()
             crew = cluster.index if cluster else None
             return sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
@@ -148,7 +146,7 @@ class Retriever:
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
         with self._writing(self._store_for(self.encoder, None)) as writer:
-            return add(writer, self._encoder_of(writer.head.encoder), documents)
+            return add(writer, self._models.encoder_of(writer.head.encoder), documents)
 
     def delete(
         self, *paths: str | os.PathLike[str], erase: bool = True, tell: Callable[[str], None] = lambda _: None
@@ -196,12 +194,12 @@ class Retriever:
         :param keep: whether the old vectors stay for `rollback`; else they are erased from the disk.
         :raises EncoderMismatchError: when it cuts them otherwise, which takes an index of its own.
         """
-        name = _name_of(model)
+        name = name_of(model)
         store = self._open_store()
         encoder = encoders.load(name)
         with self._writing(store) as writer:
             report = switching.switch(writer, encoder, progress, keep=keep)
-        self._use(encoder)
+        self._models.use(encoder)
         return report
 
     def rollback(
@@ -215,11 +213,11 @@ class Retriever:
         :param model: where that encoder is now, if it has moved.
         :raises StoreError: when there was no switch, or it was rolled back already.
         """
-        name = None if model is None else _name_of(model)
+        name = None if model is None else name_of(model)
         with self._writing(self._open_store()) as writer:
             encoder = switching.previous_encoder(writer.head, name)
             report = switching.rollback(writer, encoder, progress)
-        self._use(encoder)
+        self._models.use(encoder)
         return report
 
     def build_index(
@@ -276,7 +274,7 @@ class Retriever:
         check_kinds(kinds)
         questions.check(queries, seed)
         with self._writing(self._open_store()) as writer:
-            encoder = self._encoder_of(writer.head.encoder)
+            encoder = self._models.encoder_of(writer.head.encoder)
             if queries is None:
                 asked = questions.of_passages(writer.snapshot(), encoder, demand, seed)
             else:
@@ -378,7 +376,7 @@ class Retriever:
         found = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
 
         def packed(snapshot: Snapshot) -> contexts.Context:
-            encoder, hits = self._encoder_of(snapshot.head.encoder), found(snapshot)
+            encoder, hits = self._models.encoder_of(snapshot.head.encoder), found(snapshot)
             rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
             texts = {number: row["text"] for number, row in rows.items()}
             return contexts.pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
@@ -399,12 +397,12 @@ class Retriever:
         query = queries.check(query, k, mode)
         queries.check_reranking(rerank_depth, rerank_seconds)
         chosen = parse(where)
-        reranker = None if rerank is None else self._reranker(rerank)
+        reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
 
         def hits(snapshot: Snapshot) -> list[queries.Hit]:
             def vector() -> NDArray[np.float32]:
-                return encoders.encoded(self._encoder_of(snapshot.head.encoder), [query], kind="query")
+                return encoders.encoded(self._models.encoder_of(snapshot.head.encoder), [query], kind="query")
 
             return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
 
@@ -471,7 +469,7 @@ class Retriever:
             plain = list(verification.faults(snapshot, self.folder))
             if not deep:
                 return plain
-            searched = misplaced.search(snapshot, self._encoder_of(snapshot.head.encoder), progress)
+            searched = misplaced.search(snapshot, self._models.encoder_of(snapshot.head.encoder), progress)
             if found:
                 found(searched)
             return [*plain, *verification.vector_faults(snapshot, searched.wrong)]
@@ -524,9 +522,9 @@ class Retriever:
     ) -> list[verification.Fault]:
         snapshot, head = writer.snapshot(), writer.head
         if deep:
-            searched = misplaced.search(snapshot, self._encoder_of(head.encoder), progress)
+            searched = misplaced.search(snapshot, self._models.encoder_of(head.encoder), progress)
         else:
-            searched = misplaced.changed(snapshot, lambda: self._encoder_of(head.encoder))
+            searched = misplaced.changed(snapshot, lambda: self._models.encoder_of(head.encoder))
         if searched.wrong:
             writer.replace_vectors(misplaced.mended(snapshot, searched.wrong), head.encoder, head.previous)
         if found:
@@ -561,7 +559,7 @@ class Retriever:
             return None
         from .cluster import Cluster
 
-        with self._loading:
+        with self._connecting:
             self._cluster = self._cluster or Cluster(self._ray)
             return self._cluster
 
@@ -569,7 +567,7 @@ class Retriever:
     def _writing(self, store: Store) -> Iterator[Writer]:
         """Be the one who writes; a cluster then serves what is in service, and nothing before it."""
         with self._turn, store.write() as writer:
-            writer.encoder_of = self._encoder_of
+            writer.encoder_of = self._models.encoder_of
             yield writer
             if self._cluster:
                 self._cluster.retire(store, writer.head)
@@ -621,51 +619,8 @@ class Retriever:
             wanted = self._open_store().head().encoder
         except NoIndexError:
             wanted = None
-        return self._encoder_of(wanted)
-
-    def _reranker(self, given: str | os.PathLike[str] | Reranker) -> Reranker:
-        """The one given, or the one of that name, loaded once."""
-        if not isinstance(given, (str, os.PathLike)):
-            return Reranker.load(given)
-        with self._loading:
-            if str(given) not in self._rerankers:
-                self._rerankers[str(given)] = Reranker.load(given)
-            return self._rerankers[str(given)]
-
-    def _encoder_of(self, wanted: EncoderId | None) -> encoders.Encoder:
-        """The encoder of a committed state; of an index yet to be made, the one asked for."""
-        held = self._encoder
-        if held is None or (wanted is not None and held.fingerprint != wanted.fingerprint):
-            with self._loading:
-                held = self._encoder
-                if held is None or (wanted is not None and held.fingerprint != wanted.fingerprint):
-                    held = self._encoder = self._loaded(wanted)
-        if wanted is not None:
-            self._model = None  # it was in service: from now on the index is followed to whatever encoder it has
-        return held
-
-    def _loaded(self, wanted: EncoderId | None) -> encoders.Encoder:
-        name = self._model or (wanted.model if wanted else DEFAULT_MODEL)
-        loaded = encoders.load(name)
-        if wanted and loaded.fingerprint != wanted.fingerprint:
-            raise EncoderMismatchError(
-                f"the index at {self.path} was made with {wanted.model} (fingerprint {wanted.fingerprint[:8]}) but "
-                f"{name} has {loaded.fingerprint[:8]}: use that model, or embed the index with this one by 'binocle "
-                f"switch {name}', or index into another folder with --index"
-            )
-        return loaded
-
-    def _use(self, encoder: encoders.Encoder) -> None:
-        """Spare the next search to load what was loaded for a switch."""
-        with self._loading:
-            self._model, self._encoder = None, encoder
+        return self._models.encoder_of(wanted)
 
 
 def _opened(place: str, model: str | None, ray: str | None, gpu: bool) -> Retriever:
     return Retriever(place_of(place), model=model, ray=ray, gpu=gpu)
-
-
-def _name_of(model: str | os.PathLike[str]) -> str:
-    if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
-        raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
-    return os.fspath(model)

@@ -675,7 +675,7 @@ switching._AT_ONCE = 2
 source, work, what, model, lines, times = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
 loaded = {name: encoder.load(name) for name in sys.argv[7:]}
 encoder.load = loaded.__getitem__
-TRACED = ("switching", "aside", "writer", "store", "settings", "published", "flat", "tables", "retriever")
+TRACED = ("switching", "aside", "writer", "store", "settings", "published", "flat", "tables", "retriever", "models")
 
 
 def run(index, stop_at=None):

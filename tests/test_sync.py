@@ -65,7 +65,7 @@ class World:
     @property
     def retriever(self) -> Retriever:
         retriever = Retriever.open(self.folder / ".binocle")
-        retriever._encoder = self.encoder
+        retriever._models.use(self.encoder)
         return retriever
 
     def sync(self, **options):
@@ -369,7 +369,7 @@ def test_a_folder_that_is_gone_takes_nothing_from_the_index(tmp_path, tiny):
     world = World(tmp_path / "folder", Counting(tiny))
     world.write("a.txt", TEXT)
     retriever = Retriever.open(tmp_path / "index")
-    retriever._encoder = world.encoder
+    retriever._models.use(world.encoder)
     retriever.sync(world.folder)
     world.folder.rename(tmp_path / "away")
     with pytest.raises(InputError, match="folder"):

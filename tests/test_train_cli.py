@@ -31,7 +31,7 @@ PAIRS = [
 def home(tmp_path, monkeypatch, tiny_model):
     """Where the examples run: pairs, judged rows, a collection and an indexed folder."""
     monkeypatch.setattr("binocle.retriever.model_folder.DEFAULT_MODEL", tiny_model)
-    for module in ("retriever.retriever", "training.mining", "training.rounds"):
+    for module in ("retriever.models", "training.mining", "training.rounds"):
         monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
