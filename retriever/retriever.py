@@ -20,7 +20,7 @@ from ..indexes.published import Published, Settled
 from ..indexes.vector_index import VectorIndex
 from . import context as contexts
 from . import encoder as encoders
-from . import forked, lookup, misplaced, questions, switching
+from . import forked, lookup, misplaced, questions, repair, switching
 from . import query as queries
 from . import verify as verification
 from .added import add
@@ -498,13 +498,9 @@ class Retriever:
         if self.folder:
             self._root_to_sync(None)
         wrong = self.verify()
-        faulty = verification.stored_wrongly(wrong)
         with self._writing(self._open_store()) as writer:
-            wrong += self._mend_vectors(writer, deep, found, progress)
-            rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
-            rows = [row for row in rows if row["source"] == "file"]
-            writer.drop_orphans([row["id"] for row in rows])
-            notes = [writer.finish(rebuild=True)]
+            wrong += repair.mend_vectors(writer, self._models.encoder_of, deep=deep, found=found, progress=progress)
+            notes = [repair.rebuild(writer, wrong)]
         if faults:
             faults(wrong)
         report = self.sync() if self.folder else None
@@ -512,24 +508,6 @@ class Retriever:
         for note in filter(None, notes):
             tell(note)
         return report
-
-    def _mend_vectors(
-        self,
-        writer: Writer,
-        deep: bool,
-        found: Callable[[Found], None] | None,
-        progress: Callable[[switching.Switched], None] | None,
-    ) -> list[verification.Fault]:
-        snapshot, head = writer.snapshot(), writer.head
-        if deep:
-            searched = misplaced.search(snapshot, self._models.encoder_of(head.encoder), progress)
-        else:
-            searched = misplaced.changed(snapshot, lambda: self._models.encoder_of(head.encoder))
-        if searched.wrong:
-            writer.replace_vectors(misplaced.mended(snapshot, searched.wrong), head.encoder, head.previous)
-        if found:
-            found(searched)
-        return list(verification.vector_faults(snapshot, searched.wrong))
 
     # The parts
 
