@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from ..indexes.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .snapshot import Snapshot
 
     Row = dict[str, Any]
@@ -31,6 +33,15 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
         raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
     found = min(named, key=lambda row: (not row["chunks"], row["source"] == "added"))
     return snapshot.documents_by_id([found["id"]], [*found, "text"])[found["id"]]
+
+
+def named(snapshot: Snapshot, paths: Iterable[str]) -> list[Row]:
+    """The documents of these paths, and those below the ones that end in "/"; "./" before a path may be left out."""
+    rows = snapshot.document_rows.to_pylist()
+    names = {row["path"] for row in rows}
+    wanted = {path if path in names else path.removeprefix("./") for path in paths}
+    folders = tuple(path for path in wanted if path.endswith("/"))
+    return [row for row in rows if row["path"] in wanted or row["path"].startswith(folders)]
 
 
 def text(snapshot: Snapshot, path: str | os.PathLike[str]) -> str:

@@ -165,13 +165,8 @@ class Retriever:
             if not isinstance(path, (str, os.PathLike)):
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
         with self._writing(self._open_store()) as writer:
-            rows = writer.snapshot().document_rows.to_pylist()
-            names = {row["path"] for row in rows}
-            given = [os.fspath(path) for path in paths]
-            wanted = {path if path in names else path.removeprefix("./") for path in given}
-            folders = tuple(path for path in wanted if path.endswith("/"))
-            chosen = [row for row in rows if row["path"] in wanted or row["path"].startswith(folders)]
-            indexed = [row for row in chosen if row["reason"] != FORGOTTEN]
+            named = lookup.named(writer.snapshot(), [os.fspath(path) for path in paths])
+            indexed = [row for row in named if row["reason"] != FORGOTTEN]
             if indexed and (note := writer.forget(indexed, FORGOTTEN, erase=erase)):
                 tell(note)
         return len(indexed)
