@@ -58,9 +58,9 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     binocle index ~/notes
     binocle index docs --index /tmp/docs-index --json
     """
-    from ..retriever.folder import is_index
+    from ..retriever.folder import INDEX_NAME, is_index
     from ..retriever.place import is_bucket
-    from ..retriever.retriever import INDEX_NAME, Retriever
+    from ..retriever.retriever import Retriever
 
     if is_index(folder):
         raise InputError(

@@ -12,6 +12,7 @@ from .ignore import Pattern, verdict
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
+INDEX_NAME = ".binocle"  # of the index in its folder
 IGNORE_FILES = (".gitignore", ".binocleignore")
 MAX_BYTES = 256 * 2**20
 
@@ -210,8 +211,8 @@ def find_index(start: Path) -> Path | None:
     """The nearest `.binocle` at or above a folder, as git finds `.git`."""
     start = start.resolve()
     for folder in (start, *start.parents):
-        if (folder / ".binocle" / "HEAD.json").is_file():
-            return folder / ".binocle"
+        if (folder / INDEX_NAME / "HEAD.json").is_file():
+            return folder / INDEX_NAME
     return None
 
 

@@ -22,10 +22,11 @@ from . import context as contexts
 from . import encoder as encoders
 from . import forked, lookup, misplaced, questions, repair, switching
 from . import query as queries
+from . import root as roots
 from . import verify as verification
 from .added import add
 from .cut import cut_of
-from .folder import expanded, is_index
+from .folder import INDEX_NAME, expanded, is_index
 from .misplaced import Found
 from .models import Models, name_of
 from .place import Place, is_bucket, place_of, reached
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 Where = str | Sequence[str] | Mapping[str, Any] | None
 Rerank = str | os.PathLike[str] | Reranker | None
 _T = TypeVar("_T")
-INDEX_NAME = ".binocle"
 
 
 class Retriever:
@@ -125,7 +125,7 @@ class Retriever:
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was made with another encoder.
         """
-        root = self._root_to_sync(folder)
+        root = roots.to_sync(self.place, folder, self.documents)
         store = self._store_for(self.encoder, root)
         with self._writing(store) as writer:
             encoder = self._models.encoder_of(writer.head.encoder)
@@ -425,8 +425,7 @@ class Retriever:
     @property
     def folder(self) -> Path | None:
         """The folder that is indexed."""
-        folder = self._open_store().settings.folder
-        return None if folder is None else Path(os.path.normpath(self.path / folder))
+        return roots.root_of(self._open_store())
 
     def documents(self) -> list[dict[str, Any]]:
         """Every document and what became of it, by path: the documents table without the texts; `metadata` is JSON."""
@@ -491,7 +490,7 @@ class Retriever:
         :raises InputError: when the folder is not there, before anything is changed.
         """
         if self.folder:
-            self._root_to_sync(None)
+            roots.to_sync(self.place, None, self.documents)
         wrong = self.verify()
         with self._writing(self._open_store()) as writer:
             wrong += repair.mend_vectors(writer, self._models.encoder_of, deep=deep, found=found, progress=progress)
@@ -547,43 +546,17 @@ class Retriever:
 
     def _store_for(self, encoder: encoders.Encoder, root: Path | None) -> Store:
         """The store, made if there is none; its folder set if it had none or another name."""
-        inside = root is not None and self.path == root.resolve() / INDEX_NAME
-        folder = None if root is None else (".." if inside else str(root.resolve()))
+        folder = None if root is None else roots.as_settings_have(root, self.path)
         with self._turn:
             try:
                 store = self._open_store()
             except NoIndexError:
                 made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
                 return self._helped(Store.create(self.place, made_with, folder))
-            indexed = self.folder
+            indexed = roots.root_of(store)
             if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
                 store.set_folder(folder)
             return store
-
-    def _root_to_sync(self, folder: str | os.PathLike[str] | None) -> Path:
-        if folder is not None and (not isinstance(folder, (str, os.PathLike)) or "\0" in str(folder)):
-            raise InputError(f"{folder!r} is not a path: expected a folder of documents")
-        try:
-            indexed, lacks = self.folder, "this index holds added documents only"
-        except NoIndexError:
-            indexed, lacks = None, f"{self.place} is empty" if self.path.exists() else f"there is no {self.place}"
-        beside = self.path.parent if self.path.name == INDEX_NAME else None
-        root = expanded(folder) if folder is not None else indexed or beside
-        if root is None:
-            raise InputError(f"which folder? {lacks}: call sync(folder)")
-        with reached(root):
-            if not root.exists():
-                raise InputError(f"there is no folder {root}")
-            if not root.is_dir():
-                raise InputError(f"{root} is a file: expected a folder of documents")
-        if indexed is not None and root.resolve() != indexed.resolve() and not self._is_now(root, indexed):
-            raise InputError(f"the index at {self.path} is of {indexed}, not of {root}: give another with --index")
-        return root
-
-    def _is_now(self, root: Path, indexed: Path) -> bool:
-        """Whether the folder that was indexed is gone and this one has a file of it: then it was renamed."""
-        rows = [] if indexed.exists() else self.documents()
-        return any((root / row["path"]).exists() for row in rows if row["source"] == "file")
 
     @property
     def encoder(self) -> encoders.Encoder:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, NoIndexError
+from ..retriever.folder import INDEX_NAME
 from ..retriever.query import MODES, check_reranking
 from ..retriever.reranker import Reranker
-from ..retriever.retriever import INDEX_NAME, Retriever
+from ..retriever.retriever import Retriever
 from . import beir
 from .judgements import read_qrels, read_queries
 from .progress import counted, seldom

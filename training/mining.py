@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import EncoderMismatchError, InputError, StoreError
 from ..indexes.gpu import on_gpus
 from ..retriever import encoder as encoders
-from ..retriever.folder import is_index
+from ..retriever.folder import INDEX_NAME, is_index
 from ..retriever.model_folder import DEFAULT_MODEL
-from ..retriever.retriever import INDEX_NAME, Retriever
+from ..retriever.retriever import Retriever
 from . import beir, data
 from . import texts as texts_of
 from .collection import Collection
