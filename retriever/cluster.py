@@ -16,34 +16,34 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
 from collections import deque
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import __version__
 from ..indexes.errors import BinocleError, InputError, MissingExtraError, StoreError
-from ..indexes.kinds import Spec
-from ..indexes.proof import exact, is_exact
-from ..indexes.published import Published, Settled, amend, build
-from ..indexes.sharded import BuiltShards, ShardedIndex, joined
-from .place import place_of
-from .portion import ROOM, Done, Portion, Worker, fragments_of
-from .snapshot import Snapshot
-from .store import Store
-from .sync import Progress, Report
-from .tables import matrix
+from ..indexes.published import Published
+from ..indexes.sharded import BuiltShards, joined
+from . import tasks
+from .portion import ROOM, Portion, fragments_of
+from .shards import Served, Shard, Spread
+from .sync import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-    from ..indexes.vector_index import Floats, Ids, Mask, Places, VectorIndex
+    from ..indexes.kinds import Spec
+    from ..indexes.published import Settled
+    from ..indexes.vector_index import VectorIndex
     from .folder import Entry
+    from .portion import Done
     from .settings import Head
+    from .snapshot import Snapshot
+    from .store import Store
+    from .sync import Report
     from .writer import Writer
 
 _AHEAD = 3  # portions a worker that are under way or done before those before them
@@ -80,7 +80,7 @@ class Cluster:
         :param known: path -> the document row that a file takes the place of.
         """
         store, head = writer.snapshot().store, writer.head
-        work = self._remote(_work, num_cpus=1, num_gpus=1 if self._gpus else 0)
+        work = self._remote(tasks.work, num_cpus=1, num_gpus=1 if self._gpus else 0)
         first = (str(store.place), asdict(head), str(root.resolve()), bool(self._gpus))
         waiting = deque(self._portions(entries, head))
         under_way: deque[tuple[Portion, Any]] = deque()
@@ -167,14 +167,14 @@ class Cluster:
         count = max(-(-len(ids) // _SHARD), min(self.workers, len(ids) // _LEAST_SHARD), 1)
         first = (str(store.place), asdict(head), asdict(spec))
         ranges = [(int(part[0]), int(part[-1])) for part in np.array_split(ids, count)]
-        work = self._remote(_build, num_cpus=1)
+        work = self._remote(tasks.build_shard, num_cpus=1)
         made = self._all([work.remote(*first, *bounds) for bounds in ranges])
 
         def opened(names: tuple[str, ...]) -> VectorIndex:
             return self.serve(store, replace(head, vectors=names[0], shards=names[1:]))[0]
 
         def amended(names: tuple[str, ...], settled: Settled) -> tuple[str, ...]:
-            work = self._remote(_amend, num_cpus=1)
+            work = self._remote(tasks.amend_shard, num_cpus=1)
             others = self._all([work.remote(str(store.place), name, asdict(settled)) for name in names])
             dropped(names)
             return tuple(others)
@@ -202,15 +202,15 @@ class Cluster:
         """
         kept: dict[str, Any] = {"lifetime": "detached", "get_if_exists": True, "scheduling_strategy": "SPREAD"}
         again = {"max_restarts": -1, "max_task_retries": _RETRIES}  # on another machine, where one is lost
-        actor = self._ray.remote(num_cpus=0, **again)(_Shard)
+        actor = self._ray.remote(num_cpus=0, **again)(Shard)
         place, dim = str(store.place), head.encoder.dim
         # Who took others out of service may have had no cluster.
         self._kill(store, lambda part: part not in head.parts and not store.place.has(part))
         actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
         manifests = [Published(**found) for found in self._all([one.manifest.remote() for one in actors])]
         held = self._all([one.held.remote() for one in actors])
-        shards = [_Served(self, one, *part) for one, part in zip(actors, held, strict=True)]
-        return _Spread(self, shards), joined(manifests)
+        shards = [Served(self._got, one, *part) for one, part in zip(actors, held, strict=True)]
+        return Spread(self._got, shards), joined(manifests)
 
     def retire(self, store: Store, head: Head) -> None:
         """End the actors of shards that are no longer part of the index."""
@@ -274,160 +274,6 @@ def _commit(writer: Writer, done: list[tuple[Portion, Done]], known: dict[str, d
     )
     for _, result in done:
         report.join(result.report)
-
-
-# What runs on the workers
-
-
-def _work(place: str, head: dict[str, Any], root: str, gpu: bool, portion: Portion) -> Done | None:
-    _at_ease()
-    try:
-        return _worker(place, head, gpu).do(portion, Path(root))
-    except BaseException:
-        _let_go()  # it holds rows of this portion, which would be written with those of the next
-        raise
-
-
-_held: dict[tuple[str, str, bool], Worker] = {}  # the worker of the last run, if there was one in this process
-
-
-def _worker(place: str, head: dict[str, Any], gpu: bool) -> Worker:
-    run = place, json.dumps(head, sort_keys=True), gpu
-    if run not in _held:
-        _let_go()
-        _held[run] = Worker(Store.open(place_of(place)), _head(head), gpu=gpu)
-    return _held[run]
-
-
-def _let_go() -> None:
-    while _held:
-        _held.popitem()[1].close()
-
-
-def _head(given: dict[str, Any]) -> Head:
-    from .settings import EncoderId, Head
-
-    previous = given["previous"]
-    return Head(
-        **{
-            **given,
-            "encoder": EncoderId(**given["encoder"]),
-            "previous": previous and EncoderId(**previous),
-            "index": Spec(**given["index"]),
-        }
-    )
-
-
-def _build(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> tuple[str, int]:
-    """Build a vector index of the chunks whose ids are from `first` to `last`; gives its name, and its memory."""
-    _at_ease()
-    store, state = Store.open(place_of(place)), _head(head)
-    dim = state.encoder.dim
-    batches = Snapshot(store, state).batches(["id", "vector"], where=f"id >= {first} AND id <= {last}")
-    rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
-    parent = store.place.cache / "vectors"
-    parent.parent.mkdir(parents=True, exist_ok=True)
-    made = build(parent, Spec(**spec), rows, dim=dim, covers=state.rows)
-    memory, name = made.memory, made.put(Settled())
-    store.place.keep(name)
-    return name, memory
-
-
-def _amend(place: str, name: str, settled: dict[str, Any]) -> str:
-    """Publish a shard again with other search parameters or measurements; gives its name."""
-    held = place_of(place)
-    folder = held.vectors(name)
-    made = amend(folder.parent, name, Settled(**settled))
-    held.keep(made)
-    return made
-
-
-def _at_ease() -> None:
-    """Several workers share a machine: none spins while it waits."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("LANCE_LOG", "error")
-
-
-_How = dict[str, Any] | None  # search parameters that are other than the published ones; None: compare all
-_AS_PUBLISHED: dict[str, Any] = {}
-
-
-class _Shard:
-    """One published vector index, in an actor."""
-
-    def __init__(self, place: str, name: str, dim: int) -> None:
-        self._place, self._name, self._dim = place, name, dim
-        self._opened: tuple[VectorIndex, Published] | None = None
-
-    def _open(self) -> tuple[VectorIndex, Published]:
-        if self._opened is None:
-            folder = place_of(self._place).vectors(self._name)
-            manifest = Published.read(folder, dim=self._dim)
-            self._opened = manifest.load(folder), manifest
-        return self._opened
-
-    def manifest(self) -> dict[str, Any]:
-        return asdict(self._open()[1])
-
-    def held(self) -> tuple[Ids, bool]:
-        """The ids, and whether they are found by comparing all."""
-        index = self._open()[0]
-        return index.ids, is_exact(index)
-
-    def search(self, vectors: Floats, k: int, allowed: Mask | Places | None, how: _How) -> tuple[Floats, Ids]:
-        index = self._open()[0]
-        index = exact(index) if how is None else index.tuned(**how)
-        return index.search(vectors, k, allowed=allowed)
-
-    def reconstruct(self, ids: Ids) -> Floats:
-        return self._open()[0].reconstruct(ids)
-
-
-class _Served:
-    """A shard as this process sees it: a `VectorIndex` whose searches are answered elsewhere."""
-
-    def __init__(self, cluster: Cluster, actor: Any, ids: Ids, compares_all: bool, how: _How = _AS_PUBLISHED) -> None:
-        self._cluster = cluster
-        self._actor = actor
-        self._how = how
-        self.ids = ids
-        self.index = None if compares_all else actor
-
-    def asked(self, vectors: Floats, k: int, allowed: Mask | Places | None) -> Any:
-        """The reference of an answer to come."""
-        return self._actor.search.remote(vectors, k, allowed, self._how)
-
-    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
-        answer: tuple[Floats, Ids] = self._cluster._got(self.asked(vectors, k, allowed))  # noqa: SLF001
-        return answer
-
-    def reconstruct(self, ids: Ids) -> Floats:
-        vectors: Floats = self._cluster._got(self._actor.reconstruct.remote(ids))  # noqa: SLF001
-        return vectors
-
-    def tuned(self, **search: Any) -> _Served:
-        if self._how is None:
-            return self
-        return _Served(self._cluster, self._actor, self.ids, self.index is None, {**self._how, **search})
-
-    @property
-    def exact(self) -> _Served:
-        return _Served(self._cluster, self._actor, self.ids, compares_all=True, how=None)
-
-
-class _Spread(ShardedIndex):
-    """Shards that are asked all at once."""
-
-    def __init__(self, cluster: Cluster, shards: Sequence[_Served]) -> None:
-        super().__init__(shards)
-        self._cluster = cluster
-        for shard, start in zip(shards, self._starts[:-1], strict=True):
-            shard.ids = self.ids[start : start + len(shard.ids)]  # not to hold them twice
-
-    def _asked(self, vectors: Floats, k: int, parts: list[Mask | Places | None]) -> list[tuple[Floats, Ids]]:
-        served: Sequence[Any] = self.shards
-        refs = [shard.asked(vectors, k, part) for shard, part in zip(served, parts, strict=True)]
-        return self._cluster._all(refs)  # noqa: SLF001
 
 
 def _name(place: str, part: str) -> str:

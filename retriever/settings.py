@@ -123,6 +123,18 @@ class Head:
             raise _impossible(file)
         return found, tag
 
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Head:
+        """The state that `asdict` made these values of."""
+        previous, demand = values["previous"], values["demand"]
+        made = {
+            "encoder": EncoderId(**values["encoder"]),
+            "previous": previous and EncoderId(**previous),
+            "index": Spec(**values["index"]),
+            "demand": demand and Demand(**demand),
+        }
+        return cls(**{**values, **made})
+
     def write(self, place: Place, *, over: str) -> str:
         """Commit this state in the place of the one with that tag; gives its tag."""
         return place.write(HEAD, json.dumps(asdict(self)).encode(), over=over)

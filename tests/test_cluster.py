@@ -19,11 +19,12 @@ from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.published import Published, Settled
-from binocle.retriever import bucket
+from binocle.retriever import bucket, tasks
 from binocle.retriever import cluster as clusters
 from binocle.retriever.cluster import Cluster
 from binocle.retriever.folder import scan
 from binocle.retriever.portion import Portion
+from binocle.retriever.shards import Served, Spread
 from binocle.retriever.sync import Report
 from binocle.retriever.tables import Location
 
@@ -124,7 +125,7 @@ def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(re
 
 def test_the_ids_of_served_shards_are_held_once():
     held = [np.array([1, 2]), np.array([5]), np.array([7, 9, 11])]
-    spread = clusters._Spread(None, [clusters._Served(None, None, ids, compares_all=True) for ids in held])
+    spread = Spread(None, [Served(None, None, ids, compares_all=True) for ids in held])
     assert [shard.ids.tolist() for shard in spread.exact.shards] == [ids.tolist() for ids in held]
     assert all(np.shares_memory(shard.ids, spread.ids) for shard in spread.exact.shards)
 
@@ -172,7 +173,7 @@ def test_a_cluster_that_cannot_do_what_is_asked_of_it_is_not_waited_for_for_ever
 
 def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch):
     monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
-    monkeypatch.setattr(clusters, "_at_ease", lambda: None)
+    monkeypatch.setattr(tasks, "_at_ease", lambda: None)
     snapshot, folder = retriever.snapshot(), retriever.path / "vectors"
 
     def names():
@@ -208,7 +209,7 @@ def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_
 
 def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, small_fragments, monkeypatch):
     monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
-    monkeypatch.setattr(clusters, "_at_ease", lambda: None)
+    monkeypatch.setattr(tasks, "_at_ease", lambda: None)
     retriever.add({"id": f"{number}", "text": f"The cat sat on {number} mats."} for number in range(10))
     retriever.delete("notes/cats.txt")
     snapshot = retriever.snapshot()
@@ -220,8 +221,8 @@ def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, smal
 
 
 def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder, write, monkeypatch):
-    monkeypatch.setattr(clusters, "_held", {})
-    monkeypatch.setattr(clusters, "_at_ease", lambda: None)
+    monkeypatch.setattr(tasks, "_held", {})
+    monkeypatch.setattr(tasks, "_at_ease", lambda: None)
     before = retriever.snapshot().chunks.count_rows()
     write(folder, {f"new/{number}.txt": f"The cat sat on {number} mats." for number in range(3)})
     written = Location.fragments
@@ -236,10 +237,10 @@ def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder,
         entries = tuple(entry for entry in scan(folder) if entry.path.startswith("new/"))
         portion = Portion(entries, writer.head.next_document, writer.head.next_chunk)
         with pytest.raises(StoreError, match="No space left"):
-            clusters._work(*run, portion)
-        clusters._commit(writer, [(portion, clusters._work(*run, portion))], {}, Report())
+            tasks.work(*run, portion)
+        clusters._commit(writer, [(portion, tasks.work(*run, portion))], {}, Report())
         writer.finish()
-    clusters._let_go()
+    tasks._let_go()
     assert retriever.snapshot().chunks.count_rows() == before + 3
     assert retriever.verify() == []
 
