@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, get_args
 import numpy as np
 
 from ..indexes.errors import InputError
-from . import model_folder
+from . import model_folder, model_settings
 from .bert import BertConfig
 from .bert_model import BertModel
 
@@ -62,7 +62,7 @@ def load(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
         from .defended_encoder import DefendedEncoder
 
         return DefendedEncoder.load(folder)
-    settings = model_folder.ModelSettings.read(folder)
+    settings = model_settings.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:
         return BertEncoder(name, folder, settings, config)
@@ -78,9 +78,9 @@ def load(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
 class BertEncoder:
     """A sentence-transformers folder of a plain BERT with pooling, computed by numpy or OpenVINO."""
 
-    def __init__(self, name: str, folder: Path, settings: model_folder.ModelSettings, config: BertConfig) -> None:
+    def __init__(self, name: str, folder: Path, settings: model_settings.ModelSettings, config: BertConfig) -> None:
         self.name = name
-        self.fingerprint = model_folder.fingerprint(folder, settings)
+        self.fingerprint = model_settings.fingerprint(folder, settings)
         self._settings = settings
         self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
         self.dim = self._model.dim * len(settings.pooling)
@@ -93,7 +93,7 @@ class BertEncoder:
         self._many.add(kind)
 
     @staticmethod
-    def config_of(folder: Path, settings: model_folder.ModelSettings) -> BertConfig | None:
+    def config_of(folder: Path, settings: model_settings.ModelSettings) -> BertConfig | None:
         """The configuration if this class can compute the model in that folder."""
         native = (
             settings.modules in (("Transformer", "Pooling", "Normalize"), ("Transformer", "Pooling"))
@@ -101,9 +101,9 @@ class BertEncoder:
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
             and (settings.include_prompt or not (settings.query_prompt or settings.document_prompt))
-            and not model_folder.overruled(folder)
+            and not model_settings.overruled(folder)
         )
-        return BertConfig.from_json(model_folder.config(folder), folder / "config.json") if native else None
+        return BertConfig.from_json(model_settings.config(folder), folder / "config.json") if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         if kind not in get_args(Kind):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..indexes.errors import InputError
 from .encoder import checked, lowered
-from .model_folder import ModelSettings, find
+from .model_folder import find
+from .model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ..indexes.errors import EncoderMismatchError, StoreError
 from . import encoder as encoders
-from . import model_folder
+from . import model_folder, model_settings
 from .readers.pool import ReaderPool
 from .snapshot import Snapshot
 from .sync import Indexer, Report, row_of
@@ -190,7 +190,7 @@ def _load(name: str, *, gpu: bool) -> Encoder:
         return encoders.load(name)
     from .torch_encoder import TorchEncoder
 
-    return TorchEncoder(name, folder, model_folder.ModelSettings.read(folder))
+    return TorchEncoder(name, folder, model_settings.ModelSettings.read(folder))
 
 
 def fragments_of(written: Sequence[str]) -> list[Any]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..indexes.errors import InputError
-from . import model_folder
+from . import model_folder, model_settings
 from .bert import BertConfig
 from .bert_model import BertModel
 from .encoder import checked
-from .model_folder import RERANKER, CrossEncoderSettings
+from .model_folder import RERANKER
+from .model_settings import CrossEncoderSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,15 +122,15 @@ class BertReranker(Reranker):
 
     def __init__(self, name: str, folder: Path, settings: CrossEncoderSettings, config: BertConfig) -> None:
         self.name = name
-        self.fingerprint = model_folder.fingerprint(folder, settings)
-        self.first_stage_weight = model_folder.first_stage_weight(folder)
+        self.fingerprint = model_settings.fingerprint(folder, settings)
+        self.first_stage_weight = model_settings.first_stage_weight(folder)
         self._model = BertModel(folder, config, max_tokens=settings.max_tokens, classifier=True)
         self.max_tokens = self._model.limit - 3  # [CLS] query [SEP] passage [SEP]
 
     @staticmethod
     def config_of(folder: Path, settings: CrossEncoderSettings) -> BertConfig | None:
         """The configuration if this class can compute the model in that folder."""
-        config = model_folder.config(folder)
+        config = model_settings.config(folder)
         native = (
             settings.modules == ("Transformer",)
             and settings.plain
@@ -137,7 +138,7 @@ class BertReranker(Reranker):
             and config.get("type_vocab_size", 2) == 2
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
-            and not model_folder.overruled(folder)
+            and not model_settings.overruled(folder)
         )
         return BertConfig.from_json(config, folder / "config.json") if native else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, MissingExtraError
-from . import model_folder
+from . import model_folder, model_settings
 from .encoder import checked
 from .token_decoder import POSITIONS
 from .torch_encoder import quiet
@@ -58,7 +58,7 @@ class States:
             raise InputError(f"{name} has no tokenizer.json: expected a fast tokenizer")
         self.model.eval().requires_grad_(requires_grad=False).to(device)
         self.device = device
-        settings = model_folder.ModelSettings.read(model_folder.find(name))
+        settings = model_settings.ModelSettings.read(model_folder.find(name))
         self.lowercase = settings.lowercase
         positions = min(int(getattr(self.model.config, "max_position_embeddings", POSITIONS)), POSITIONS)
         self.max_length = min(positions, settings.max_tokens or positions)  # special tokens included

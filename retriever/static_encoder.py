@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..indexes.errors import InputError
-from . import model_folder
+from . import model_settings
 from .bert import load_integers, load_weights
 from .encoder import checked
 
@@ -31,7 +31,7 @@ _TOKENS = 254  # of a passage: where a mean of words still says what it is about
 class StaticEncoder:
     """A table of vectors with a tokenizer, behind the `Encoder` protocol."""
 
-    def __init__(self, name: str, folder: Path, settings: model_folder.ModelSettings) -> None:
+    def __init__(self, name: str, folder: Path, settings: model_settings.ModelSettings) -> None:
         from tokenizers import Tokenizer
 
         table = _table(folder / "model.safetensors")
@@ -48,12 +48,12 @@ class StaticEncoder:
         self._table = table
         self._settings = settings
         self.name = name
-        self.fingerprint = model_folder.fingerprint(folder, settings)
+        self.fingerprint = model_settings.fingerprint(folder, settings)
         self.dim = table.shape[1]
         self.max_tokens = _TOKENS
 
     @staticmethod
-    def fits(folder: Path, settings: model_folder.ModelSettings) -> bool:
+    def fits(folder: Path, settings: model_settings.ModelSettings) -> bool:
         """Whether the model in that folder is such a table."""
         static = settings.modules in (("StaticEmbedding",), ("StaticEmbedding", "Normalize"))
         return static and (folder / "model.safetensors").is_file() and (folder / "tokenizer.json").is_file()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..indexes.errors import InputError, MissingExtraError
 from .encoder import checked
-from .model_folder import ModelSettings, fingerprint
+from .model_settings import ModelSettings, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

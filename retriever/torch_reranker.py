@@ -9,7 +9,7 @@ import numpy as np
 
 from ..indexes.errors import InputError, MissingExtraError
 from .bert import load_weights
-from .model_folder import CrossEncoderSettings, fingerprint, first_stage_weight
+from .model_settings import CrossEncoderSettings, fingerprint, first_stage_weight
 from .reranker import Reranker
 from .torch_encoder import check_vocabulary, quiet, refuse_pickles
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError, MissingExtraError
-from ..retriever import model_folder
+from ..retriever import model_folder, model_settings
 from . import loop
 from .masked_model import OFFSET
 
@@ -42,7 +42,7 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
-    model.prompts["document"] = model_folder.document_prompt(model.prompts)  # as a search has it
+    model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as a search has it
     set_dropout(model, config.dropout)
     if config.lora:
         add_adapter(model, config)

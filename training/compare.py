@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
-from ..retriever import model_folder
+from ..retriever import model_folder, model_settings
 from ..retriever.query import check_reranking
 from . import contenders as contending
 from . import labelled, plots, similarity
@@ -183,7 +183,7 @@ class _Indexes:
         """The index for a contender and the model that it is made with."""
         model = contender.model or self._any
         folder = model_folder.find(model)
-        print_ = model_folder.fingerprint(folder, model_folder.ModelSettings.read(folder))
+        print_ = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
         place = hashlib.sha256(str(self._collection).encode()).hexdigest()[:8]
         return self._root / f"{_slug(self._collection.name)}-{place}-{print_[:12]}", model
 

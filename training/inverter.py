@@ -415,7 +415,8 @@ def _bert(name: str) -> Any:
     """transformers' BertModel of an encoder, or None where it is another kind of model."""
     from transformers import BertModel
 
-    from ..retriever.model_folder import config, find
+    from ..retriever.model_folder import find
+    from ..retriever.model_settings import config
     from ..retriever.torch_encoder import quiet
 
     folder = transformer_folder(find(name))

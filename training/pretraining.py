@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import BinocleError, InputError
-from ..retriever.model_folder import DEFAULT_MODEL, ModelSettings, find, fingerprint
+from ..retriever.model_folder import DEFAULT_MODEL, find
+from ..retriever.model_settings import ModelSettings, fingerprint
 from . import limits, loop, masked_model
 from .base_model import set_dropout
 from .card import Card

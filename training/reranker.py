@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
-from ..retriever import model_folder
+from ..retriever import model_folder, model_settings
 from . import beir, candidates, heldout, limits, loop, objectives
 from . import data as rows
 from .base_model import set_dropout, shortest
@@ -435,7 +435,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
 
 
 def _has_head(folder: Path) -> bool:
-    made_for = model_folder.config(folder).get("architectures") or [""]
+    made_for = model_settings.config(folder).get("architectures") or [""]
     return str(made_for[0]).endswith("ForSequenceClassification")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..indexes.errors import InputError
 from ..indexes.metric import normalized
 from ..retriever import encoder as encoders
-from ..retriever import model_folder
+from ..retriever import model_folder, model_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def load_reranker(name: str) -> CrossEncoder:
 def reads_pairs(folder: Path) -> bool:
     """Whether a model is a cross-encoder, which gives pairs a score but texts no vector."""
     try:
-        model_folder.CrossEncoderSettings.read(folder)
+        model_settings.CrossEncoderSettings.read(folder)
     except InputError:
         return False
     return True
