@@ -19,8 +19,8 @@ from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.published import Published, Settled
-from binocle.retriever import bucket, tasks
 from binocle.retriever import cluster as clusters
+from binocle.retriever import object_storage, tasks
 from binocle.retriever.cluster import Cluster
 from binocle.retriever.folder import scan
 from binocle.retriever.portion import Portion
@@ -43,7 +43,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 def test_without_boto3_the_extra_for_object_storage_alone_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingExtraError, match=r"object storage.*pip install 'binocle\[s3\]'"):
-        bucket.S3Objects("bucket", "index")
+        object_storage.S3Objects("bucket", "index")
 
 
 def test_an_address_is_expected():
@@ -346,7 +346,7 @@ def test_storage_that_is_not_to_be_had_is_told_in_one_line(environment, expected
         monkeypatch.setenv(name, value)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nonexistent")
-    monkeypatch.setattr(bucket, "_RETRIES", {"total_max_attempts": 1})
+    monkeypatch.setattr(object_storage, "_RETRIES", {"total_max_attempts": 1})
     monkeypatch.setattr(sys, "argv", ["binocle", "search", "x", "--index", "s3://bucket/index"])
     message, code = told(capsys, "s3://bucket/index")
     assert expected in message and "AWS_ENDPOINT_URL" in message and code == 2

@@ -22,7 +22,8 @@ from binocle.indexes.sharded import ShardedIndex
 from binocle.retriever import bucket as buckets
 from binocle.retriever import store as stores
 from binocle.retriever import writer as writers
-from binocle.retriever.bucket import BucketPlace, Changed
+from binocle.retriever.bucket import BucketPlace
+from binocle.retriever.object_storage import Changed, S3Objects
 from binocle.retriever.place import ANY, NEW, FolderPlace, place_of
 from binocle.retriever.portion import ROOM, Portion, Worker, fragments_of
 from binocle.retriever.settings import EncoderId
@@ -32,7 +33,7 @@ from binocle.retriever.tables import Location, document_schema
 
 
 class Memory:
-    """`bucket.Objects`, with the conditions of S3."""
+    """`object_storage.Objects`, with the conditions of S3."""
 
     def __init__(self):
         self.held = {}
@@ -440,7 +441,7 @@ def test_a_put_whose_answer_was_lost_has_been_made(held, tag, monkeypatch):
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
     try:
-        objects = buckets.S3Objects("bucket", "index")
+        objects = S3Objects("bucket", "index")
         if tag:
             assert objects.put("HEAD.json", b"mine", NEW) == tag
         for over in (NEW, '"other"'):
