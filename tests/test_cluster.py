@@ -18,12 +18,14 @@ from binocle import Retriever, __version__
 from binocle.indexes import optimize as choosing
 from binocle.indexes.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.kinds import KINDS, Spec
+from binocle.indexes.proof import Demand
 from binocle.indexes.published import Published, Settled
 from binocle.retriever import cluster as clusters
 from binocle.retriever import object_storage, tasks
 from binocle.retriever.cluster import Cluster
 from binocle.retriever.folder import scan
 from binocle.retriever.portion import Portion
+from binocle.retriever.settings import EncoderId, Head
 from binocle.retriever.shards import Served, Spread
 from binocle.retriever.sync import Report
 from binocle.retriever.tables import Location
@@ -55,6 +57,12 @@ def test_an_address_is_expected():
 def test_importing_the_module_imports_no_ray():
     code = "import sys, binocle.retriever.cluster; sys.exit('ray' in sys.modules or 'boto3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("others", [{}, {"previous": EncoderId("old", "f0", 8), "demand": Demand(0.9, memory=1e6)}])
+def test_a_worker_has_the_state_that_it_was_sent_as_plain_values(others):
+    head = Head(3, 4, EncoderId("new", "0f", 32), vectors="flat-1", shards=("flat-2",), index=Spec("hnsw"), **others)
+    assert Head.of(asdict(head)) == head
 
 
 class Here(Cluster):
