@@ -25,9 +25,9 @@ from binocle.indexes.errors import InputError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex
 from binocle.indexes.kinds import Spec
-from binocle.indexes.optimize import Trial
 from binocle.indexes.proof import Demand, Sample
 from binocle.indexes.published import build
+from binocle.indexes.trial import Trial
 
 from .machine import save
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..indexes.errors import BinocleError, DamagedError, InputError, LockedError
-from ..indexes.optimize import optimize, rebuilt, renew
+from ..indexes.optimize import optimize
 from ..indexes.proof import Measured, needed
 from ..indexes.published import Published, Settled, amend, build
+from ..indexes.renewal import rebuilt, renew
 from ..indexes.sharded import BuiltShards
 from . import questions
 from .place import KEEP_SECONDS

@@ -313,7 +313,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         assert (again.indexed, again.removed, again.unchanged) == (1, 1, 98)
         assert spread.verify() == []
         asked = [" ".join(random.Random(n).choices(words, k=3)) for n in range(200)]
-        for name, value in {"_FEW": 20, "_TIE": 1e-6}.items():  # few passages as if they were many
+        for name, value in {"_FEW": 20, "TIE": 1e-6}.items():  # few passages as if they were many
             monkeypatch.setattr(choosing, name, value)
         before = spread.snapshot().head.parts
         assert spread.optimize(0.5, kinds=["ivf_int8"], queries=asked).met

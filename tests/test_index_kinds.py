@@ -21,8 +21,8 @@ from binocle.indexes.faiss_kind import FaissKind
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.kinds import KINDS, Spec
 from binocle.indexes.metric import METRICS
-from binocle.indexes.optimize import rebuilt
 from binocle.indexes.published import Published, Settled, amend, build
+from binocle.indexes.renewal import rebuilt
 from binocle.retriever.snapshot import LiveIndex
 from binocle.retriever.status import measure
 

@@ -16,6 +16,8 @@ from binocle import Retriever
 from binocle.cli import cli
 from binocle.commands.optimizing import proof
 from binocle.indexes import optimize as choosing
+from binocle.indexes import renewal as renewing
+from binocle.indexes import trial as trying
 from binocle.indexes.errors import InputError
 from binocle.indexes.frontier import frontier
 from binocle.indexes.kinds import Spec
@@ -213,12 +215,12 @@ def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
 
 def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
     """The queries to choose by are easy and those to prove with are not."""
-    monkeypatch.setattr(choosing, "_RUNGS", (0,))
+    monkeypatch.setattr(trying, "_RUNGS", (0,))
     easy = VECTORS[:500] + 1e-4
     built = bench(tmp_path)(Spec("ivf_int8", {"nlist": 50}))
     hard = vectors_of(500, 9, spread=3)
     index = built.load()
-    trial = choosing.Trial.of(built, Sample.of(easy, index))
+    trial = trying.Trial.of(built, Sample.of(easy, index))
     trial.sweep(0.9)
     assert trial.chosen.least >= 0.9
     proven = trial.prove(Sample.of(hard, index), 0.97)
@@ -227,7 +229,7 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
 
 def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tmp_path):
     index = (built := bench(tmp_path)(Spec("ivf_int8", {"nlist": 500}))).load()
-    trial = choosing.Trial.of(built, Sample.of(VECTORS[:500], index))
+    trial = trying.Trial.of(built, Sample.of(VECTORS[:500], index))
     for chosen in (64, 8):
         trial.chosen = trial.at({"nprobe": chosen, "k_factor": 4})
         unseen = Sample.of(vectors_of(500, 3), index)
@@ -238,7 +240,7 @@ def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tm
 
 def test_the_published_search_is_on_its_curve_though_so_few_rows_are_left(tmp_path):
     index = (built := bench(tmp_path, VECTORS[:400], IDS[:400])(Spec("hnsw"))).load()
-    trial = choosing.Trial.of(built, Sample.of(VECTORS[400:500], index))
+    trial = trying.Trial.of(built, Sample.of(VECTORS[400:500], index))
     assert trial.around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
     assert trial.around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
     unseen = Sample.of(VECTORS[500:900], index)
@@ -249,7 +251,7 @@ def test_the_published_search_is_on_its_curve_though_so_few_rows_are_left(tmp_pa
 @pytest.mark.parametrize("kind", ["int8", "ivf_int8"])
 def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
     index = (built := bench(tmp_path)(Spec(kind))).load()
-    trial, asked = choosing.Trial.of(built, Sample.of(VECTORS[:50], index)), []
+    trial, asked = trying.Trial.of(built, Sample.of(VECTORS[:50], index)), []
     trial.chosen = trial.at({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
 
     def recalls(_, searched):
@@ -300,15 +302,15 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8"])
     outcome.choice.built.discard()
     shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
-    renewal = choosing.renew(bench(tmp_path), shallow, outcome.choice.measured, queries)
+    renewal = renewing.renew(bench(tmp_path), shallow, outcome.choice.measured, queries)
     assert "fell to" in renewal.note and "mended by searching with nprobe " in renewal.note
     assert renewal.spec.search["nprobe"] > 1 and renewal.measured.met
-    again = choosing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
+    again = renewing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
     assert again.measured.source == "stored vectors, mixed"
     coarse = Spec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
-    monkeypatch.setattr(choosing, "_FACTORS", (2,))
+    monkeypatch.setattr(trying, "_FACTORS", (2,))
     monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
-    renewal = choosing.renew(bench(tmp_path), coarse, outcome.choice.measured, queries)
+    renewal = renewing.renew(bench(tmp_path), coarse, outcome.choice.measured, queries)
     assert "mended by another index, " in renewal.note
     assert renewal.spec.kind != "pq" and renewal.measured.met
 
@@ -317,18 +319,18 @@ def test_a_recall_that_has_not_fallen_but_is_no_longer_proven_is_proven_a_little
     queries, spec = vectors_of(1_000, 5), Spec("ivf_int8", {"nlist": 55}, {"nprobe": 2, "k_factor": 4})
     built = bench(tmp_path)(spec)
     index = built.load()
-    recalls = choosing.halves(queries, index)[1].recalls(index)
+    recalls = trying.halves(queries, index)[1].recalls(index)
     built.discard()
     demand = Demand(float(recalls.mean() + at_least(recalls)) / 2)
     assert at_least(recalls) < demand.recall < recalls.mean()
-    renewal = choosing.renew(bench(tmp_path), spec, Measured(demand), queries)
+    renewal = renewing.renew(bench(tmp_path), spec, Measured(demand), queries)
     assert renewal.measured.met and renewal.note == ""
     assert renewal.spec == Spec("ivf_int8", {"nlist": 55}, {"nprobe": 3, "k_factor": 4})
 
 
 def test_what_is_missed_says_whether_the_recall_fell_or_only_its_proof():
     def missed(recall, least):
-        return choosing._missed(Measured(Demand(0.99), recall=recall, least=least))
+        return renewing._missed(Measured(Demand(0.99), recall=recall, least=least))
 
     assert missed(0.9852, 0.98) == "recall@10 fell to 0.9852 (at least 0.9800) under the demanded 0.99"
     assert missed(0.9914, 0.9877) == "recall@10 of at least 0.99 can no longer be shown: 0.9914, at least 0.9877"
@@ -352,10 +354,10 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
         "the vector index compares all passages, for it could not be built as pq: "
         "FAISS cannot learn this index from 3000 vectors: a reason"
     )
-    built, note = choosing.rebuilt(refusing, wanted)
+    built, note = renewing.rebuilt(refusing, wanted)
     assert (built.manifest.spec, note) == (Spec(), why)
     built.discard()
-    renewal = choosing.renew(refusing, wanted, Measured(Demand(0.9, memory=limit)), vectors_of(1_000, 5))
+    renewal = renewing.renew(refusing, wanted, Measured(Demand(0.9, memory=limit)), vectors_of(1_000, 5))
     assert (renewal.wanted or renewal.spec).kind == kept and renewal.measured.met
     assert renewal.note == why if limit is None else renewal.note.startswith(f"{why}; when the vector index was built")
     assert renewal.built.put(renewal.settled)
@@ -364,14 +366,14 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
 @pytest.fixture
 def no_other(monkeypatch):
     """As if no other index met the demand."""
-    monkeypatch.setattr(choosing, "optimize", lambda *given, **_: choosing.Outcome(given[2], None, []))
+    monkeypatch.setattr(renewing, "optimize", lambda *given, **_: choosing.Outcome(given[2], None, []))
 
 
 def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
     monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
     demand = Demand(0.9, memory=200_000)
     before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
-    renewal = choosing.renew(bench(tmp_path), Spec(), before, vectors_of(1_000, 5))
+    renewal = renewing.renew(bench(tmp_path), Spec(), before, vectors_of(1_000, 5))
     assert renewal.note.startswith(
         "when the vector index was built again for 3,000 passages, memory grew to 408.1 KB over the demanded 200 KB: "
         "mended by another index, ivf_int8, now "
@@ -389,7 +391,7 @@ def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
 )
 def test_what_nothing_mends_is_published_as_not_met_and_told(tmp_path, no_other, demand, says):
     before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
-    renewal = choosing.renew(bench(tmp_path), Spec(), before, vectors_of(400, 5))
+    renewal = renewing.renew(bench(tmp_path), Spec(), before, vectors_of(400, 5))
     assert says in renewal.note
     assert renewal.note.endswith("and nothing mends that: 'binocle optimize' with another demand")
     assert (renewal.spec, renewal.measured.recall, renewal.measured.met) == (Spec(), 1, False)
@@ -403,7 +405,7 @@ def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called
     demand = Demand(0.97, latency=1.5e-3)
     before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
     shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
-    renewal = choosing.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
+    renewal = renewing.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
     assert "recall@10 fell to" in renewal.note and "nothing mends that" in renewal.note
     assert renewal.measured.least >= 0.97 and not renewal.measured.met
 
@@ -411,7 +413,7 @@ def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called
 @pytest.mark.parametrize("kind", ["flat", "ivf_int8"])
 def test_without_vectors_the_measurement_stays_as_it_was(tmp_path, kind):
     before = Measured(Demand(0.9, latency=1.0), 0.99, 0.98, 1.0, 1.0, 1.0, 5, COUNT, 1, 1, "s", "t")
-    renewal = choosing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), Spec(kind), before, None)
+    renewal = renewing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), Spec(kind), before, None)
     assert renewal.measured == replace(before, count=0, memory=renewal.built.memory)
     assert (renewal.spec, renewal.note) == (Spec(kind), "")
 
@@ -550,13 +552,14 @@ def test_a_search_looks_as_deep_as_latency_is_taken(stored, monkeypatch):
 
 
 def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choosing_it(stored, monkeypatch):
-    parts, halves = [], choosing.halves
+    parts, halves = [], trying.halves
 
     def recorded(*given):
         parts.append(halves(*given))
         return parts[-1]
 
-    monkeypatch.setattr(choosing, "halves", recorded)
+    for module in (choosing, renewing):
+        monkeypatch.setattr(module, "halves", recorded)
     assert stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(400)], seed=7).met
     stored.add(documents(2_000, 60))
     (seen, unseen), (seen_again, unseen_again) = parts
@@ -593,7 +596,7 @@ def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monke
         return store
 
     monkeypatch.setattr(Retriever, "_helped", helped)
-    monkeypatch.setattr(choosing, "_TIE", 1e-6)  # not exact search, however few they are
+    monkeypatch.setattr(choosing, "TIE", 1e-6)  # not exact search, however few they are
     outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)])
     assert outcome.met
     for count, more in ((200, 60), (260, 0)):
@@ -649,7 +652,7 @@ def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
 
 @pytest.mark.parametrize("lost", ["manifest.json", "index.faiss", "the folder", "all folders"])
 def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, monkeypatch, lost):
-    monkeypatch.setattr(choosing, "_TIE", 1e-6)  # not exact search, however few they are
+    monkeypatch.setattr(choosing, "TIE", 1e-6)  # not exact search, however few they are
     demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
     folder = stored.path / "vectors" / stored.snapshot().head.vectors
     if lost in ("manifest.json", "index.faiss"):
