@@ -41,7 +41,7 @@ from .machine import RESULTS, save
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binocle.retriever.sync import Progress
+    from binocle.retriever.report import Progress
 
 MODES = ("hybrid", "semantic", "lexical")
 OBJECT_STORE = 128 * 2**20  # bytes a node

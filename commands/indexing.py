@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..retriever.misplaced import Found
+    from ..retriever.report import Report
     from ..retriever.status import Status
     from ..retriever.switching import SwitchReport
-    from ..retriever.sync import Report
     from ..retriever.verify import Fault
 
 
@@ -84,7 +84,7 @@ def _tell(note: str) -> None:
 
 
 def _summary(report: Report) -> str:
-    from ..retriever.sync import FILE_STATES
+    from ..retriever.report import FILE_STATES
 
     counts = [f"{getattr(report, name):,} {name}" for name in FILE_STATES if getattr(report, name)]
     embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"

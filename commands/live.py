@@ -11,8 +11,8 @@ import click
 from ..training.progress import line
 
 if TYPE_CHECKING:
+    from ..retriever.report import Progress
     from ..retriever.switching import Switched
-    from ..retriever.sync import Progress
     from ..training.progress import Update
 
 
@@ -91,7 +91,7 @@ class Moving(_Bar):
         return text, BarColumn(), percentage, TimeRemainingColumn()
 
     def __call__(self, at: Progress | Switched) -> None:
-        from ..retriever.sync import Progress
+        from ..retriever.report import Progress
 
         if not self._bar:
             return

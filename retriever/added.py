@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..indexes.errors import InputError
 from .document import Document
+from .indexer import Indexer
 from .metadata import is_plain, plain
-from .sync import Indexer, Report
+from .report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

@@ -28,8 +28,8 @@ from ..indexes.published import Published
 from ..indexes.sharded import BuiltShards, joined
 from . import tasks
 from .portion import ROOM, Portion, fragments_of
+from .report import Progress
 from .shards import Served, Shard, Spread
-from .sync import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from ..indexes.vector_index import VectorIndex
     from .folder import Entry
     from .portion import Done
+    from .report import Report
     from .settings import Head
     from .snapshot import Snapshot
     from .store import Store
-    from .sync import Report
     from .writer import Writer
 
 _AHEAD = 3  # portions a worker that are under way or done before those before them

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..indexes.errors import BinocleError
+from .indexer import key_of
 from .probe import MOST, predicted
 from .switching import Switched
-from .sync import key_of
 from .tables import among, matrix
 
 if TYPE_CHECKING:

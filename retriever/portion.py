@@ -1,6 +1,6 @@
 """A portion of a run's files, read, chunked and embedded by a worker on any machine.
 
-A worker runs the very code that indexes on one machine, `sync.Indexer`, on a writer whose rows become fragments of the
+A worker runs the very code that indexes on one machine, `Indexer`, on a writer whose rows become fragments of the
 store's tables: files that are no part of a table until the one process that commits says so. So a worker that is lost
 has written nothing that anyone sees, and what it was to do can be done by another.
 """
@@ -21,9 +21,11 @@ import pyarrow as pa
 from ..indexes.errors import EncoderMismatchError, StoreError
 from . import encoder as encoders
 from . import model_folder, model_settings
+from .indexer import Indexer
 from .readers.pool import ReaderPool
+from .report import Report
 from .snapshot import Snapshot
-from .sync import Indexer, Report, row_of
+from .sync import row_of
 from .tables import PREVIOUS, among, writing
 
 if TYPE_CHECKING:
@@ -134,7 +136,7 @@ class _Seen:
 
 
 class _Fragments:
-    """The `sync.Rows` of a worker."""
+    """The `indexer.Rows` of a worker."""
 
     def __init__(self, store: Store, head: Head) -> None:
         self.head = head

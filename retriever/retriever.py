@@ -30,11 +30,13 @@ from .folder import INDEX_NAME, expanded, is_index
 from .misplaced import Found
 from .models import Models, name_of
 from .place import Place, is_bucket, place_of, reached
+from .plan import FORGOTTEN
+from .report import Progress, Report
 from .reranker import Reranker
 from .settings import EncoderId
 from .snapshot import Snapshot
 from .store import Store
-from .sync import FORGOTTEN, Progress, Report, sync
+from .sync import sync
 from .where import parse
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from ..indexes.errors import BinocleError, DamagedError
 from .chunker import context_of
 from .document import Document, LineCounter
-from .sync import key_of
+from .indexer import key_of
 from .tables import PREVIOUS
 
 if TYPE_CHECKING:

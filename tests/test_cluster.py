@@ -25,9 +25,9 @@ from binocle.retriever import object_storage, tasks
 from binocle.retriever.cluster import Cluster
 from binocle.retriever.folder import scan
 from binocle.retriever.portion import Portion
+from binocle.retriever.report import Report
 from binocle.retriever.settings import EncoderId, Head
 from binocle.retriever.shards import Served, Spread
-from binocle.retriever.sync import Report
 from binocle.retriever.tables import Location
 
 

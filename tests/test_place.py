@@ -25,10 +25,11 @@ from binocle.retriever import writer as writers
 from binocle.retriever.bucket import BucketPlace
 from binocle.retriever.object_storage import Changed, S3Objects
 from binocle.retriever.place import ANY, NEW, FolderPlace, place_of
+from binocle.retriever.plan import plan
 from binocle.retriever.portion import ROOM, Portion, Worker, fragments_of
 from binocle.retriever.settings import EncoderId
 from binocle.retriever.store import Store
-from binocle.retriever.sync import plan, sync
+from binocle.retriever.sync import sync
 from binocle.retriever.tables import Location, document_schema
 
 

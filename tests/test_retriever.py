@@ -29,10 +29,10 @@ from binocle.indexes.errors import (
     StoreError,
 )
 from binocle.retriever.bert import BertNumpy
+from binocle.retriever.indexer import Indexer
 from binocle.retriever.place import FolderPlace
 from binocle.retriever.snapshot import Snapshot
 from binocle.retriever.status import measure as status
-from binocle.retriever.sync import Indexer
 from binocle.retriever.vector_files import read_vectors
 
 # Opening

@@ -655,9 +655,9 @@ def test_readers_see_whole_commits_while_another_writes(store):
 WRITER = """
 import sys, time
 from pathlib import Path
-from binocle.retriever import settings, store, sync, writer as writing
+from binocle.retriever import indexer, settings, store, sync, writer as writing
 from binocle.retriever.encoder import load
-sync._BATCH_CHUNKS, sync._BATCH_FILES = 2, 2
+indexer._BATCH_CHUNKS, indexer._BATCH_FILES = 2, 2
 writing._STALE_ROWS = 3
 folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 encoder = load(model)

@@ -25,10 +25,11 @@ from binocle.indexes.proof import Demand
 from binocle.retriever import switching
 from binocle.retriever.aside import Aside
 from binocle.retriever.cut import cut_of
+from binocle.retriever.indexer import Indexer
+from binocle.retriever.report import Report
 from binocle.retriever.settings import FORMAT
 from binocle.retriever.status import measure
 from binocle.retriever.store import Store
-from binocle.retriever.sync import Indexer, Report
 
 QUERIES = ("cancel a task", "income tax", "the cat sat on the mat", "bread and cheese")
 MODES = ("hybrid", "semantic", "lexical")

@@ -11,11 +11,13 @@ import pytest
 
 from binocle import Retriever
 from binocle.indexes.errors import BinocleError, InputError
-from binocle.retriever import sync as syncing
+from binocle.retriever import indexer as indexing
 from binocle.retriever.document import Document, Part
+from binocle.retriever.indexer import Indexer
+from binocle.retriever.report import Report
 from binocle.retriever.settings import EncoderId
 from binocle.retriever.store import Store
-from binocle.retriever.sync import Indexer, Report, sync
+from binocle.retriever.sync import sync
 
 OLD = 1_700_000_000
 
@@ -498,7 +500,7 @@ def test_texts_committed_before_are_not_embedded_again(tmp_path, tiny):
 
 
 def test_texts_whose_keys_collide_keep_their_own_vectors(tmp_path, tiny, monkeypatch):
-    monkeypatch.setattr(syncing, "key_of", lambda context: len(context) % 2)
+    monkeypatch.setattr(indexing, "key_of", lambda context: len(context) % 2)
     encoder = Counting(tiny)
     store = memory(tmp_path, encoder)
     texts = ["the cat", "the dog sat", "bread", "a moon", "red and blue"]
@@ -518,8 +520,8 @@ def test_texts_whose_keys_collide_keep_their_own_vectors(tmp_path, tiny, monkeyp
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(syncing, "_BATCH_CHUNKS", 3)
-    monkeypatch.setattr(syncing, "_BATCH_FILES", 4)
+    monkeypatch.setattr(indexing, "_BATCH_CHUNKS", 3)
+    monkeypatch.setattr(indexing, "_BATCH_FILES", 4)
 
 
 def fill(folder: Path) -> None:
