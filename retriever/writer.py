@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 import time
@@ -12,13 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..indexes.errors import BinocleError, DamagedError, InputError, LockedError
-from ..indexes.optimize import optimize
-from ..indexes.proof import Measured, needed
-from ..indexes.published import Published, Settled, amend, build
-from ..indexes.renewal import rebuilt, renew
-from ..indexes.sharded import BuiltShards
-from . import questions
+from ..indexes.errors import InputError, LockedError
+from . import questions, vectors
 from .place import KEEP_SECONDS
 from .snapshot import Snapshot
 from .tables import (
@@ -29,7 +23,6 @@ from .tables import (
     chunk_schema,
     delete,
     document_schema,
-    matrix,
     open_table,
     reading,
     writing,
@@ -43,20 +36,14 @@ if TYPE_CHECKING:
     from ..indexes.kinds import Spec
     from ..indexes.optimize import Outcome
     from ..indexes.proof import Demand
-    from ..indexes.published import Built
-    from ..indexes.vector_index import Floats, Ids, VectorIndex
+    from ..indexes.published import Settled
+    from ..indexes.vector_index import VectorIndex
     from .encoder import Encoder
     from .questions import Questions
     from .settings import EncoderId, Head
     from .store import Store
     from .tables import Location
 
-    Names = tuple[str, ...]
-
-# Rows that may be newer than the vector index, or deleted from it, before it is built anew: they are searched
-# exactly or masked meanwhile, so this trades a little search time for a lot of writing.
-_STALE_ROWS = 1_000
-_STALE_SHARE = 0.1
 _TIDY_COMMITS = 500  # in a long run: each version of a table lists all the pieces that commits have left
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
 ASIDE = "switching"  # where a switch keeps the vectors it has made: no use to any other writer
@@ -263,7 +250,9 @@ class Writer:
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.place, everything=True)
-            head, note = self._renewed(after) if after.chunks.count_rows() else (_with(head, (), head.index), "")
+            head, note = replace(head, vectors=None, shards=()), ""
+            if after.chunks.count_rows():
+                head, note = vectors.renewed(after, self.head, self.encoder_of)
             self._move(head)
             self._tidy()
         return note
@@ -286,8 +275,8 @@ class Writer:
             snapshot = self.snapshot()
             if snapshot.damage and not rebuild:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
-            if rebuild or snapshot.damage or self._is_stale(snapshot):
-                head, note = self._renewed(snapshot)
+            if rebuild or snapshot.damage or vectors.is_stale(snapshot):
+                head, note = vectors.renewed(snapshot, self.head, self.encoder_of)
                 self._move(head)
                 notes.append(note)
             self._tidy()
@@ -303,14 +292,9 @@ class Writer:
     ) -> Outcome:
         """Publish the vector index that meets a demand fastest; if none does, leave all as it is."""
         with writing(self._store.place):
-            snapshot = self.snapshot()
-            outcome = optimize(
-                self._bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, tell=tell
-            )
-            if choice := outcome.choice:
-                names = self._put(choice.built, choice.settled)
-                questions.keep(self._store.place, asked, self.head.encoder)
-                self._move(_with(replace(self.head, demand=demand), names, choice.spec))
+            outcome, head = vectors.chosen(self.snapshot(), demand, asked, kinds=kinds, tell=tell)
+            if outcome.met:
+                self._move(head)
             self._tidy()
             return outcome
 
@@ -321,8 +305,7 @@ class Writer:
         """
         spec = spec.checked(self.head.encoder.dim)
         with writing(self._store.place):
-            names, spec = self._published(self.snapshot(), spec, settle)
-            self._move(_with(replace(self.head, demand=None), names, spec))
+            self._move(vectors.built(self.snapshot(), spec, settle))
             self._tidy()
 
     def amend_index(self, settled: Settled) -> None:
@@ -330,14 +313,7 @@ class Writer:
         if self.head.vectors is None:
             raise InputError("there is no vector index yet: index something first")
         with writing(self._store.place):
-            folders = [self._store.place.vectors(name) for name in self.head.parts]
-            names = [amend(folder.parent, folder.name, settled) for folder in folders]
-            for name in names:
-                self._store.place.keep(name)
-            made = Published.read(self._store.place.vectors(names[0]))
-            measured = Measured.of(made.measured)
-            head = replace(self.head, demand=None if measured is None else measured.demand)
-            self._move(_with(head, names, made.spec))
+            self._move(vectors.amended(self.snapshot(), settled))
             self._tidy()
 
     def _index_text(self, *, rebuild: bool) -> None:
@@ -347,84 +323,6 @@ class Writer:
         if rebuild or not _splits_as_now(table):
             table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
         self._rearranged("chunks", table)
-
-    def _is_stale(self, snapshot: Snapshot) -> bool:
-        if self.head.vectors is None:
-            return bool(len(snapshot.chunk_ids))
-        index = snapshot.index
-        masked = 0 if index.held is None else int((~index.held).sum())
-        newer = 0 if index.tail is None else len(index.tail.ids)
-        return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
-
-    def _renewed(self, snapshot: Snapshot) -> tuple[Head, str]:
-        """The state with a vector index of all its rows, of the kind that was chosen, and what to say of it.
-
-        What was chosen for a demand is measured again, for it now holds other rows, and mended if it missed that.
-        """
-        head, before = snapshot.head, self._measured()
-        make, spec = self._bench(snapshot), head.index.fitting(head.encoder.dim)
-        if before is None:
-            built, note = rebuilt(make, spec)
-            return _with(head, self._put(built, Settled()), head.index), note
-        kept = questions.kept(self._store.place, head.encoder)
-        if kept is None and (asked := self._questions(snapshot, before.demand)):
-            questions.keep(self._store.place, asked, head.encoder, alone=False)
-            kept, before = asked.vectors, replace(before, source=asked.source)
-        elif head.encoder.fingerprint != self.head.encoder.fingerprint:  # it was measured with others
-            before = replace(before, source=Measured(before.demand).source)
-        renewal = renew(make, spec, before, kept)
-        names = self._put(renewal.built, renewal.settled)
-        return _with(replace(head, demand=before.demand), names, renewal.wanted or renewal.spec), renewal.note
-
-    def _questions(self, snapshot: Snapshot, demand: Demand) -> Questions | None:
-        """Made from the passages, if the encoder is at hand and they are enough to prove the demand."""
-        if self.encoder_of and snapshot.chunks.count_rows():
-            with contextlib.suppress(BinocleError):
-                asked = questions.of_passages(snapshot, self.encoder_of(snapshot.head.encoder), demand, seed=0)
-                if len(asked.vectors) >= 2 * needed(demand.recall):
-                    return asked
-        return None
-
-    def _measured(self) -> Measured | None:
-        """What was demanded of the published index, and measured; the demand alone if the index is gone or damaged."""
-        with contextlib.suppress(DamagedError):
-            if self.head.vectors is not None:
-                published = Published.read(self._store.place.vectors(self.head.vectors))
-                if measured := Measured.of(published.measured):
-                    return measured
-        return Measured(self.head.demand) if self.head.demand else None
-
-    def _bench(self, snapshot: Snapshot) -> Callable[[Spec], Built | BuiltShards]:
-        """Makes vector indexes of this state that nobody searches yet: here, or in shards by those who serve them."""
-        dim = snapshot.head.encoder.dim
-        parent, covers = self._store.path / "vectors", snapshot.head.rows
-
-        def made(spec: Spec) -> Built | BuiltShards:
-            shards = self._store.spread(snapshot, spec) if self._store.spread else None
-            return shards or build(parent, spec, _rows(snapshot), dim=dim, covers=covers)
-
-        return made
-
-    def _put(self, built: Built | BuiltShards, settled: Settled) -> Names:
-        """The names of an index that nobody searched yet, put where every machine finds it."""
-        if isinstance(built, BuiltShards):
-            return built.put(settled)
-        name = built.put(settled)
-        self._store.place.keep(name)
-        return (name,)
-
-    def _published(
-        self, snapshot: Snapshot, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None
-    ) -> tuple[Names, Spec]:
-        """The names of a vector index of this state, newly made, and what it is published as."""
-        built = self._bench(snapshot)(spec)
-        try:
-            settled = Settled() if settle is None else settle(built.load())
-            names = self._put(built, settled)
-        except BaseException:
-            built.discard()
-            raise
-        return names, spec if settled.search is None else replace(spec, search=settled.search)
 
     def _tidy(self) -> None:
         """Merge small fragments when there are many, and remove versions and indexes that no reader can be at.
@@ -468,16 +366,6 @@ def _splits_as_now(table: lance.LanceDataset) -> bool:
         return True  # it is damaged, which `verify` says and mends
     made = [segment["params"] for segment in segments if segment]  # one of no rows says nothing
     return all({name: how.get(name) for name in FULL_TEXT} == FULL_TEXT for how in made)
-
-
-def _with(head: Head, names: Sequence[str], spec: Spec) -> Head:
-    """With this vector index, in one part or several."""
-    return replace(head, vectors=names[0] if names else None, shards=tuple(names[1:]), index=spec)
-
-
-def _rows(snapshot: Snapshot) -> Iterable[tuple[Ids, Floats]]:
-    dim = snapshot.head.encoder.dim
-    return ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
 
 
 def _next(table: pa.Table) -> int:

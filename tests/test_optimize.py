@@ -36,7 +36,7 @@ from binocle.indexes.proof import (
 )
 from binocle.indexes.published import Published, Settled, amend, build
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
-from binocle.retriever import questions
+from binocle.retriever import questions, vectors
 from binocle.retriever import writer as writing
 from binocle.retriever.snapshot import LiveIndex
 from binocle.retriever.status import measure
@@ -496,7 +496,7 @@ def few(monkeypatch):
     """As if a hundred passages were many, and few queries enough."""
     monkeypatch.setattr(choosing, "_FEW", 60)
     monkeypatch.setattr(Demand, "queries", 150)
-    monkeypatch.setattr(writing, "_STALE_ROWS", 20)
+    monkeypatch.setattr(vectors, "_STALE_ROWS", 20)
 
 
 def words(number, salt=""):

@@ -24,6 +24,7 @@ import pytest
 from binocle import Retriever
 from binocle.indexes.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
 from binocle.retriever import store as storing
+from binocle.retriever import vectors
 from binocle.retriever import writer as writing
 from binocle.retriever.place import ANY
 from binocle.retriever.settings import FORMAT, EncoderId, Settings
@@ -655,10 +656,10 @@ def test_readers_see_whole_commits_while_another_writes(store):
 WRITER = """
 import sys, time
 from pathlib import Path
-from binocle.retriever import indexer, settings, store, sync, writer as writing
+from binocle.retriever import indexer, settings, store, sync, vectors
 from binocle.retriever.encoder import load
 indexer._BATCH_CHUNKS, indexer._BATCH_FILES = 2, 2
-writing._STALE_ROWS = 3
+vectors._STALE_ROWS = 3
 folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 encoder = load(model)
 print("go", flush=True)
@@ -753,7 +754,7 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
 
 def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
     monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
-    monkeypatch.setattr(writing, "_STALE_ROWS", 1)
+    monkeypatch.setattr(vectors, "_STALE_ROWS", 1)
     for number in range(0, 40, 2):
         with store.write() as writer:
             put(writer, number, number + 1)
