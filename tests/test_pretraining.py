@@ -23,7 +23,8 @@ pytest.importorskip("accelerate")
 from safetensors.torch import load_file  # noqa: E402
 
 from binocle.indexes.errors import InputError  # noqa: E402
-from binocle.training import card, loop, pretraining  # noqa: E402
+from binocle.training import card, pretraining  # noqa: E402
+from binocle.training.checkpoints import last_checkpoint  # noqa: E402
 from binocle.training.filling import Filler  # noqa: E402
 from binocle.training.pretraining import Config, Pretrained, pretrain  # noqa: E402
 from binocle.training.pretraining_rows import parted  # noqa: E402
@@ -216,7 +217,7 @@ def test_without_patience_left_no_step_is_taken_again(texts, bert, tmp_path, mon
         patch.setattr(pretraining._Session, "_write", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             pretrain(texts, tmp_path / "model", base=bert, config=config)
-    last = loop.last_checkpoint(tmp_path / "model/run/checkpoints")
+    last = last_checkpoint(tmp_path / "model/run/checkpoints")
     made = pretrain(texts, tmp_path / "model", base=bert, config=config)
     assert made.steps == int(last.name.split("-")[1]) < 40
     assert made.after.value == pytest.approx(
@@ -364,4 +365,4 @@ def test_an_unfinished_run_is_not_mixed_with_another(texts, bert, tmp_path):
         pretrain(texts, tmp_path / "model", base=bert, config=QUICK, progress=until(5))
     with pytest.raises(InputError, match="holds an unfinished run with other settings"):
         pretrain(texts, tmp_path / "model", base=bert, config=dataclasses.replace(QUICK, seed=3))
-    assert loop.last_checkpoint(tmp_path / "model/run/checkpoints").name == "checkpoint-4"
+    assert last_checkpoint(tmp_path / "model/run/checkpoints").name == "checkpoint-4"

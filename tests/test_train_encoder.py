@@ -25,9 +25,10 @@ from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever import encoder as encoders
 from binocle.retriever.reranker import Reranker
 from binocle.training import encoder as encoding
-from binocle.training import heldout, loop, objectives
+from binocle.training import heldout, objectives
 from binocle.training.base_model import make_model
 from binocle.training.batches import Batches
+from binocle.training.checkpoints import last_checkpoint, resumable
 from binocle.training.data import Prepared, Shape, prepare
 from binocle.training.encoder import Config, train_encoder
 from binocle.training.negatives import MiningReport
@@ -37,6 +38,7 @@ from binocle.training.run import RunFolder, files_of
 from binocle.training.shared_batches import SharedBatches
 from binocle.training.teacher_vectors import _shortener, teacher_vectors
 from binocle.training.thinning import thinned
+from binocle.training.watcher import watcher
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -197,8 +199,8 @@ def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
         batches.set_epoch(epoch)
         shard = BatchSamplerShard(batches, num_processes=2, process_index=1)
         if told:
-            watcher = loop.watcher(None, texts=4, metric=None)
-            watcher.on_epoch_begin(
+            told_epoch = watcher(None, texts=4, metric=None)
+            told_epoch.on_epoch_begin(
                 None, SimpleNamespace(epoch=1.25), None, train_dataloader=SimpleNamespace(batch_sampler=shard)
             )
         return list(SkipBatchSampler(shard, skip_batches=2))
@@ -470,7 +472,7 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
         patch.setattr(encoding._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
-    last = loop.last_checkpoint(tmp_path / "out/run/checkpoints")
+    last = last_checkpoint(tmp_path / "out/run/checkpoints")
     made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 30
     rows = [row for row in made.history if "eval_ndcg@10" in row]
@@ -493,7 +495,7 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
 def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, margin, chosen):
     from transformers import Trainer, TrainerState
 
-    trainer = loop.resumable(Trainer).__new__(loop.resumable(Trainer))
+    trainer = resumable(Trainer).__new__(resumable(Trainer))
     trainer.args = SimpleNamespace(metric_for_best_model="eval_m", greater_is_better=True, save_strategy="steps")
     trainer.state = TrainerState()
     for step, value in enumerate(values, 1):

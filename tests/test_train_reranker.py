@@ -16,10 +16,11 @@ pytest.importorskip("accelerate")
 from binocle import Retriever
 from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever.reranker import Reranker
-from binocle.training import candidates, loop, stage_weight
+from binocle.training import candidates, stage_weight
 from binocle.training import data as training_data
 from binocle.training import reranker as reranker_training
 from binocle.training.candidates import Positive
+from binocle.training.checkpoints import last_checkpoint
 from binocle.training.reranker import RerankerConfig, train_reranker
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
@@ -337,7 +338,7 @@ def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_
         patch.setattr(reranker_training._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
-    last = loop.last_checkpoint(tmp_path / "out/run/checkpoints")
+    last = last_checkpoint(tmp_path / "out/run/checkpoints")
     measure, measured = reranker_training._Session._measure, []
     monkeypatch.setattr(
         reranker_training._Session, "_measure", lambda self: measured.append(measure(self)) or measured[-1]

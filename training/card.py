@@ -14,8 +14,8 @@ from typing import Any
 
 from .. import __version__
 from ..indexes.errors import InputError, MissingExtraError
-from .loop import write_log
 from .plots import curves
+from .watcher import write_log
 
 _TAGS = {
     "encoder": ("sentence-transformers", "sentence-similarity"),

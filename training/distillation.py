@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .loop import Progress
+    from .progress import Progress
 
     Floats = NDArray[np.float32]
 

@@ -19,17 +19,19 @@ from . import heldout, limits, loop, objectives
 from .base_model import make_model, merge_adapter, shortest
 from .batches import Batches, fitting
 from .card import Card
+from .checkpoints import resumable
 from .data import Prepared, Shape
 from .run import RunFolder, files_of
 from .shared_batches import SharedBatches
 from .teacher_vectors import teacher_vectors, with_vectors
 from .thinning import thinned
 from .trained import Trained
+from .watcher import watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from .loop import Progress
+    from .progress import Progress
 
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
@@ -247,7 +249,7 @@ class _Session:
             "activation_checkpointing": config.checkpointing,
         }
         callbacks = [
-            loop.watcher(
+            watcher(
                 self.progress,
                 texts=batches.batch_size * config.accumulate * self.columns,
                 metric=metric,
@@ -256,7 +258,7 @@ class _Session:
         ]
         if metric and config.patience:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
-        trainer = loop.resumable(SentenceTransformerTrainer)(
+        trainer = resumable(SentenceTransformerTrainer)(
             model=self.model,
             args=SentenceTransformerTrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
             train_dataset=dataset,

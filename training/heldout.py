@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..indexes.metric import cosines, normalized
+from .checkpoints import MARGIN
 from .data import Prepared, Shape, counts, take
-from .loop import MARGIN
 from .whole import once
 
 if TYPE_CHECKING:

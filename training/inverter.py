@@ -20,6 +20,7 @@ from ..retriever.text_decoder import TextDecoderSettings, settings_of, text_deco
 from ..retriever.token_decoder import TokenDecoderSettings
 from . import inversion_rows, limits, loop, pretraining_rows, significance
 from .card import Card
+from .checkpoints import last_checkpoint
 from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
 from .overlaps import Known
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 
     from ..retriever.correction import Corrected
     from ..retriever.encoder import Encoder
-    from .loop import Progress
-    from .progress import Tell
+    from .progress import Progress, Tell
 
     Floats = NDArray[np.float32]
 
@@ -282,7 +282,7 @@ class _Hidden(_Session):
             masked=config.masked,
             seed=config.seed,
         )
-        if loop.last_checkpoint(self.run.checkpoints) is None:
+        if last_checkpoint(self.run.checkpoints) is None:
             self.tell("fitting the linear part")
             inversion.begin()
         learned = learn(
@@ -337,7 +337,7 @@ class _Embedding(_Session):
         rows = self.train_rows
         texts = Texts(rows.tokens, rows.tokens.lengths, rows.vectors, config.length, device=loop.device())
         words = None
-        if loop.last_checkpoint(self.run.checkpoints / "bag") is None:
+        if last_checkpoint(self.run.checkpoints / "bag") is None:
             self.tell("encoding the vocabulary")
             words = alone(self.encoder, self.tokens, decoder.settings.vocabulary, self.tell)
         learned = learn_text(

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import loop
+from .checkpoints import KEEP, last_checkpoint, read_state, seal, write_state
 from .progress import Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from .loop import Progress
+    from .progress import Progress
 
 _PACE = 30  # steps from which the number that fits a time is reckoned
 _FIRST = 5  # of these are slower, and left out
@@ -215,11 +216,11 @@ class _Run:
         """Go on from the newest checkpoint, if there is one."""
         from safetensors.torch import load_model
 
-        last = loop.last_checkpoint(self._folder) if self._folder else None
+        last = last_checkpoint(self._folder) if self._folder else None
         if last is None:
             return None, []
         load_model(self._module, str(last / "weights.safetensors"))
-        self._optimizer.load_state_dict(loop.read_state(last / "optimizer"))
+        self._optimizer.load_state_dict(read_state(last / "optimizer"))
         state = json.loads((last / "state.json").read_text("utf-8"))
         self.step, self.steps, self.seconds = state["step"], state["steps"], state.get("seconds", 0.0)
         return self.step, state["history"]
@@ -233,9 +234,9 @@ class _Run:
         place = self._folder / f"checkpoint-{self.step}"
         place.mkdir(parents=True, exist_ok=True)
         save_model(self._module, str(place / "weights.safetensors"))
-        loop.write_state(place / "optimizer", self._optimizer.state_dict())
+        write_state(place / "optimizer", self._optimizer.state_dict())
         state = {"step": self.step, "steps": self.steps, "seconds": self.seconds + seconds, "history": history}
         (place / "state.json").write_text(json.dumps(state), "utf-8")
-        loop.seal(place)
-        for old in sorted(self._folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))[: -loop.KEEP]:
+        seal(place)
+        for old in sorted(self._folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))[:-KEEP]:
             shutil.rmtree(old, ignore_errors=True)

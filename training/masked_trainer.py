@@ -6,7 +6,7 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from . import loop
+from .checkpoints import resumable
 from .masked_batches import Order
 from .masking import IGNORED
 
@@ -37,7 +37,7 @@ def masked_trainer() -> type[Any]:
     from torch.nn.functional import cross_entropy
     from transformers import Trainer
 
-    class MaskedTrainer(loop.resumable(Trainer)):  # type: ignore[misc]
+    class MaskedTrainer(resumable(Trainer)):  # type: ignore[misc]
         """
         :param lengths: of the rows to train on.
         :param measure: what an evaluation is.

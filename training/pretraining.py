@@ -30,13 +30,14 @@ from .segments import OBJECTIVES
 from .texts import check as check_texts
 from .texts import documents
 from .tokenized import Rows
+from .watcher import watcher
 from .whole import once, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .loop import Progress
     from .masked_model import MaskedModel
+    from .progress import Progress
 
 _LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the steps
 
@@ -307,7 +308,7 @@ class _Session:
         options |= {"greater_is_better": False, "remove_unused_columns": False, "ddp_find_unused_parameters": False}
         texts = batch * config.accumulate
         log = self.run.folder / "log.jsonl"
-        callbacks = [loop.watcher(self.progress, texts=texts, metric="perplexity", log=log)]
+        callbacks = [watcher(self.progress, texts=texts, metric="perplexity", log=log)]
         if metric and config.patience:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
         trainer = masked_trainer()(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     Tell = Callable[[str], None]
+    Progress = Callable[["Update"], None]
 
 _SELDOM = 5.0  # seconds
 

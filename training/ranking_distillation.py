@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..retriever.snapshot import Snapshot
-    from .loop import Progress
     from .pairs import Pair
+    from .progress import Progress
     from .teachers import Teacher
 
     Floats = NDArray[np.float32]

@@ -24,18 +24,20 @@ from . import data as rows
 from .base_model import set_dropout, shortest
 from .batches import Batches
 from .card import Card
+from .checkpoints import resumable
 from .data import Prepared, Shape
 from .encoder import Config as EncoderConfig
 from .encoder import check
 from .run import RunFolder, files_of
 from .stage_weight import choose_weight
 from .trained import Trained
+from .watcher import watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..retriever.retriever import Retriever
-    from .loop import Progress
+    from .progress import Progress
 
 _LISTS = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
 _OBJECTIVES: dict[str, tuple[tuple[Shape, ...], str, str]] = {  # name -> shapes, loss, source
@@ -287,10 +289,10 @@ class _Session:
         options = loop.schedule(config, batches, metric if held else None)
         options["batch_sampler"] = lambda *_, **__: batches
         log = self.run.folder / "log.jsonl"
-        callbacks = [loop.watcher(self.progress, texts=texts * config.accumulate, metric=metric, log=log)]
+        callbacks = [watcher(self.progress, texts=texts * config.accumulate, metric=metric, log=log)]
         if held and config.patience:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
-        trainer = loop.resumable(CrossEncoderTrainer)(
+        trainer = resumable(CrossEncoderTrainer)(
             model=self.model,
             args=CrossEncoderTrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
             train_dataset=dataset,

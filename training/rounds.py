@@ -25,9 +25,8 @@ from .run import files_of, folder_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .loop import Progress
     from .negatives import MiningReport
-    from .progress import Tell
+    from .progress import Progress, Tell
     from .trained import Trained
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..indexes.errors import InputError, ModelNotFoundError
 from . import card as cards
 from . import loop
+from .checkpoints import last_checkpoint
 from .whole import write_whole
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class RunFolder:
 
     def forget(self) -> None:
         """As if it had never been asked for, unless something of it is worth keeping."""
-        if loop.last_checkpoint(self.checkpoints) is None:
+        if last_checkpoint(self.checkpoints) is None:
             shutil.rmtree(self.folder, ignore_errors=True)
             with contextlib.suppress(OSError):  # it is not empty, or another process has removed it
                 self.out.rmdir()
@@ -105,10 +106,10 @@ class RunFolder:
     def train(self, trainer: Any, *, patience: int | None, texts: int) -> Ran:
         """Take the steps that are left, which are none where all were taken or the run had no patience left.
 
-        :param trainer: of `loop.resumable`.
+        :param trainer: of `checkpoints.resumable`.
         :param texts: of one step.
         """
-        checkpoint = loop.last_checkpoint(self.checkpoints)
+        checkpoint = last_checkpoint(self.checkpoints)
         began = time.monotonic()
         if checkpoint is not None and _has_stopped(checkpoint, patience):
             trainer.recall(checkpoint)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from ..retriever.retriever import Retriever
     from .learning import Learned
-    from .loop import Progress
     from .pairs import Pair
+    from .progress import Progress
 
     Floats = NDArray[np.float32]
 
