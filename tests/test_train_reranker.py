@@ -16,7 +16,7 @@ pytest.importorskip("accelerate")
 from binocle import Retriever
 from binocle.indexes.errors import InputError, ModelNotFoundError
 from binocle.retriever.reranker import Reranker
-from binocle.training import candidates, stage_weight
+from binocle.training import candidates, reranker_rows, stage_weight
 from binocle.training import data as training_data
 from binocle.training import reranker as reranker_training
 from binocle.training.candidates import Positive
@@ -264,7 +264,7 @@ def test_scores_that_are_no_probabilities_are_not_learned_as_such(tmp_path, tiny
 @pytest.mark.parametrize("scores", [[9.5, -7.5, 1.0], [-1.0, -18.0, -9.5], [1.0, 0.0, 0.5]])
 def test_lambda_learns_the_order_of_scores_wherever_they_lie(scores):
     batch = {"query": ["a"], "positive": ["b"], "negative_1": ["c"], "negative_2": ["d"], "label": [scores]}
-    made = reranker_training._as_lists(batch, ("query", "positive", "negative_1", "negative_2"), 1.0, spread=True)
+    made = reranker_rows.as_lists(batch, ("query", "positive", "negative_1", "negative_2"), 1.0, spread=True)
     assert made == {"query": ["a"], "passages": [["b", "c", "d"]], "label": [[1.0, 0.0, 0.5]]}
 
 
@@ -275,7 +275,7 @@ def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_
     for scores in ({}, {"scores": [4.0, 1.5, -1.0]}):
         made = training_data.prepare([row | scores for row in rows], tmp_path / str(len(scores)), held_out=0)
         table, before = made.table(), pa.total_allocated_bytes()
-        pairs = reranker_training._pairs(table, made.texts)
+        pairs = reranker_rows.pairs(table, made.texts)
         assert pa.total_allocated_bytes() - before < 64 * len(pairs)
         labels = scores.get("scores", [1.0, 0.0, 0.0])
         expected = [

@@ -7,20 +7,17 @@ sentence-transformers encoder, whose transformer is taken and whose head is new.
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial
+from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..indexes.errors import InputError
 from ..retriever import model_folder, model_settings
-from . import beir, candidates, heldout, limits, loop, objectives
 from . import data as rows
+from . import heldout, limits, loop, objectives, reranker_rows
 from .base_model import set_dropout, shortest
 from .batches import Batches
 from .card import Card
@@ -34,9 +31,8 @@ from .trained import Trained
 from .watcher import watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from ..retriever.retriever import Retriever
     from .progress import Progress
 
 _LISTS = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
@@ -120,8 +116,8 @@ def train_reranker(
         account, counts = heldout.account(given), rows.counts(given)
         tell(account)
         if config.queries is not None:
-            _leave_out(given, config.queries, config.seed)
-        ready = _prepare(run, config, given, data, index, encoder, tell)
+            reranker_rows.leave_out(given, config.queries, config.seed)
+        ready = reranker_rows.prepare(run, config, given, data, index, encoder, tell)
         made = _Session(run, base, config, objective, ready, progress, tell).train()
         made.rows, made.account = counts, account
         return made
@@ -136,99 +132,6 @@ def _check(config: RerankerConfig) -> None:
     limits.above_0(config, "queries")
 
 
-def _leave_out(given: Prepared, most: int, seed: int) -> None:
-    """Learn from the rows of so many queries alone."""
-    training = given.training()
-    numbers = candidates.query_numbers(given, training)
-    chosen = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:most]
-    given.part[training[~np.isin(numbers, chosen)]] = rows.LEFT_OUT
-
-
-@dataclass(slots=True)
-class _Ready:
-    data: Prepared
-    retriever: Retriever | None
-    relevant: dict[str, set[str]] = field(default_factory=dict)  # query -> paths, of held-out queries
-
-
-def _prepare(
-    run: RunFolder,
-    config: RerankerConfig,
-    given: Prepared,
-    source: Any,
-    index: str | Path | None,
-    encoder: str | None,
-    tell: Callable[[str], None],
-) -> _Ready:
-    """The rows, with candidates where the data are pairs."""
-    if given.shape is not Shape.PAIRS:
-        return _Ready(given, None)
-    retriever, apart = _first_stage(run, given, source, index, encoder, tell)
-    judged, held_out = (candidates.Judged(given, part, apart=apart) for part in (given.training(), given.held_out()))
-    folder = run.folder / "lists"
-    kept = (folder / "data.json").is_file()
-    made = rows.load(folder) if kept else _mined(config, retriever, judged, held_out, folder, tell)
-    return _Ready(made, retriever, _relevant(held_out))
-
-
-def _first_stage(
-    run: RunFolder, given: Prepared, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
-) -> tuple[Retriever, bool]:
-    """The index to search, and whether it is one of the positives, each by itself."""
-    from ..retriever.retriever import Retriever
-
-    if index is not None:
-        retriever = Retriever.open(index, model=encoder)
-        retriever.snapshot()  # there is one
-        return retriever, False
-    tell("indexing the documents")
-    folder = run.folder / "index"
-    if isinstance(source, (str, Path)) and beir.is_collection(Path(source)):
-        return candidates.index_of(folder, beir.documents(Path(source)), encoder), False
-    return candidates.index_of(folder, candidates.positives(given), encoder), True
-
-
-def _relevant(judged: candidates.Judged) -> dict[str, set[str]]:
-    """Query -> paths of its positives, where all are known."""
-    found = {query: {one.path for one in positives} for query, positives in judged}
-    return {query: {path for path in paths if path} for query, paths in found.items() if None not in paths}
-
-
-def _mined(
-    config: RerankerConfig,
-    retriever: Retriever,
-    training: candidates.Judged,
-    held_out: candidates.Judged,
-    folder: Path,
-    tell: Callable[[str], None],
-) -> Prepared:
-    """Rows (query, positive, negatives) of both parts, the parts kept."""
-    counts = {rows.TRAIN: 0, rows.HELD_OUT: 0}
-
-    def made() -> Iterator[dict[str, Any]]:
-        for part, judged in ((rows.TRAIN, training), (rows.HELD_OUT, held_out)):
-            for row in candidates.lists(
-                retriever,
-                judged,
-                negatives=config.negatives,
-                depth=config.depth,
-                seed=config.seed,
-                tell=partial(_tell_candidates, tell, len(judged)),
-            ):
-                counts[part] += 1
-                yield row
-            if not counts[rows.TRAIN]:
-                raise InputError(
-                    f"no query finds {config.negatives} other passages to learn from: index more documents, or ask for "
-                    "fewer negatives"
-                )
-
-    prepared = rows.prepare(made(), folder, held_out=0.0)
-    prepared.part = np.repeat(np.array(list(counts), np.uint8), list(counts.values()))
-    rows.save(prepared)
-    return prepared
-
-
 class _Session:
     """One training run."""
 
@@ -238,7 +141,7 @@ class _Session:
         base: str,
         config: RerankerConfig,
         objective: str,
-        ready: _Ready,
+        ready: reranker_rows.Ready,
         progress: Progress | None,
         tell: Callable[[str], None],
     ) -> None:
@@ -310,7 +213,7 @@ class _Session:
         names, numbers = self.data.texts, self.data.training()
         table, columns, width = self.table, names, 1
         if self.flat:
-            table, columns, width = _pairs(self.table, names), ("query", "passage"), len(names) - 1
+            table, columns, width = reranker_rows.pairs(self.table, names), ("query", "passage"), len(names) - 1
             numbers = (numbers[:, None] + np.arange(width, dtype=np.uint32) * len(self.table)).ravel()
             dataset = Dataset(table, fingerprint="pairs")  # which would else be made of all that the table holds
         else:
@@ -323,7 +226,7 @@ class _Session:
         if self.data.shape in _LISTS and not self.flat:
             positive = _SURE if self.objective == "listwise" else 1.0
             spread = self.objective == "lambda"
-            dataset.set_transform(lambda batch: _as_lists(batch, names, positive, spread=spread))
+            dataset.set_transform(lambda batch: reranker_rows.as_lists(batch, names, positive, spread=spread))
             return dataset, batches, size * (len(names) - 1)
         return dataset, batches, size
 
@@ -385,10 +288,6 @@ class _Session:
         self.run.finish(card, made.history, made.after.name if made.after else None)
 
 
-def _tell_candidates(tell: Callable[[str], None], total: int, done: int) -> None:
-    tell(f"candidates of {done:,} of {total:,} queries")
-
-
 def _choose(name: str | None, given: Prepared) -> str:
     shape = given.shape
     if name is None:
@@ -446,39 +345,3 @@ def _join_segments(model: Any) -> None:
     for name, weight in model.named_parameters():
         if name.endswith("token_type_embeddings.weight") and len(weight) > 1:
             weight.data[1] = weight.data[0]
-
-
-def _as_lists(
-    batch: dict[str, list[Any]], names: tuple[str, ...], positive: float, *, spread: bool = False
-) -> dict[str, list[Any]]:
-    """Columns query, positive, negatives to a query and the list of its passages, the positive first.
-
-    :param spread: whether a list's labels are brought to 0 to 1: LambdaLoss takes 2 to their power, and those below 0
-        for 0.
-    """
-    passages = [list(texts) for texts in zip(*(batch[name] for name in names[1:]), strict=True)]
-    labels = batch.get("label") or [[positive, *[0.0] * (len(names) - 2)]] * len(passages)
-    labels = [_spread(one) if spread else list(map(float, one)) for one in labels]
-    return {"query": batch["query"], "passages": passages, "label": labels}
-
-
-def _spread(labels: list[float]) -> list[float]:
-    """Numbers brought to 0 to 1; where all are equal, to 0."""
-    low, high = min(labels), max(labels)
-    return [(label - low) / ((high - low) or 1.0) for label in labels]
-
-
-def _pairs(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
-    """Query and passage: all rows with their first passage, all with their second and so on, without a copy of a text.
-
-    The label is 1 for the positive and 0 for others, or the teacher's score.
-    """
-    parts = []
-    for place, name in enumerate(names[1:]):
-        if "label" in table.column_names:
-            label = pc.list_element(table["label"], place)
-        else:
-            label = pa.array(np.full(len(table), place == 0, np.float32))
-        part = table.select(["query", name]).rename_columns(["query", "passage"])
-        parts.append(part.append_column("label", label))
-    return pa.concat_tables(parts)
