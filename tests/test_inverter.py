@@ -27,9 +27,9 @@ from binocle.retriever.text_decoder import TextDecoderSettings, text_decoder  # 
 from binocle.retriever.token_decoder import TokenDecoderSettings  # noqa: E402
 from binocle.training import inversion_rows, pretraining_rows  # noqa: E402
 from binocle.training.inversion_rows import Stretches  # noqa: E402
-from binocle.training.inverter import InverterConfig, alone, train_inverter  # noqa: E402
+from binocle.training.inverter import InverterConfig, train_inverter  # noqa: E402
 from binocle.training.learning import Plan, learn  # noqa: E402
-from binocle.training.text_inversion import TextInversion, Texts  # noqa: E402
+from binocle.training.text_inversion import TextInversion, Texts, alone  # noqa: E402
 from binocle.training.token_inversion import TokenInversion  # noqa: E402
 from binocle.training.tokenized import Rows  # noqa: E402
 
@@ -41,8 +41,8 @@ LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
 def _short_correction():
     """What training measures takes a fiftieth of its time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binocle.training.inverter._CONTROL_SECONDS", 0.05)
-        patch.setattr("binocle.training.inverter._JUDGED", 24)
+        patch.setattr("binocle.training.inversion_measures._CONTROL_SECONDS", 0.05)
+        patch.setattr("binocle.training.inversion_measures._JUDGED", 24)
         yield
 
 
@@ -226,7 +226,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("_JUDGED", "_CONTROLS"):
-        monkeypatch.setattr(f"binocle.training.inverter.{name}", 2)
+        monkeypatch.setattr(f"binocle.training.inversion_measures.{name}", 2)
     settings = {"kind": kind, "steps": 20, "evaluations": 4}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train_inverter(texts, whole, encoder=tiny_model, config=config(**settings))
@@ -267,7 +267,7 @@ def _killed_at(step: int, *given: object, **options: object) -> None:
 def asked(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """What is asked of runs of 10 steps for the bag and 10 for the text, on an encoder of their own."""
     for name in ("_JUDGED", "_CONTROLS"):
-        monkeypatch.setattr(f"binocle.training.inverter.{name}", 2)
+        monkeypatch.setattr(f"binocle.training.inversion_measures.{name}", 2)
     model = str(make_model(tmp_path / "model", seed=1))
     return {"texts": texts, "out": tmp_path / "out", "encoder": model, "config": config(steps=20, evaluations=5)}
 

@@ -110,7 +110,7 @@ class TextAttacker:
 
     def _begun(self, texts: Texts, seconds: float) -> Any:
         """A decoder of undefended vectors, which every attacker begins from."""
-        from .inverter import alone, begin, learn_text
+        from .text_inversion import alone, begin, learn_text
 
         base = getattr(self._encoder, "base", self._encoder)
         decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(loop.device())

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..indexes.errors import BinocleError, InputError
-from ..indexes.metric import normalized
 from ..retriever import encoder as encoders
 from ..retriever.encoder_tokens import EncoderTokens
-from ..retriever.inverter import WEIGHTS, About, EmbeddingInverter, bag_of, proposing_with
+from ..retriever.inverter import WEIGHTS, About, EmbeddingInverter, proposing_with
 from ..retriever.model_folder import DEFAULT_MODEL
-from ..retriever.states import States, transformer_folder
-from ..retriever.text_decoder import TextDecoderSettings, settings_of, text_decoder
+from ..retriever.states import States
 from ..retriever.token_decoder import TokenDecoderSettings
-from . import inversion_rows, limits, loop, pretraining_rows, significance
+from . import inversion_rows, limits, loop, pretraining_rows
 from .card import Card
 from .checkpoints import last_checkpoint
+from .inversion_measures import measured, recovery, with_threshold
 from .inversion_rows import Stretches
 from .learning import Learned, Plan, learn
-from .overlaps import Known
 from .pretraining_rows import parted
-from .progress import counted
 from .run import RunFolder, check_out
-from .text_inversion import BagInversion, TextInversion, Texts
+from .text_inversion import Texts, alone, begin, learn_text
 from .texts import check as check_texts
 from .texts import documents
 from .token_inversion import TokenInversion
@@ -36,22 +31,11 @@ from .tokenized import Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from ..retriever.correction import Corrected
     from ..retriever.encoder import Encoder
     from .progress import Progress, Tell
 
-    Floats = NDArray[np.float32]
-
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
-_BAG = 0.5  # share of the time that the bag has, at most
-_PASSES = 2.0  # over the texts that it makes, at most: with more it learns them by heart, and others the less
-_FEW = 200_000  # texts that it learns from in any case, however often it meets each
-_JUDGED = 64  # held-out texts that recovery is measured on
-_CONTROLS = 24  # vectors of no text that the threshold is taken from
-_CONTROL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +278,9 @@ class _Hidden(_Session):
             progress=self.progress,
         )
         self.tell("measuring on held-out texts")
-        measures = [_row("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
+        measures = [measured("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
         if config.masked and (right := inversion.right(self.held_out, most=400, masked=config.masked)):
-            measures.append(_row("token accuracy, masked states", [one.mean() for one in right]))
+            measures.append(measured("token accuracy, masked states", [one.mean() for one in right]))
         about = About(
             "hidden", self.encoder.name, self.encoder.fingerprint, settings.width, asdict(settings), self.layer
         )
@@ -363,159 +347,6 @@ class _Embedding(_Session):
         inverter = EmbeddingInverter(
             about, proposing_with(decoder, self.tokens, half=self.bf16), self.encoder, self.tokens
         )
-        measures, own = self._measures(inverter)
+        measures, own = recovery(inverter, self.train_rows, self.held_out, self.tell)
         about = with_threshold(about, inverter, self.held_out.vectors, own, config.seed, self.tell)
         return self.finish(decoder, about, learned, measures)
-
-    def _apart(self) -> NDArray[np.int64]:
-        """Numbers of held-out stretches, from all over them, of which most does not stand in what was learned from."""
-        known = Known(self.train_rows.tokens[number].tokens for number in range(len(self.train_rows)))
-        tried = np.unique(np.linspace(0, len(self.held_out) - 1, min(4 * _JUDGED, len(self.held_out))).astype(np.int64))
-        apart = [number for number in tried.tolist() if not known.holds(self.held_out.tokens[number].tokens)]
-        if not apart:
-            self.tell("all held-out texts stand for the most part in those that were learned from")
-            apart = tried.tolist()
-        return np.array(apart)[np.unique(np.linspace(0, len(apart) - 1, min(_JUDGED, len(apart))).astype(np.int64))]
-
-    def _measures(self, inverter: EmbeddingInverter) -> tuple[list[dict[str, Any]], list[float]]:
-        """Recovery of held-out texts, and the cosines of what was recovered."""
-        from .recovered import overlap
-
-        chosen = self._apart()
-        true = [self.held_out.tokens[int(number)].tokens.tolist() for number in chosen]
-        vectors = inverter.check(self.held_out.vectors[chosen])
-        shares, counts = inverter.proposing.bag(vectors)
-        bags = [[token for token, _ in bag_of(*one, 0.2)] for one in zip(shares, counts.tolist(), strict=True)]
-        proposals = inverter.proposals(vectors)
-        proposed = [inverter.nearest(*one) for one in zip(vectors, proposals, strict=True)]
-        corrected = _corrected(inverter, vectors, "held-out texts", self.tell)
-        rows = [
-            _row("token F1, bag", [overlap(*both)[2] for both in zip(true, bags, strict=True)]),
-            _row("token F1, proposed text", [overlap(t, p.ids)[2] for t, p in zip(true, proposed, strict=True)]),
-            _row("token F1, corrected 1 s", [overlap(t, c.ids)[2] for t, c in zip(true, corrected, strict=True)]),
-            _row("cosine, corrected 1 s", [one.cosine for one in corrected]),
-        ]
-        return rows, [one.cosine for one in corrected]
-
-
-def begin(encoder: Encoder, tokens: EncoderTokens, longest: int, seed: int) -> Any:
-    """An untrained `TextDecoder` for an encoder: a copy of its lower layers where it is a BERT."""
-    import torch
-
-    torch.manual_seed(seed)
-    bert = _bert(getattr(encoder, "base", encoder).name)
-    if bert is None:
-        return text_decoder(TextDecoderSettings(encoder.dim, tokens.size, longest))
-    sizes = settings_of(bert.config, encoder.dim, longest)
-    sizes = TextDecoderSettings(**{**asdict(sizes), "vocabulary": max(sizes.vocabulary, tokens.size)})
-    return text_decoder(sizes, bert)
-
-
-def _bert(name: str) -> Any:
-    """transformers' BertModel of an encoder, or None where it is another kind of model."""
-    from transformers import BertModel
-
-    from ..retriever.model_folder import find
-    from ..retriever.model_settings import config
-    from ..retriever.torch_encoder import quiet
-
-    folder = transformer_folder(find(name))
-    if config(folder).get("model_type") != "bert" or not (folder / "model.safetensors").is_file():
-        return None
-    with quiet():
-        found: Any = BertModel.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
-        )
-    return found.float()
-
-
-def alone(encoder: Encoder, tokens: EncoderTokens, vocabulary: int, tell: Tell = lambda _: None) -> Floats:
-    """The vectors that the encoder gives each token of its vocabulary alone (vocabulary, dim), of length 1."""
-    found = np.zeros((vocabulary, encoder.dim), np.float32)
-    names = [(token, tokens.text([token]).removeprefix("##")) for token in range(min(vocabulary, tokens.size))]
-    named = [(token, name) for token, name in names if name.strip()]
-    for start in counted(range(0, len(named), 4_096), tell, f"encoding {len(named):,} words"):
-        some = named[start : start + 4_096]
-        found[[token for token, _ in some]] = normalized(encoder.encode([name for _, name in some]))
-    return found
-
-
-def learn_text(
-    decoder: Any,
-    texts: Texts,
-    tokens: EncoderTokens,
-    plan: Callable[[float, float, int, int], Plan],
-    *,
-    words: Floats | None = None,
-    batch_size: int = 128,
-    seed: int = 0,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-    tell: Tell | None = None,
-) -> Learned:
-    """Teach a `TextDecoder` its bag, then its texts.
-
-    :param plan: what to plan for a share of the time: (share, learning rate, batch size, rows).
-    :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has learned nothing yet.
-    """
-    tell = tell or (lambda _: None)
-    bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
-    places = (folder / "bag", folder / "text") if folder else (None, None)
-    if words is not None:
-        bag.begin(words)
-    tell("learning which words a vector holds")
-    planned = replace(plan(_BAG, 1e-3, 4 * batch_size, len(texts)), passes=max(_PASSES, _FEW / len(texts)))
-    first = learn(decoder.bag, bag.loss, planned, folder=places[0], progress=progress)
-    spent = _BAG
-    if planned.steps is None and planned.seconds:  # the text has what the bag left of its time
-        spent *= min(1.0, first.seconds / planned.seconds)
-    decoder.bag.requires_grad_(requires_grad=False)
-    tell("learning to put them into texts")
-    inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
-    rest = plan(1 - spent, 5e-4, batch_size, len(texts))
-    made = learn(decoder, inversion.loss, rest, folder=places[1], progress=progress)
-    decoder.bag.requires_grad_(requires_grad=True)
-    made.resumed_from = first.resumed_from if made.resumed_from is None else first.steps + made.resumed_from
-    made.seconds += first.seconds
-    made.steps += first.steps
-    return made
-
-
-def with_threshold(
-    about: About,
-    inverter: EmbeddingInverter,
-    vectors: Floats,
-    own: Sequence[float],
-    seed: int,
-    tell: Tell = lambda _: None,
-) -> About:
-    """The cosine from which a text counts as recovered: between what texts reach and what vectors of no text do.
-
-    These are random directions, and the held-out vectors with their dimensions in another order, as another encoder's
-    are.
-    """
-    random = np.random.default_rng(seed)
-    some = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(about.dim)]
-    none = np.concatenate([random.standard_normal((_CONTROLS - len(some), about.dim)).astype(np.float32), some])
-    reached = [one.cosine for one in _corrected(inverter, inverter.check(none), "vectors of no text", tell)]
-    low, high = float(np.quantile(own, 0.05)), float(max(reached))
-    threshold = (low + high) / 2 if low > high else high
-    control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(high, 4)}
-    return About(**{**asdict(about), "threshold": round(threshold, 4), "control": control})
-
-
-def _corrected(inverter: EmbeddingInverter, vectors: Floats, what: str, tell: Tell) -> list[Corrected]:
-    """The nearest texts that are found in a second each."""
-    told = f"correcting {len(vectors)} {what} for {_CONTROL_SECONDS:g} s each"
-    tell(told)
-    return [inverter.corrected(vector, _CONTROL_SECONDS) for vector in counted(vectors, tell, told)]
-
-
-def _row(name: str, values: Sequence[float]) -> dict[str, Any]:
-    low, high = significance.interval(values)
-    return {
-        "name": name,
-        "value": round(float(np.mean(values)), 4),
-        "interval": [round(low, 4), round(high, 4)],
-        "rows": len(values),
-    }

@@ -9,22 +9,38 @@ texts that have some. Cross-entropy is over the batch's own tokens and a random 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..retriever.text_decoder import padded
+from ..indexes.metric import normalized
+from ..retriever.states import transformer_folder
+from ..retriever.text_decoder import TextDecoderSettings, padded, settings_of, text_decoder
 from .classes import classes_of, some_places
+from .learning import learn
 from .masked_batches import by_length
+from .progress import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from numpy.typing import NDArray
+
+    from ..retriever.encoder import Encoder
+    from ..retriever.encoder_tokens import EncoderTokens
+    from .learning import Learned, Plan
+    from .progress import Progress, Tell
 
     Floats = NDArray[np.float32]
 
 _CLASSES = 2_048  # tokens beside the batch's own that the right one is told from
 _LENGTH = 0.1  # weight of the length's loss
 _WRONG = 0.08  # share of the tokens seen that are other ones
+_BAG = 0.5  # share of the time of learning that the bag has, at most
+_PASSES = 2.0  # over the texts that it makes, at most: with more it learns them by heart, and others the less
+_FEW = 200_000  # texts that it learns from in any case, however often it meets each
 
 
 class Texts:
@@ -157,3 +173,86 @@ class TextInversion:
         wrong = own & ~masked & (torch.rand(ids.shape, device=ids.device) < _WRONG)
         other = ids.flatten()[torch.randint(ids.numel(), ids.shape, device=ids.device)]  # as frequent as they are
         return torch.where(masked, self._mask, torch.where(wrong & (other != self._pad), other, ids))
+
+
+def begin(encoder: Encoder, tokens: EncoderTokens, longest: int, seed: int) -> Any:
+    """An untrained `TextDecoder` for an encoder: a copy of its lower layers where it is a BERT."""
+    import torch
+
+    torch.manual_seed(seed)
+    bert = _bert(getattr(encoder, "base", encoder).name)
+    if bert is None:
+        return text_decoder(TextDecoderSettings(encoder.dim, tokens.size, longest))
+    sizes = settings_of(bert.config, encoder.dim, longest)
+    sizes = TextDecoderSettings(**{**asdict(sizes), "vocabulary": max(sizes.vocabulary, tokens.size)})
+    return text_decoder(sizes, bert)
+
+
+def _bert(name: str) -> Any:
+    """transformers' BertModel of an encoder, or None where it is another kind of model."""
+    from transformers import BertModel
+
+    from ..retriever.model_folder import find
+    from ..retriever.model_settings import config
+    from ..retriever.torch_encoder import quiet
+
+    folder = transformer_folder(find(name))
+    if config(folder).get("model_type") != "bert" or not (folder / "model.safetensors").is_file():
+        return None
+    with quiet():
+        found: Any = BertModel.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
+        )
+    return found.float()
+
+
+def alone(encoder: Encoder, tokens: EncoderTokens, vocabulary: int, tell: Tell = lambda _: None) -> Floats:
+    """The vectors that the encoder gives each token of its vocabulary alone (vocabulary, dim), of length 1."""
+    found = np.zeros((vocabulary, encoder.dim), np.float32)
+    names = [(token, tokens.text([token]).removeprefix("##")) for token in range(min(vocabulary, tokens.size))]
+    named = [(token, name) for token, name in names if name.strip()]
+    for start in counted(range(0, len(named), 4_096), tell, f"encoding {len(named):,} words"):
+        some = named[start : start + 4_096]
+        found[[token for token, _ in some]] = normalized(encoder.encode([name for _, name in some]))
+    return found
+
+
+def learn_text(
+    decoder: Any,
+    texts: Texts,
+    tokens: EncoderTokens,
+    plan: Callable[[float, float, int, int], Plan],
+    *,
+    words: Floats | None = None,
+    batch_size: int = 128,
+    seed: int = 0,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    tell: Tell | None = None,
+) -> Learned:
+    """Teach a `TextDecoder` its bag, then its texts.
+
+    :param plan: what to plan for a share of the time: (share, learning rate, batch size, rows).
+    :param words: the vectors of tokens alone (vocabulary, dim), for a decoder that has learned nothing yet.
+    """
+    tell = tell or (lambda _: None)
+    bag = BagInversion(decoder, texts, batch_size=4 * batch_size, seed=seed)
+    places = (folder / "bag", folder / "text") if folder else (None, None)
+    if words is not None:
+        bag.begin(words)
+    tell("learning which words a vector holds")
+    planned = replace(plan(_BAG, 1e-3, 4 * batch_size, len(texts)), passes=max(_PASSES, _FEW / len(texts)))
+    first = learn(decoder.bag, bag.loss, planned, folder=places[0], progress=progress)
+    spent = _BAG
+    if planned.steps is None and planned.seconds:  # the text has what the bag left of its time
+        spent *= min(1.0, first.seconds / planned.seconds)
+    decoder.bag.requires_grad_(requires_grad=False)
+    tell("learning to put them into texts")
+    inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
+    rest = plan(1 - spent, 5e-4, batch_size, len(texts))
+    made = learn(decoder, inversion.loss, rest, folder=places[1], progress=progress)
+    decoder.bag.requires_grad_(requires_grad=True)
+    made.resumed_from = first.resumed_from if made.resumed_from is None else first.steps + made.resumed_from
+    made.seconds += first.seconds
+    made.steps += first.steps
+    return made
