@@ -706,7 +706,7 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     stored.delete("7")
     left = {" ".join(words(n).split()) for n in range(200) if n != 7}
     made = {vector.tobytes() for vector in stored.encoder.encode(sorted(left), kind="query")}
-    assert len(kept := questions.kept(stored.path, encoder)) > 50
+    assert len(kept := questions.kept(stored.place, encoder)) > 50
     assert {vector.tobytes() for vector in kept} <= made
     source = measure(stored).vector_kind["measured"]["source"]
     assert source == f"{len(kept):,} sentences of the passages, encoded as queries"
