@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -120,7 +121,8 @@ def test_an_index_may_be_written_to_while_candidates_are_drawn(tmp_path, tiny_mo
     monkeypatch.setattr(
         Reranker, "load", lambda name: SimpleNamespace(score=lambda query, texts: np.arange(len(texts)))
     )
-    measures = stage_weight.choose_weight(tmp_path / "ready", retriever, {"king queen": {"king-queen"}}, seed=0)
+    relevant = {"king queen": {"king-queen"}, "cat dog": {"cat-dog"}}
+    measures = stage_weight.choose_weight(tmp_path / "ready", retriever, relevant, seed=0)
     assert [row["when"] for row in measures] == ["first stage alone", "reranked"]
 
 
@@ -196,12 +198,13 @@ def test_of_a_long_document_the_passage_that_was_given_is_the_positive(tmp_path,
     assert not any(row[f"negative_{n}"] in whole["text"] for row in rows for n in (1, 2, 3))
 
 
-def test_of_a_document_that_the_search_misses_its_first_passage_is_the_positive(tmp_path, tiny_model):
+def test_of_a_document_that_the_search_misses_its_first_passage_is_the_positive(tmp_path, tiny_model, monkeypatch):
     others = [{"id": row["document_id"], "text": row["positive"]} for row in PAIRS]
     retriever = candidates.index_of(tmp_path, [{"id": "it's", "text": "\n\n".join(PARAGRAPHS)}, *others], tiny_model)
     judged = [("moon", [Positive("\n\n".join(PARAGRAPHS), "it's")])]
-    row = next(candidates.lists(retriever, judged, negatives=1, depth=3, seed=0, mode="semantic"))
-    found = {hit.path for hit in retriever.search("moon", 3, mode="semantic")}
+    monkeypatch.setattr(retriever, "search", partial(retriever.search, mode="semantic"))
+    row = next(candidates.lists(retriever, judged, negatives=1, depth=3, seed=0))
+    found = {hit.path for hit in retriever.search("moon", 3)}
     assert "it's" not in found
     assert PARAGRAPHS[0].startswith(row["positive"])
 
