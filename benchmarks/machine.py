@@ -15,7 +15,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = (
-    *("faiss-cpu", "hnswlib", "lancedb", "numpy", "openvino", "pylance", "sentence-transformers"),
+    *("faiss-cpu", "faiss-gpu-cuvs", "hnswlib", "lancedb", "numpy", "openvino", "pylance", "sentence-transformers"),
     *("tokenizers", "torch", "usearch"),
 )
 

@@ -53,7 +53,7 @@ class Context:
 def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int) -> Context:
     """Take hits from the best down while they fit, then write them by document, in the order of its best hit.
 
-    A hit is first reckoned as a passage of its own; what joining neighbours spares is filled in a next round.
+    A hit is reckoned as a passage of its own; what joining neighbours has spared is found out when one does not fit.
 
     :param documents: document id -> text.
     :param count: tokens of a text.
@@ -61,29 +61,20 @@ def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str
     distinct: dict[str, Hit] = {}
     for hit in hits:
         distinct.setdefault(" ".join(hit.text.split()), hit)
-    left = list(distinct.values())
-    costs = {id(hit): count(_written([_passage(1, [hit], documents[hit.document])])) for hit in left}
     chosen: list[Hit] = []
-    packed = Context("", (), 0)
-    while fitting := _fitting(left, costs, max_tokens - packed.tokens):
-        chosen += fitting
+    room, is_exact = max_tokens, True
+    for hit in distinct.values():
+        cost = count(_written([_passage(1, [hit], documents[hit.document])]))
+        if cost > room and not is_exact:
+            room, is_exact = max_tokens - _packed(chosen, documents, count).tokens, True
+        if cost <= room:  # after one that is too long a shorter one still may be
+            chosen.append(hit)
+            room, is_exact = room - cost, False
+    packed = _packed(chosen, documents, count)
+    while packed.tokens > max_tokens:  # a number of two digits in a citation, a separator
+        chosen.pop()
         packed = _packed(chosen, documents, count)
-        while packed.tokens > max_tokens:  # a number of two digits in a citation, a separator
-            chosen.pop()
-            packed = _packed(chosen, documents, count)
-        taken = set(map(id, fitting))
-        left = [hit for hit in left if id(hit) not in taken]
     return packed
-
-
-def _fitting(hits: Sequence[Hit], costs: Mapping[int, int], room: int) -> list[Hit]:
-    """From the best down those that fit into so many tokens: after one that is too long a shorter one still may."""
-    fitting = []
-    for hit in hits:
-        if costs[id(hit)] <= room:
-            fitting.append(hit)
-            room -= costs[id(hit)]
-    return fitting
 
 
 def _packed(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int]) -> Context:

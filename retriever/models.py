@@ -30,6 +30,7 @@ class Models:
         self._index = index
         self._encoding, self._reranking = threading.Lock(), threading.Lock()
         self._encoder: Encoder | None = None
+        self._is_warm = False
         self._rerankers: dict[str, Reranker] = {}
 
     def encoder_of(self, wanted: EncoderId | None) -> Encoder:
@@ -37,7 +38,7 @@ class Models:
         with self._encoding:
             held = self._encoder
             if held is None or (wanted is not None and held.fingerprint != wanted.fingerprint):
-                held = self._encoder = self._loaded(wanted)
+                held = self._encoder = self._ready(self._loaded(wanted))
             if wanted is not None:
                 self.asked = None  # it was in service: from now on the index is followed to whatever encoder it has
             return held
@@ -56,7 +57,17 @@ class Models:
     def use(self, encoder: Encoder) -> None:
         """Spare the next search to load what was loaded for a switch."""
         with self._encoding:
-            self.asked, self._encoder = None, encoder
+            self.asked, self._encoder = None, self._ready(encoder)
+
+    def warm_up(self, wanted: EncoderId) -> None:
+        """Have this encoder, and whichever comes after it, ready for many queries."""
+        self._is_warm = True
+        self._ready(self.encoder_of(wanted))
+
+    def _ready(self, encoder: Encoder) -> Encoder:
+        if self._is_warm:
+            encoders.expect_many(encoder, "query")
+        return encoder
 
     def reranker_of(self, given: str | os.PathLike[str] | Reranker) -> Reranker:
         """The one given, or the one of that name."""

@@ -322,7 +322,7 @@ class Retriever:
 
         :raises NoIndexError: when there is no index yet.
         """
-        encoders.expect_many(self.encoder, "query")
+        self.read(lambda snapshot: self._models.warm_up(snapshot.head.encoder))
         self.search("warm up", k=1)
 
     def similar(
@@ -540,8 +540,7 @@ class Retriever:
     @contextlib.contextmanager
     def _writing(self, store: Store) -> Iterator[Writer]:
         """Be the one who writes; a cluster then serves what is in service, and nothing before it."""
-        with self._turn, store.write() as writer:
-            writer.encoder_of = self._models.encoder_of
+        with self._turn, store.write(self._models.encoder_of) as writer:
             yield writer
             if self._cluster:
                 self._cluster.retire(store, writer.head)

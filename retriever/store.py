@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..indexes.sharded import BuiltShards
     from ..indexes.vector_index import VectorIndex
     from .place import Place
+    from .vectors import EncoderOf
 
 
 class Store:
@@ -109,15 +110,16 @@ class Store:
         return Snapshot(self, self.head())
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Writer]:
+    def write(self, encoder_of: EncoderOf | None = None) -> Iterator[Writer]:
         """Hold the writer's lock.
 
+        :param encoder_of: loads an encoder, to make queries with that a recall is proven with.
         :raises LockedError: at once, naming the process that holds it.
         """
         with self.place.locked():
             with writing(self.place):
                 self._modernise()
-                writer = Writer(self)
+                writer = Writer(self, encoder_of)
             yield writer
 
     def _modernise(self) -> None:

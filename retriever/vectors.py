@@ -58,7 +58,6 @@ def chosen(
     outcome = optimize(_bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, tell=tell)
     if choice := outcome.choice:
         names = _put(store, choice.built, choice.settled)
-        questions.keep(store.place, asked, head.encoder)
         head = _with(replace(head, demand=demand), names, choice.spec)
     return outcome, head
 
@@ -91,8 +90,8 @@ def amended(snapshot: Snapshot, settled: Settled) -> Head:
     return _with(replace(head, demand=None if measured is None else measured.demand), names, made.spec)
 
 
-def renewed(snapshot: Snapshot, before: Head, encoder_of: EncoderOf | None) -> tuple[Head, str]:
-    """The state with an index of all its rows, of the kind that was chosen, and what to say of it.
+def renewed(snapshot: Snapshot, before: Head, encoder_of: EncoderOf | None) -> tuple[Head, str, Questions | None]:
+    """The state with an index of all its rows, of the kind that was chosen; what to say of it; queries made for it.
 
     What was chosen for a demand is measured again, for it now holds other rows, and mended if it missed that.
 
@@ -103,21 +102,20 @@ def renewed(snapshot: Snapshot, before: Head, encoder_of: EncoderOf | None) -> t
     make, spec = _bench(snapshot), head.index.fitting(head.encoder.dim)
     if measured is None:
         made, note = rebuilt(make, spec)
-        return _with(head, _put(store, made, Settled()), head.index), note
-    kept = questions.kept(store.place, head.encoder)
+        return _with(head, _put(store, made, Settled()), head.index), note, None
+    asked, kept = None, questions.kept(store.place, head.encoder)
     if kept is None and (asked := _questions(snapshot, measured.demand, encoder_of)):
-        questions.keep(store.place, asked, head.encoder, alone=False)
         kept, measured = asked.vectors, replace(measured, source=asked.source)
     elif head.encoder.fingerprint != before.encoder.fingerprint:  # it was measured with others
         measured = replace(measured, source=Measured(measured.demand).source)
     renewal = renew(make, spec, measured, kept)
     names = _put(store, renewal.built, renewal.settled)
-    return _with(replace(head, demand=measured.demand), names, renewal.wanted or renewal.spec), renewal.note
+    return _with(replace(head, demand=measured.demand), names, renewal.wanted or renewal.spec), renewal.note, asked
 
 
 def _questions(snapshot: Snapshot, demand: Demand, encoder_of: EncoderOf | None) -> Questions | None:
     """Made from the passages, if the encoder is at hand and they are enough to prove the demand."""
-    if encoder_of and snapshot.chunks.count_rows():
+    if encoder_of and snapshot.chunks.count_rows() and needed(demand.recall) <= demand.queries:
         with contextlib.suppress(BinocleError):
             asked = questions.of_passages(snapshot, encoder_of(snapshot.head.encoder), demand, seed=0)
             if len(asked.vectors) >= 2 * needed(demand.recall):

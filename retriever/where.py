@@ -211,7 +211,13 @@ def _timed(operator: str, value: str) -> Callable[[Row], bool]:
 
 
 def _at(seconds: float) -> Callable[[Row], bool]:
-    return lambda row: _modified(row) == seconds
+    """As `os.stat` gives it, which rounds nanoseconds in its own way."""
+
+    def holds(row: Row) -> bool:
+        at = _modified(row)
+        return at is not None and abs(at - seconds) < 1e-6
+
+    return holds
 
 
 def _ordered(operator: str, bound: float, values_of: Callable[[Row], list[float]]) -> Callable[[Row], bool]:

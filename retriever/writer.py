@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from ..indexes.proof import Demand
     from ..indexes.published import Settled
     from ..indexes.vector_index import VectorIndex
-    from .encoder import Encoder
     from .questions import Questions
     from .settings import EncoderId, Head
     from .store import Store
     from .tables import Location
+    from .vectors import EncoderOf
 
 _TIDY_COMMITS = 500  # in a long run: each version of a table lists all the pieces that commits have left
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
@@ -52,14 +52,14 @@ ASIDE = "switching"  # where a switch keeps the vectors it has made: no use to a
 class Writer:
     """The one process that writes. Each `commit` is atomic; nothing is visible before it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, encoder_of: EncoderOf | None = None) -> None:
         self._store = store
+        self.encoder_of = encoder_of
         self.head, self._tag = store.tagged_head()
         self._latest = {"documents": self.head.documents, "chunks": self.head.chunks}  # versions that are this writer's
         self._staged = 0  # the id after the last staged chunk
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
         self._note = ""  # of an erasure that another writer had begun
-        self.encoder_of: Callable[[EncoderId], Encoder] | None = None  # loads one, to make queries with
         if store.place.outlives:
             self._move(self.head)  # from now on, what a writer that was taken for dead commits is refused
         self._recover()
@@ -250,11 +250,23 @@ class Writer:
             after = Snapshot(self._store, head)
             if erase:
                 questions.forget(self._store.place, everything=True)
-            head, note = replace(head, vectors=None, shards=()), ""
+            note = ""
             if after.chunks.count_rows():
-                head, note = vectors.renewed(after, self.head, self.encoder_of)
-            self._move(head)
+                note = self._renew(after)
+            else:
+                self._move(replace(head, vectors=None, shards=()))
             self._tidy()
+        return note
+
+    def _renew(self, snapshot: Snapshot) -> str:
+        """Commit a state with a vector index of all its rows; queries are kept after that, as those of what is there.
+
+        Gives what there is to say of it.
+        """
+        head, note, asked = vectors.renewed(snapshot, self.head, self.encoder_of)
+        self._move(head)
+        if asked:
+            questions.keep(self._store.place, asked, head.encoder, alone=False)
         return note
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
@@ -276,9 +288,7 @@ class Writer:
             if snapshot.damage and not rebuild:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
             if rebuild or snapshot.damage or vectors.is_stale(snapshot):
-                head, note = vectors.renewed(snapshot, self.head, self.encoder_of)
-                self._move(head)
-                notes.append(note)
+                notes.append(self._renew(snapshot))
             self._tidy()
         return "; ".join(filter(None, notes))
 
@@ -295,6 +305,7 @@ class Writer:
             outcome, head = vectors.chosen(self.snapshot(), demand, asked, kinds=kinds, tell=tell)
             if outcome.met:
                 self._move(head)
+                questions.keep(self._store.place, asked, head.encoder)
             self._tidy()
             return outcome
 

@@ -102,6 +102,21 @@ def test_what_does_not_fit_makes_way_for_what_does():
     assert packed.tokens <= 10
 
 
+def test_what_joining_spares_goes_to_the_next_best():
+    """Six neighbours become one passage, so that the seventh fits, which is better than the eighth."""
+    documents = {1: "\n".join(["six words stand in this line"] * 6), 2: "word " * 11 + "end", 3: "two words"}
+    lines = [(28 * n, 28 * n + 27) for n in range(6)]
+    documents[1] = "\n".join(f"line {n} of six words now".ljust(27, ".") for n in range(6))
+    hits = [hit(1, start, end, documents) for start, end in lines]
+    hits += [hit(2, 0, len(documents[2]), documents), hit(3, 0, len(documents[3]), documents)]
+    whole = pack(hits, documents, words, 1_000)
+    assert [passage.path for passage in whole.passages] == ["1.md", "2.md", "3.md"]
+    for limit in range(whole.tokens - 4, whole.tokens + 20):
+        packed = pack(hits, documents, words, limit)
+        assert [passage.path for passage in packed.passages][:2] == ["1.md", "2.md"]
+        assert packed.tokens <= limit
+
+
 def test_nothing_fits_or_nothing_is_found_gives_an_empty_context():
     assert pack([], DOCUMENTS, words, 100) == Context("", (), 0)
     assert pack([hit(1, 0, 9, DOCUMENTS)], DOCUMENTS, words, 3) == Context("", (), 0)

@@ -712,6 +712,17 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     assert source == f"{len(kept):,} sentences of the passages, encoded as queries"
 
 
+def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored, monkeypatch):
+    assert stored.optimize(0.9).met
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(writing.Writer, "_renew", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        stored.delete("7")
+    assert stored.snapshot().head.erase
+    again = Retriever.open(stored.path)
+    again.add(documents(1_000, 1))
+    assert measure(again).vector_kind["measured"]["source"].endswith("sentences of the passages, encoded as queries")
+
+
 def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored, monkeypatch):
     stored.amend_index(Settled(measured=Measured(Demand(0.9, memory=100)).as_dict()))
     says = r"when the vector index was built again for \d+ passages, memory grew to .+, and nothing mends that: .+\n"

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from binocle import Document, Hit, Retriever
+from binocle import Document, Hit, Retriever, load_encoder
 from binocle.indexes import published
 from binocle.indexes.errors import (
     BinocleError,
@@ -266,6 +266,8 @@ def test_a_warm_retriever_finds_the_same_by_the_compiled_graph(folder, tiny_mode
     monkeypatch.setattr(BertNumpy, "forward", lambda *_: pytest.fail("numpy computed a query"))
     found = warm.search("the sea at low tide", mode="semantic")
     assert {hit.chunk for hit in found} == {hit.chunk for hit in expected}
+    warm._models.use(load_encoder(tiny_model))  # as a switch has it
+    warm.search("the sea", mode="semantic")
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-2)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import OrderedDict
 from datetime import date, datetime, timedelta, timezone
@@ -102,6 +103,12 @@ def test_a_moment_in_a_mapping_may_be_seconds_since_1970():
     assert passes({"modified": moment})
     assert passes({"modified": [1, int(moment)]})
     assert not passes({"modified": moment + 1})
+
+
+def test_a_moment_is_found_as_os_stat_gives_it(tmp_path):
+    for nanoseconds in range(1_700_000_000_123_456_789, 1_700_000_000_123_457_789, 37):
+        os.utime(tmp_path, ns=(nanoseconds, nanoseconds))
+        assert parse({"modified": tmp_path.stat().st_mtime}).passes(row() | {"mtime_ns": nanoseconds})
 
 
 def test_type_takes_several_in_a_mapping():
