@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -239,7 +240,10 @@ def _apply(retriever: Retriever, chosen: Result, encoder: Path | None, *, erase:
 
     if chosen.kind == "none":
         return None
-    with Moving(f"embedding the index anew with {chosen.name}") as progress:
+    said = f"embedding the index anew with {chosen.name}"
+    if not sys.stderr.isatty():
+        click.echo(f"{said} …", err=True)
+    with Moving(said) as progress:
         return defend(retriever, chosen.name, folder=encoder, keep=not erase, progress=progress)
 
 

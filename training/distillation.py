@@ -18,13 +18,13 @@ from ..indexes.errors import InputError
 from ..indexes.metric import cosines
 from ..retriever import encoder as encoders
 from ..retriever.model_folder import find
-from . import beir, heldout, loop, students
+from . import beir, heldout, loop, objectives, students
 from .card import Card, write_card
 from .encoder import Config, check, train_encoder
 from .evaluation import evaluate, questions
 from .progress import within
 from .run import check_out, folder_of
-from .shape import is_text
+from .shape import Shape, is_text
 from .sources import rows
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def distill(
         raise InputError(f"layers are a whole number from 0, not {layers}")
     config = config or settings(layers)
     check(config)
+    objectives.check_uses(objectives.choose(config.objective, Shape.TEXTS, teacher=True), config)
     if evaluate_on is not None:
         questions(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
     every = list(_texts(texts))

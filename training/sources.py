@@ -242,8 +242,11 @@ def _dataset(name: str, split: str) -> Rows:
     try:
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError
+        from datasets.utils.logging import disable_progress_bar, set_verbosity_error
     except ImportError:
         raise MissingExtraError("datasets", "train", f"the data set {name}") from None
+    disable_progress_bar()  # it would draw over ours
+    set_verbosity_error()
     name, _, configuration = name.partition(":")
     try:
         with _without_retries_told():
