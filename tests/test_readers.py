@@ -1225,7 +1225,15 @@ def test_a_mailbox_is_known_by_its_first_lines_where_its_name_says_nothing(name:
     mail = "From - Mon Jan 01 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\nSubject: Swans\r\n\r\nWhite.\r\n\r\n"
     document = reading(mail + mail.replace("Swans", "Geese"), name)
     assert (document.format, [part.heading for part in document.parts]) == ("mailbox", [("Swans",), ("Geese",)])
-    assert reading("From here in 2024\non: all is well", name).format == "text"
+    for date in "Fri Jul  8 12:08:34 2011", "Fri Jul 8 12:08 2011 remote from x", "Fri, 08 Jul 2011 12:08:34 +0000":
+        assert reading(f"From MAILER-DAEMON {date}\nSubject: Swans\n\nWhite.\n", name).format == "mailbox"
+    for agenda in (
+        "From here in 2024\non: all is well",
+        "From 09:00 to 10:30 on Monday: opening in the great hall\nSpeaker: Ada Lovelace\nRoom: 12\n\nFrom 11:00: lunch",
+        "From now on we meet on Mon at 10:30 each week\nNote: bring a pen",
+    ):
+        document = reading(agenda, name)
+        assert (document.format, document.text) == ("text", agenda)
     with pytest.raises(UnsupportedError):
         reading("// <!-- <mdb:mork:z v='1.4'/> -->", "Inbox.msf")
 

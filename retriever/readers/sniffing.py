@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .formats import Format
 
 _BEFORE_ROOT = re.compile(r"\s+|<\?xml[^>]*>|<!--.*?-->", re.DOTALL)
-_MAILBOX = re.compile(rb"From [^\n]{1,200}\d\d:\d\d[^\n]{1,40}\n[\w-]+:")  # when a mail came, and its first header
+_DATE = rb"[A-Z][a-z]{2},? (?:[A-Z][a-z]{2} [\d ]?\d|\d\d? [A-Z][a-z]{2} \d{4}) \d\d:\d\d"  # Mon Jan  1 10:00
+_MAILBOX = re.compile(rb"From [^\n]{0,200}\b%b[^\n]{0,40}\n[\w-]+:" % _DATE)  # when a mail came, and its first header
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]", re.IGNORECASE)
 _PACKAGES = (("word/", ".docx"), ("ppt/", ".pptx"), ("xl/", ".xlsx"))
 _MIMETYPES = (
