@@ -161,7 +161,10 @@ def _git_folder(top: Path) -> Path:
     folder = top / ".git"
     if folder.is_dir():
         return folder
-    own = top / _line(folder).removeprefix("gitdir: ")
+    line = _line(folder)
+    own = top / line.removeprefix("gitdir: ")
+    if not line.startswith("gitdir: ") or not (own / "HEAD").is_file():
+        return folder  # which has no rules, for it is a file
     return Path(os.path.normpath(own / _line(own / "commondir")))
 
 

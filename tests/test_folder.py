@@ -216,11 +216,15 @@ def test_a_linked_working_tree_and_a_submodule_are_read_by_the_rules_of_their_re
     assert found(tmp_path / "linked")["c.log"] == f"ignored by {tmp_path / 'main/.git/info/exclude'}"
 
 
-@pytest.mark.parametrize("said", [b"", b"gitdir: ", b"gitdir: /nowhere/\0", b"gitdir: \xff", b"\n\n", b"gitdir: .git"])
+@pytest.mark.parametrize(
+    "said", [b"", b"gitdir: ", b"gitdir: /nowhere/\0", b"gitdir: \xff", b"\n\n", b"gitdir: .git", b"info"]
+)
 def test_a_git_file_that_says_nothing_useful_gives_no_rules(said, tmp_path):
-    tree(tmp_path, "a.txt")
+    tree(tmp_path, "a.txt", "info/exclude", "info/info/exclude")
+    (tmp_path / "info/exclude").write_text("*.txt\n")
+    (tmp_path / "info/info/exclude").write_text("*.txt\n")
     (tmp_path / ".git").write_bytes(said)
-    assert kept(tmp_path) == {"a.txt"}
+    assert kept(tmp_path) == {"a.txt", "info/exclude", "info/info/exclude"}
 
 
 def test_what_is_ignored_above_the_folder_names_the_file_that_says_so(tmp_path):
