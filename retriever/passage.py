@@ -156,17 +156,20 @@ def _words(text: str, *, single: bool = False) -> Iterator[Word]:
 
 
 def _folded(word: str) -> str:
-    return _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold())))
 
 
 def _matching(word: str, words: set[str]) -> str | None:
     """The word of the query that this word is a form of: equal, or alike up to an ending."""
-    for one in words:
-        short = min(len(word), len(one))
-        same = next((place for place in range(short) if word[place] != one[place]), short)
-        if word == one or (same >= 4 and same >= short - 2 and max(len(word), len(one)) - same <= 4):
-            return one
-    return None
+    return next((one for one in words if word == one or _alike(word, one)), None)
+
+
+def _alike(word: str, one: str) -> bool:
+    short, long = sorted((len(word), len(one)))
+    same = next((place for place in range(short) if word[place] != one[place]), short)
+    if "가" <= word[:1] <= "힣":  # a letter is a syllable, and what follows a Korean noun is one or two of them
+        return same == short and long - same <= 2
+    return same >= 4 and same >= short - 2 and long - same <= 4
 
 
 def printable(text: str) -> str:

@@ -155,6 +155,10 @@ def test_other_alphabets_are_marked_without_regard_to_case():
         ("東京都", "今日の東京都だ", ["東京都"]),
         ("水", "水を飲む", ["水"]),
         ("서울", "나는 서울에서", ["서울에서"]),
+        ("학교에서", "큰 학교", ["학교"]),
+        ("사랑 학살", "사람 사랑 학생 학살", ["사랑", "학살"]),
+        ("대한", "대한은 대한민국헌법", ["대한은"]),
+        ("카페", "\u110f\u1161\u1111\u1166", ["\u110f\u1161\u1111\u1166"]),  # taken apart, as macOS names files
     ],
 )
 def test_words_are_marked_as_full_text_search_finds_them(query, text, expected):
