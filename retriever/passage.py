@@ -97,11 +97,13 @@ def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterato
     """Each line of a passage in width, with its indent.
 
     In flowing text, what has no room goes on with the next line of the paragraph, for most documents are wrapped a
-    little wider than what is shown of them. Other lines are cut, unless that would hide a word that matches.
+    little wider than what is shown of them. Other lines are cut, unless that would hide a word that matches, or
+    there is only one.
     """
     rest = below = ""  # what had no room in the line before, and the indent of more of it
-    fenced = False
-    for line in [*text.expandtabs(4).splitlines(), ""]:
+    lines = text.expandtabs(4).splitlines()
+    fenced = _begins_fenced(lines)
+    for line in [*lines, ""]:
         body = line.strip()
         indent = line[: len(line) - len(line.lstrip())][: width // 2]
         if rest and (not body or indent != below or _START.match(body)):
@@ -114,9 +116,16 @@ def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterato
         fenced ^= body.startswith(_FENCES)
         if len(pieces) > 1 and flowing and not fenced and len(line) <= _WRAPPED:
             rest = pieces.pop().strip()
-        elif len(pieces) > 1 and (fenced or not flowing) and not _found(" ".join(pieces[1:]), words):
+        elif len(pieces) > 1 < len(lines) and (fenced or not flowing) and not _found(" ".join(pieces[1:]), words):
             pieces = [_pieces(body, width - 2, indent, below)[0] + " …"]
         yield from pieces
+
+
+def _begins_fenced(lines: list[str]) -> bool:
+    """Whether the first fence ends a block: one with a language can only begin one, so those before it pair up."""
+    fences = [line.strip() for line in lines if line.lstrip().startswith(_FENCES)]
+    first = next((place for place, fence in enumerate(fences) if fence.strip("`~")), len(fences))
+    return first % 2 == 1
 
 
 def _pieces(body: str, width: int, indent: str, below: str) -> list[str]:

@@ -90,12 +90,14 @@ def test_items_headings_and_rows_begin_their_own_lines():
 
 
 def test_indented_and_fenced_lines_and_records_are_not_taken_for_more_of_a_paragraph():
-    text = "words and words and words and so on to here\n  indented\n```\nlet value = compute(first, second, third);\n"
+    text = (
+        "words and words and words and so on to here\n  indented\n```js\nlet value = compute(first, second, third);\n"
+    )
     assert passage(text) == [
         "words and words and words and so",
         "on to here",
         "  indented",
-        "```",
+        "```js",
         "let value = compute(first, …",
     ]
     log = "2026-11-22 01:02:03 the server is gone\n2026-11-22 01:02:04 the server is back\n"
@@ -115,6 +117,42 @@ def test_lines_of_code_are_cut_unless_that_would_hide_a_match():
         "    return stop(first, second,",
         "    third, fourth, cancel)",
     ]
+
+
+@pytest.mark.parametrize("after", ["", "\n```python\nx\n```", "\n```\nx\n```"])
+def test_a_passage_that_begins_inside_a_fence_is_code_up_to_the_end_of_the_fence(after):
+    text = (
+        f"let value = compute(first, second, third);\n```\nwords and words and words and so on to here\nand on{after}"
+    )
+    assert passage(text)[:4] == [
+        "let value = compute(first, …",
+        "```",
+        "words and words and words and so",
+        "on to here and on",
+    ]
+
+
+def test_a_single_record_is_shown_in_as_many_lines_as_there_is_room_for():
+    record = '{"title": "Swans", "text": "Swans are large white birds of rivers and lakes, and they sing."}'
+    assert passage(record, form="jsonl") == [
+        '{"title": "Swans", "text": "Swans',
+        "are large white birds of rivers",
+        'and lakes, and they sing."}',
+    ]
+    assert passage(f"{record}\n{record}\n", form="jsonl") == ['{"title": "Swans", "text": …'] * 2
+
+
+def test_prose_in_xml_flows_as_other_prose_does():
+    text = "It was a bright cold day in April, and the clocks\nwere striking thirteen."
+    assert (
+        passage(text, form="xml")
+        == passage(text)
+        == [
+            "It was a bright cold day in April,",
+            "and the clocks were striking",
+            "thirteen.",
+        ]
+    )
 
 
 @pytest.mark.parametrize("width", [0, 1, 4, 5, 10])

@@ -60,8 +60,8 @@ _LANGUAGES = {
     "xml": "opml wsdl xsd xsl xslt resx",  # which say most in their attributes
 }  # fmt: skip
 
-# Whose lines are statements, records or rows, each complete in itself: no paragraphs.
-LINE_BY_LINE = frozenset(_LANGUAGES) | {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods"}
+# Whose lines are statements, records or rows, each complete in itself: no paragraphs. Most XML is read as prose.
+LINE_BY_LINE = (frozenset(_LANGUAGES) - {"xml"}) | {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods"}
 
 FORMATS: dict[str, Format] = {
     "." + ending: (name, reader) for name, (reader, endings) in _READERS.items() for ending in endings.split()
