@@ -14,6 +14,7 @@ from .places import (
     FOLDER,
     INDEX,
     NOTHING,
+    as_from_here,
     folder_argument,
     index_option,
     json_option,
@@ -223,7 +224,8 @@ def _previous(before: dict[str, Any]) -> str:
 def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
     """List every file and what became of it.
 
-    Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there. Exit 1 when there are none.
+    Indexed, skipped or failed, and why; with FOLDER below the indexed one, the files there. Paths are printed as they
+    open from here; JSON has them as the index does. Exit 1 when there are none.
 
     \b
     binocle files ~/notes --state failed
@@ -237,13 +239,15 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
         for row in retriever.documents()
         if state in (None, row["state"]) and (passing is None or passing.passes(row))
     ]
+    place = as_from_here(retriever)
     names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
     for row in rows:
         if as_json:
             click.echo(json.dumps({name: row[name] for name in names}, ensure_ascii=False))
         else:
             detail = row["reason"] or f"{row['chunks']} passage{'s' * (row['chunks'] != 1)}, {row['format']}"
-            click.echo(f"{row['state']:<8} {printable_path(row['path'])}  ({printable(detail)})")
+            path = place(row["path"]) if row["source"] == "file" else row["path"]
+            click.echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
     return 0 if rows else NOTHING
 
 
@@ -292,8 +296,11 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
         for fault in [*mended, *found]:
             click.echo(json.dumps(asdict(fault) | ({"mended": fault not in left} if repair else {})))
     else:
+        place = as_from_here(retriever)
+        listed = {row["path"] for row in retriever.documents() if row["source"] == "file"} if found else ()
         for fault in found:
-            click.echo(": ".join(filter(None, (fault.kind, printable_path(fault.path), printable(fault.problem)))))
+            path = place(fault.path) if fault.path in listed else fault.path
+            click.echo(": ".join(filter(None, (fault.kind, printable_path(path), printable(fault.problem)))))
         click.echo(_faults(found) if found else "clean", err=bool(found))
     return NOTHING if found else 0
 

@@ -170,8 +170,8 @@ def as_from_here(retriever: Retriever) -> Callable[[str], str]:
     root = root.resolve()
 
     def shown(path: str) -> str:
-        way = os.path.relpath(root / path)
-        return f"{root / path}" if way.split("/")[0] == ".." else way
+        way = os.path.relpath(root / path) + "/" * path.endswith("/")
+        return os.path.join(root, path) if way.split("/")[0] == ".." else way  # noqa: PTH118
 
     return shown
 
@@ -190,7 +190,7 @@ def is_known(retriever: Retriever, path: str) -> bool:
 def known(retriever: Retriever, path: str, *, folders: bool = False) -> str:
     """The path of a document in the index that a user means: as it is from here, or as the index has it.
 
-    :param folders: whether a folder is an answer too.
+    :param folders: whether a folder is an answer too, as to what is to be erased: then no other may be meant.
     """
     paths = set(retriever.snapshot().document_rows["path"].to_pylist())
     root = retriever.folder
@@ -198,17 +198,26 @@ def known(retriever: Retriever, path: str, *, folders: bool = False) -> str:
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
             choices.append(Path(path).resolve().relative_to(root.resolve()).as_posix())
-    for choice in [*choices, path.rstrip("/")]:
-        if choice in paths:
+    choices.append(path.rstrip("/"))
+    meant = [one for one in dict.fromkeys(choices) if one in paths or _has_below(one, paths)]
+    if folders and root is not None and len(meant) > 1:
+        here, there = meant
+        raise InputError(
+            f"{path!r} is {here!r} of the index from here, and there is {there!r} too: "
+            f"expected a whole path, such as {str(root / here)!r}"
+        )
+    for choice in meant:
+        if folders or choice in paths:
             return choice
-        if any(one.startswith(choice + "/") for one in paths):
-            if folders:
-                return choice
-            listing = typed("files", Path(as_from_here(retriever)(choice)))
-            raise InputError(f"{path!r} is a folder: {listing} lists what is in it")
+        listing = typed("files", Path(as_from_here(retriever)(choice)))
+        raise InputError(f"{path!r} is a folder: {listing} lists what is in it")
     near = _nearest(path, paths)
     hint = f"is it {as_from_here(retriever)(near)!r}? " if near else ""
     raise InputError(f"{path[:200]!r} is not in the index: {hint}{typed('files')} lists what is")
+
+
+def _has_below(folder: str, paths: set[str]) -> bool:
+    return any(one.startswith(folder + "/") for one in paths)
 
 
 def _nearest(path: str, paths: set[str]) -> str | None:

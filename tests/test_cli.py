@@ -269,7 +269,7 @@ def test_hints_are_commands_that_run_as_printed(here: Path, tmp_path: Path, run,
         (["folder", "--index", "an index", "--model", tiny_model], "binocle files --state failed --index 'an index'"),
     ):
         assert run("index", *words).out.endswith(f"; '{hint}' says why\n")
-        assert run(*shlex.split(hint)[1:]).out.startswith("failed   broken.pdf")
+        assert run(*shlex.split(hint)[1:]).out.startswith("failed   folder/broken.pdf")
     told = run("show", "nothing.md", "folder").err
     assert told == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists what is\n"
     (tmp_path / "empty").mkdir()
@@ -535,6 +535,24 @@ def test_a_path_from_here_goes_before_the_same_path_in_the_index(here: Path, run
     monkeypatch.chdir("notes")
     assert run("search", "walrus", "--mode", "lexical").out.startswith(" 1  README.md:1")
     assert run("show", "README.md") == (0, "The walrus sat.\n\n", "")
+
+
+def test_a_path_that_files_or_verify_prints_is_the_one_that_forget_takes(here: Path, run, write, monkeypatch):
+    write(here, {"notes/README.md": "The walrus sat.\n", ".gitignore": "data/\n"})
+    run("index", ".")
+    monkeypatch.chdir("notes")
+    listed = run("files").out
+    assert "indexed  README.md  (1 passage, markdown)\n" in listed
+    assert f"indexed  {here}/README.md  (" in listed
+    assert f"skipped  {here}/data/  (ignored by .gitignore)\n" in listed
+    two = "'README.md' is 'notes/README.md' of the index from here, and there is 'README.md' too"
+    told = f"binocle: {two}: expected a whole path, such as '{here}/notes/README.md'\n"
+    assert run("forget", "README.md") == (2, "", told)
+    write(here, {"README.md": "Changed.\n"})
+    assert f"document: {here}/README.md: has changed since it was indexed" in run("verify").out
+    assert run("forget", here / "README.md").out == "1 document forgotten\n"
+    assert run("show", "README.md").out == "The walrus sat.\n\n"
+    assert run("forget", "./README.md").out == "1 document forgotten\n"
 
 
 def test_index_folder_itself_can_be_searched(here: Path, run, monkeypatch):
