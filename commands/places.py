@@ -192,27 +192,32 @@ def known(retriever: Retriever, path: str, *, folders: bool = False) -> str:
 
     :param folders: whether a folder is an answer too, as to what is to be erased: then no other may be meant.
     """
-    paths = set(retriever.snapshot().document_rows["path"].to_pylist())
+    rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
+    paths = {row["path"] for row in rows}
+    files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
+    holding = paths if folders else files
     root = retriever.folder
-    choices = []
+    meant = []
     if root is not None and "\0" not in path:
         with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
-            choices.append(Path(path).resolve().relative_to(root.resolve()).as_posix())
-    choices.append(path.rstrip("/"))
-    meant = [one for one in dict.fromkeys(choices) if one in paths or _has_below(one, paths)]
+            here = Path(path).resolve().relative_to(root.resolve()).as_posix()
+            meant += [here] * (here in files or _has_below(here, files))
+    there = path.rstrip("/")
+    if there not in meant and (there in paths or _has_below(there, holding)):
+        meant.append(there)
     if folders and root is not None and len(meant) > 1:
-        here, there = meant
         raise InputError(
-            f"{path!r} is {here!r} of the index from here, and there is {there!r} too: "
-            f"expected a whole path, such as {str(root / here)!r}"
+            f"{path!r} is {meant[0]!r} of the index from here, and there is {there!r} too: "
+            f"expected a whole path, such as {str(root / meant[0])!r}"
         )
-    for choice in meant:
-        if folders or choice in paths:
-            return choice
-        listing = typed("files", Path(as_from_here(retriever)(choice)))
+    for one in meant:
+        if folders or one in paths:
+            return one
+        listing = typed("files", Path(as_from_here(retriever)(one)))
         raise InputError(f"{path!r} is a folder: {listing} lists what is in it")
     near = _nearest(path, paths)
-    hint = f"is it {as_from_here(retriever)(near)!r}? " if near else ""
+    shown = as_from_here(retriever) if near in files else str
+    hint = f"is it {shown(near)!r}? " if near else ""
     raise InputError(f"{path[:200]!r} is not in the index: {hint}{typed('files')} lists what is")
 
 

@@ -614,6 +614,19 @@ def test_a_place_that_is_not_in_the_index_is_told_with_the_one_that_may_be_meant
     assert told("show", "tasks.md") == f"'tasks.md' is not in the index: is it 'guide/tasks.md'? {listed}"
 
 
+def test_the_id_of_an_added_document_is_no_path(here: Path, run, monkeypatch):
+    guide = "https://example.org/guide"
+    Retriever.open(here).add([{"id": guide, "text": "The walrus sat."}])
+    for place in (here, here / "notes"):
+        monkeypatch.chdir(place)
+        for near in ("https://example.org/guid", "https://example.org"):
+            told = f"binocle: {near!r} is not in the index: is it '{guide}'? 'binocle files' lists what is\n"
+            assert run("show", near) == (2, "", told)
+        assert run("show", guide).out == "The walrus sat.\n"
+        assert f"indexed  {guide}  (" in run("files").out
+    assert run("forget", guide).out == "1 document forgotten\n"
+
+
 def test_show_prints_the_whole_text(here: Path, run):
     text = (here / "notes/taxes.md").read_text()
     assert run("show", "notes/taxes.md").out.rstrip("\n") == text.rstrip("\n")
