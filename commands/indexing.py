@@ -64,9 +64,9 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     from ..retriever.retriever import Retriever
 
     if is_index(folder):
-        raise InputError(
-            f"{folder} is an index, not a folder of documents: expected {typed('index', folder.resolve().parent)}"
-        )
+        at = folder.resolve()
+        meant = typed("index", Retriever.open(at).folder or at.parent, at=at)
+        raise InputError(f"{folder} is an index, not a folder of documents: expected {meant}")
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)

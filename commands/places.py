@@ -134,13 +134,18 @@ def open_index(folder: Path | None, index: Path | None, model: str | None = None
     return Retriever.open(found, model=model, ray=ray)
 
 
-def typed(command: str, folder: Path | None = None) -> str:
+def typed(command: str, folder: Path | None = None, *, at: Path | None = None) -> str:
     """A command to go on with, as it is to be typed for the index that this one was given.
 
     :param folder: the one it is to be given, where that is another.
+    :param at: where the index is, to be said where `folder` alone does not lead there.
     """
+    from ..retriever.folder import INDEX_NAME
+
     given = click.get_current_context().params
     index, below = given.get("index"), given.get("folder")
+    if not index and folder is not None and at is not None and at != folder.resolve() / INDEX_NAME:
+        index = at
     if folder is None and not index and below != Path():
         folder = below
     words = [command, *([] if folder is None else [shlex.quote(str(folder))])]

@@ -227,10 +227,8 @@ def _tell_written(hits: list[Hit], retriever: Retriever) -> None:
     rows = retriever.read(lambda snapshot: snapshot.documents_by_id(documents, ["path", "size", "mtime_ns"]))
     if written := len(written_since(root, rows.values())):
         which = "one of these files was" if written == 1 else f"{written:,} of these files were"
-        click.echo(
-            f"binocle: {which} changed or removed after indexing: {typed('index', root)} brings the index up to date",
-            err=True,
-        )
+        again = typed("index", root, at=retriever.path)
+        click.echo(f"binocle: {which} changed or removed after indexing: {again} brings the index up to date", err=True)
 
 
 def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retriever) -> None:
@@ -241,7 +239,7 @@ def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retrie
     inside = parse(within(retriever, folder))
     below = [row for row in rows if inside is None or inside.passes(row)]
     if not rows:
-        filling = typed("index", retriever.folder or Path("FOLDER"))
+        filling = typed("index", retriever.folder or Path("FOLDER"), at=retriever.path)
         said = f"the index at {retriever.path} holds no passages yet: {filling} fills it"
     elif not below:
         said = f"no document in {folder} has passages in the index"

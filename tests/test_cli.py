@@ -419,6 +419,19 @@ def test_filter_that_nothing_passes_is_told(words: list[str], here: Path, run):
     assert run(*words, "empty") == (1, "", "binocle: no document in empty has passages in the index\n")
 
 
+def test_a_hint_to_index_leads_to_the_index_that_lies_elsewhere(tmp_path: Path, run, write, tiny_model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "docs", {"a.txt": "The ship sails.\n", "empty.txt": ""})
+    run("index", "docs", "--index", "i x", "--model", tiny_model)
+    write(tmp_path / "docs", {"a.txt": ""})
+    again = f"'binocle index {tmp_path}/docs --index '{tmp_path}/i x''"
+    assert again in run("search", "ship", "i x").err
+    assert run("index", "i x").err == f"binocle: i x is an index, not a folder of documents: expected {again}\n"
+    assert run("index", "docs", "--index", "i x").code == 0
+    assert f"holds no passages yet: {again} fills it" in run("search", "ship", "i x").err
+    assert not (tmp_path / "docs/.binocle").exists()
+
+
 def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Path, run, write):
     hint = f"after indexing: 'binocle index {here}' brings the index up to date\n"
     write(here, {"README.md": "The ship is gone.\n"})
