@@ -224,7 +224,8 @@ def _tell_written(hits: list[Hit], retriever: Retriever) -> None:
     documents = list({hit.document for hit in hits if hit.source == "file"})
     if root is None or not documents or not root.is_dir():
         return
-    rows = retriever.read(lambda snapshot: snapshot.documents_by_id(documents, ["path", "size", "mtime_ns"]))
+    columns = ["path", "size", "mtime_ns", "sha256"]
+    rows = retriever.read(lambda snapshot: snapshot.documents_by_id(documents, columns))
     if written := len(written_since(root, rows.values())):
         which = "one of these files was" if written == 1 else f"{written:,} of these files were"
         again = typed("index", root, at=retriever.path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..indexes.checksum import sha256
 from .ignore import Pattern, verdict
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 INDEX_NAME = ".binocle"  # of the index in its folder
 IGNORE_FILES = (".gitignore", ".binocleignore")
 MAX_BYTES = 256 * 2**20
+_HASHED = 4 * 2**20  # bytes: to read a larger file again takes longer than a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +222,20 @@ def find_index(start: Path) -> Path | None:
 
 
 def written_since(root: Path, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Paths of documents whose files are no longer of the size and time that these rows have: changed, or gone."""
-    return [row["path"] for row in rows if _seen(root / row["path"]) != (row["size"], row["mtime_ns"])]
+    """Paths of documents whose files are no longer as these rows have them: changed, or gone.
+
+    A file of which only the time differs was touched or copied if its bytes are the same: of a large one that is taken
+    to be so.
+    """
+    return [row["path"] for row in rows if _is_other(root / row["path"], row)]
 
 
-def _seen(file: Path) -> tuple[int, int] | None:
+def _is_other(file: Path, row: Mapping[str, Any]) -> bool:
     try:
         status = file.lstat()
+        if status.st_size != row["size"]:
+            return True
+        touched = status.st_mtime_ns != row["mtime_ns"]
+        return touched and status.st_size <= _HASHED and sha256(file) != row["sha256"]
     except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+        return True

@@ -433,6 +433,8 @@ def test_a_hint_to_index_leads_to_the_index_that_lies_elsewhere(tmp_path: Path, 
 
 
 def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Path, run, write):
+    (here / "README.md").touch()
+    assert run("search", "ship").err == ""
     hint = f"after indexing: 'binocle index {here}' brings the index up to date\n"
     write(here, {"README.md": "The ship is gone.\n"})
     assert run("search", "moon", "notes").err == ""

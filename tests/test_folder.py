@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from binocle.retriever.folder import MAX_BYTES, Entry, find_index, scan
+from binocle.retriever.folder import MAX_BYTES, Entry, find_index, scan, written_since
 
 git = pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle here")
 
@@ -532,3 +533,20 @@ def test_the_nearest_index_above_is_found(tmp_path):
 
 def test_without_an_index_above_there_is_none(tmp_path):
     assert find_index(tmp_path) is None
+
+
+def test_a_file_is_written_anew_when_its_bytes_are_others_and_not_when_it_was_touched(tmp_path: Path):
+    large = 4 * 2**20 + 1
+    before = {"touched": b"sea", "rewritten": b"sea", "longer": b"sea", "gone": b"sea", "large": bytes(large)}
+    rows = []
+    for name, data in before.items():
+        (tmp_path / name).write_bytes(data)
+        os.utime(tmp_path / name, ns=(1, 1))
+        rows.append({"path": name, "size": len(data), "mtime_ns": 1, "sha256": hashlib.sha256(data).hexdigest()})
+    assert written_since(tmp_path, rows) == []
+    (tmp_path / "touched").touch()
+    (tmp_path / "rewritten").write_bytes(b"sun")
+    (tmp_path / "longer").write_bytes(b"seas")
+    (tmp_path / "gone").unlink()
+    (tmp_path / "large").write_bytes(b"x" * large)  # too large to be read again after each search
+    assert written_since(tmp_path, rows) == ["rewritten", "longer", "gone"]
