@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .progress import Progress
+    from .progress import Progress, Tell
 
     Floats = NDArray[np.float32]
 
@@ -116,16 +116,9 @@ def distill(
     measures = {agreement.name: (1.0, agreement.value)}
     facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
     if evaluate_on is not None:
-        for place, name in enumerate((model, str(out))):
-            who = ("teacher", "student")[place]
-            what = f"measuring the {who} on {Path(evaluate_on).name}"
-            tell(what)
-            found = evaluate(evaluate_on, mode="semantic", split=split, model=name, progress=within(tell, what))
-            value = found.measures["nDCG@10"]
-            known = measures.get("nDCG@10", (0.0, 0.0))
-            measures["nDCG@10"] = (value, known[1]) if place == 0 else (known[0], value)
-            fact = {"name": "nDCG@10", "value": value, "interval": list(found.intervals["nDCG@10"])}
-            facts.append(fact | {"rows": found.queries, "on": f"{found.collection} {found.split}", "when": who})
+        both = [_ndcg(*one, evaluate_on, split, tell) for one in (("teacher", model), ("student", str(out)))]
+        measures["nDCG@10"] = both[0]["value"], both[1]["value"]
+        facts += both
     made = Distilled(
         out,
         layers,
@@ -183,6 +176,21 @@ def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
     began = time.monotonic()
     encoder.encode(some)
     return len(some) / max(time.monotonic() - began, 1e-9)
+
+
+def _ndcg(who: str, name: str, collection: str | Path, split: str, tell: Tell) -> dict[str, Any]:
+    """Of a model on a collection, as a card has it."""
+    what = f"measuring the {who} on {Path(collection).name}"
+    tell(what)
+    found = evaluate(collection, mode="semantic", split=split, model=name, progress=within(tell, what))
+    return {
+        "name": "nDCG@10",
+        "value": found.measures["nDCG@10"],
+        "interval": list(found.intervals["nDCG@10"]),
+        "rows": found.queries,
+        "on": f"{found.collection} {found.split}",
+        "when": who,
+    }
 
 
 def _note(made: Distilled, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
