@@ -15,30 +15,43 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from .indexes.errors import BinocleError
-    from .retriever.context import Context
-    from .retriever.document import Document
-    from .retriever.encoder import Encoder
-    from .retriever.encoder import load as load_encoder
-    from .retriever.query import Hit
-    from .retriever.reranker import Reranker
-    from .retriever.retriever import Retriever
-    from .training.evaluation import evaluate
+from .core.version import __version__ as __version__
 
-__version__ = "0.1.0"
-__all__ = ["BinocleError", "Context", "Document", "Encoder", "Hit", "Reranker", "Retriever", "evaluate", "load_encoder"]
+if TYPE_CHECKING:
+    from .core.errors import BinocleError
+    from .retriever.documents.document import Document
+    from .retriever.models.encoder import Encoder
+    from .retriever.models.load import load_encoder, load_reranker
+    from .retriever.models.reranker import Reranker
+    from .retriever.retriever import Retriever
+    from .retriever.search.context import Context
+    from .retriever.search.query import Hit
+    from .training.evaluation.retrieval import evaluate
+
+__all__ = [
+    "BinocleError",
+    "Context",
+    "Document",
+    "Encoder",
+    "Hit",
+    "Reranker",
+    "Retriever",
+    "evaluate",
+    "load_encoder",
+    "load_reranker",
+]
 
 _PLACES = {
-    "BinocleError": ("indexes.errors", "BinocleError"),
-    "Context": ("retriever.context", "Context"),
-    "Document": ("retriever.document", "Document"),
-    "Encoder": ("retriever.encoder", "Encoder"),
-    "Hit": ("retriever.query", "Hit"),
-    "Reranker": ("retriever.reranker", "Reranker"),
+    "BinocleError": ("core.errors", "BinocleError"),
+    "Context": ("retriever.search.context", "Context"),
+    "Document": ("retriever.documents.document", "Document"),
+    "Encoder": ("retriever.models.encoder", "Encoder"),
+    "Hit": ("retriever.search.query", "Hit"),
+    "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
-    "evaluate": ("training.evaluation", "evaluate"),
-    "load_encoder": ("retriever.encoder", "load"),
+    "evaluate": ("training.evaluation.retrieval", "evaluate"),
+    "load_encoder": ("retriever.models.load", "load_encoder"),
+    "load_reranker": ("retriever.models.load", "load_reranker"),
 }
 
 

@@ -14,34 +14,34 @@ from typing import Any, NoReturn
 
 import click
 
-from . import __version__
-from .indexes.errors import BinocleError
+from .core.errors import BinocleError
+from .core.version import __version__
 
 _ERROR, _INTERRUPTED = 2, 130
 _COMMANDS = {  # in the order of need: which module of `commands` each is in
-    "index": "indexing",
-    "switch": "indexing",
-    "rollback": "indexing",
-    "search": "searching",
-    "similar": "searching",
-    "show": "searching",
-    "status": "indexing",
-    "files": "indexing",
-    "verify": "indexing",
-    "forget": "indexing",
-    "optimize": "optimizing",
-    "evaluate": "judging",
-    "compare": "judging",
-    "invert": "inverting",
-    "audit": "auditing",
-    "mine": "mining",
-    "train": "training",
-    "tune": "training",
-    "distill": "training",
-    "pretrain": "pretraining",
-    "fill": "pretraining",
-    "doctor": "setup",
-    "completion": "setup",
+    "index": "index",
+    "switch": "index",
+    "rollback": "index",
+    "search": "search",
+    "similar": "search",
+    "show": "search",
+    "status": "index",
+    "files": "index",
+    "verify": "index",
+    "forget": "index",
+    "optimize": "optimize",
+    "evaluate": "evaluate",
+    "compare": "evaluate",
+    "invert": "invert",
+    "audit": "audit",
+    "mine": "mine",
+    "train": "train",
+    "tune": "train",
+    "distill": "train",
+    "pretrain": "pretrain",
+    "fill": "pretrain",
+    "doctor": "doctor",
+    "completion": "doctor",
 }
 
 
@@ -100,7 +100,7 @@ def _what_failed(error: OSError) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    from .retriever.passage import printable
+    from .retriever.search.snippet import printable
 
     click.echo(f"binocle: {printable(' '.join(message.split()))}", err=True)
     sys.exit(_ERROR)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from binocle.retriever.retriever import Retriever
-from binocle.training import beir
+from binocle.training.data import beir
 
 from .folder import binocle
 from .machine import save

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.place import place_of
 from binocle.retriever.retriever import Retriever
-from binocle.retriever.store import Store
+from binocle.retriever.store.open_location import place_of
+from binocle.retriever.store.store import Store
 
 from .crash import queries
 from .machine import RESULTS, save
@@ -41,7 +41,7 @@ from .machine import RESULTS, save
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binocle.retriever.report import Progress
+    from binocle.retriever.indexing.report import Progress
 
 MODES = ("hybrid", "semantic", "lexical")
 OBJECT_STORE = 128 * 2**20  # bytes a node

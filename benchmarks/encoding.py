@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from binocle.retriever import model_folder
+from binocle.retriever.models import files as model_folder
 from binocle.retriever.retriever import Retriever
-from binocle.training import beir, evaluation
+from binocle.training.data import beir
+from binocle.training.evaluation import retrieval as evaluation
 
 from .machine import save
 

@@ -29,25 +29,25 @@ import faiss
 import numpy as np
 import pyarrow as pa
 
-from binocle.indexes.optimize import optimize
-from binocle.indexes.proof import Demand, Sample, at_least
 from binocle.indexes.published import build
-from binocle.retriever.questions import Questions
-from binocle.retriever.settings import EncoderId
-from binocle.retriever.store import Store
-from binocle.retriever.tables import chunk_schema, document_schema
+from binocle.indexes.tuning.benchmark import Demand, Sample, at_least
+from binocle.indexes.tuning.optimize import optimize
+from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store.benchmark_queries import Questions
+from binocle.retriever.store.store import Store
+from binocle.retriever.store.tables import chunk_schema, document_schema
 
 from .machine import RESULTS, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from binocle.indexes.base import Floats, Ids, Places, VectorIndex
     from binocle.indexes.flat import FlatIndex
-    from binocle.indexes.kinds import Spec
     from binocle.indexes.published import Built
-    from binocle.indexes.vector_index import Floats, Ids, Places, VectorIndex
-    from binocle.retriever.snapshot import Snapshot
-    from binocle.retriever.writer import Writer
+    from binocle.indexes.registry import Spec
+    from binocle.retriever.store.snapshot import Snapshot
+    from binocle.retriever.store.writer import Writer
 
 K, SEED = 10, 0
 SHARES = (0.5, 0.05, 0.005, 0.0001)

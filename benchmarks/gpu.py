@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from binocle.indexes.errors import InputError
+from binocle.core.errors import InputError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex
-from binocle.indexes.kinds import Spec
-from binocle.indexes.proof import Demand, Sample
 from binocle.indexes.published import build
-from binocle.indexes.trial import Trial
+from binocle.indexes.registry import Spec
+from binocle.indexes.tuning.benchmark import Demand, Sample
+from binocle.indexes.tuning.trial import Trial
 
 from .machine import save
 

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever import encoder as encoders
-from binocle.retriever import misplaced, model_folder
+from binocle.retriever.integrity import wrong_vectors as misplaced
+from binocle.retriever.models import encoder as encoders
+from binocle.retriever.models import files as model_folder
+from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
-from binocle.retriever.store import Store
+from binocle.retriever.store.store import Store
 
 from .machine import save
 
@@ -77,7 +79,7 @@ OTHERS: dict[str, Callable[[Path], None]] = {
 def other(change: Callable[[Path], None], folder: Path) -> encoders.Encoder:
     shutil.copytree(model_folder.find(model_folder.DEFAULT_MODEL), folder)
     change(folder)
-    return encoders.load(str(folder))
+    return load_encoder(str(folder))
 
 
 def replaced(index: Path, vectors: dict[int, Any]) -> None:
@@ -126,7 +128,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     given = texts(arguments.debian, arguments.rows, arguments.seed)
-    encoder = encoders.load()
+    encoder = load_encoder()
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
         whole, index = Path(temporary) / "whole", Path(temporary) / "index"
         retriever = Retriever.open(whole)

@@ -25,22 +25,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever import encoder as encoders
-from binocle.retriever.inverter import FILE, EmbeddingInverter, StateInverter
-from binocle.retriever.token_decoder import KINDS
-from binocle.training import significance
-from binocle.training.encoder import Config, train_encoder
-from binocle.training.inverter import InverterConfig, train_inverter
-from binocle.training.overlaps import Known
-from binocle.training.progress import line
-from binocle.training.recovered import overlap
+from binocle.retriever.inversion.inverter import FILE, EmbeddingInverter, StateInverter
+from binocle.retriever.inversion.token_decoder import KINDS
+from binocle.retriever.models.load import load_encoder
+from binocle.training.encoders.config import Config
+from binocle.training.encoders.train import train_encoder
+from binocle.training.evaluation import significance
+from binocle.training.inversion.metrics import overlap
+from binocle.training.inversion.overlap import Known
+from binocle.training.inversion.train import InverterConfig, train_inverter
+from binocle.training.runs.progress import line
 
 from .machine import RESULTS, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from binocle.retriever.encoder import Encoder
+    from binocle.retriever.models.encoder import Encoder
 
 _HELD_OUT = 100  # of a collection's documents one is held out
 _STEPS = 100  # a minute, about
@@ -231,7 +232,7 @@ def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, 
     random_vectors = np.random.default_rng(5).standard_normal((40, inverter.about.dim)).astype(np.float32)
     other = _fine_tuned(data, work, "cls")
     texts = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, 40, seed=1)
-    rows = {"random directions": random_vectors, "fine-tuned with CLS pooling": encoders.load(str(other)).encode(texts)}
+    rows = {"random directions": random_vectors, "fine-tuned with CLS pooling": load_encoder(str(other)).encode(texts)}
     found = {}
     for name, vectors in rows.items():
         made = inverter.invert(vectors[:30], seconds=2.0)

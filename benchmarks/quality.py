@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.query import Query
 from binocle.retriever.retriever import Retriever
-from binocle.training import beir, evaluation
+from binocle.retriever.search.query import Query
+from binocle.training.data import beir
+from binocle.training.evaluation import retrieval as evaluation
 
 from . import collections
 from .machine import save

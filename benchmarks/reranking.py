@@ -22,21 +22,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever import model_folder
-from binocle.retriever.reranker import Reranker
+from binocle.retriever.models import files as model_folder
+from binocle.retriever.models.load import load_reranker
 
 from .machine import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binocle.retriever.models.reranker import Reranker
+
 _BUDGETS = (0.05, 0.1, 0.2, 0.5)
 _COLD = """
 import sys, time
-from binocle.retriever.reranker import Reranker
+from binocle.retriever.models.load import load_reranker
 passages = sys.stdin.read().split("\\n")
 began = time.perf_counter()
-reranker = Reranker.load(sys.argv[1])
+reranker = load_reranker(sys.argv[1])
 loaded = time.perf_counter()
 reranker.score(sys.argv[2], passages)
 print(loaded - began, time.perf_counter() - loaded)
@@ -114,7 +116,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "cross-encoder"
         build(folder, arguments.seed)
-        ours = Reranker.load(folder)
+        ours = load_reranker(folder)
         theirs = CrossEncoder(str(folder), device="cpu", local_files_only=True)
         tokens = theirs.tokenizer([_QUERY] * len(texts), texts, truncation=True)["input_ids"]
         our_seconds, their_seconds = [], []

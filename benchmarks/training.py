@@ -27,15 +27,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binocle import Retriever
-from binocle.training import beir, candidates, corpus, pairs, sentences, significance
-from binocle.training.compare import compare
-from binocle.training.encoder import Config, train_encoder
-from binocle.training.evaluation import evaluate
-from binocle.training.measured import evaluate_file
-from binocle.training.mining import mine
-from binocle.training.progress import line
-from binocle.training.reranker import RerankerConfig, train_reranker
-from binocle.training.tune import Recipe, tune
+from binocle.core import sentences
+from binocle.training.data import beir
+from binocle.training.data import documents as corpus
+from binocle.training.encoders.config import Config
+from binocle.training.encoders.train import train_encoder
+from binocle.training.evaluation import significance
+from binocle.training.evaluation.compare import compare
+from binocle.training.evaluation.judged_rows import evaluate_file
+from binocle.training.evaluation.retrieval import evaluate
+from binocle.training.mining.mine import mine
+from binocle.training.rerankers import candidates
+from binocle.training.rerankers.config import RerankerConfig
+from binocle.training.rerankers.train import train_reranker
+from binocle.training.runs.progress import line
+from binocle.training.tuning import query_generation as pairs
+from binocle.training.tuning.tune import Recipe, tune
 
 from .machine import save
 
@@ -113,7 +120,7 @@ import json, sys, time
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from binocle.retriever.model_folder import find
+from binocle.retriever.models.files import find
 rows = [json.loads(row) for row in open(sys.argv[1])]
 model = SentenceTransformer(str(find(sys.argv[2])), device="cpu")
 args = SentenceTransformerTrainingArguments(

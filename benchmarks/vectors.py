@@ -27,14 +27,15 @@ from typing import TYPE_CHECKING, Any
 import faiss
 import numpy as np
 
-from binocle.indexes.optimize import optimize
-from binocle.indexes.proof import Demand, at_least
 from binocle.indexes.published import Built, build
+from binocle.indexes.tuning.benchmark import Demand, at_least
+from binocle.indexes.tuning.optimize import optimize
+from binocle.retriever.models.load import load_encoder
 
 from .machine import save
 
 if TYPE_CHECKING:
-    from binocle.indexes.kinds import Spec
+    from binocle.indexes.registry import Spec
 
 K, SEED, ROUNDS, SINGLE = 10, 0, 3, 300
 Search = Callable[[np.ndarray], np.ndarray]  # queries (n, dim) -> places (n, 10)
@@ -52,7 +53,7 @@ class Contender:
 
 def encode(files: list[Path], limit: int | None) -> np.ndarray:
     """The texts of JSON lines (`text`, else `context` or `description`), each once, by the default encoder."""
-    from binocle.retriever import encoder, model_folder
+    from binocle.retriever.models import files as model_folder
 
     texts: dict[str, None] = {}
     for file in files:
@@ -63,7 +64,7 @@ def encode(files: list[Path], limit: int | None) -> np.ndarray:
                 texts[str(text)] = None
                 if limit and len(texts) >= limit:
                     break
-    return encoder.load(model_folder.DEFAULT_MODEL).encode([text for text in texts if text], kind="document")
+    return load_encoder(model_folder.DEFAULT_MODEL).encode([text for text in texts if text], kind="document")
 
 
 def grown(real: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Vector indexes: caches of the store, each published beside its tables with the state of them that it covers.
+"""Vector indexes behind one protocol: exact, FAISS, GPU and sharded ones, published on disk with checksums.
 
-Nothing is imported here: the errors of the library live in this folder, and raising one must not cost numpy.
+`base` has the protocols, `registry` the kinds, `published` what lies on disk. It imports `core` alone.
 """

@@ -9,21 +9,26 @@ and such a query is answered by comparing all that is allowed: it then took at m
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .faiss_refusal import refusal
+from ..core.errors import InputError
+from .base import check_all, with_defaults
 from .flat import best_of, count_of, mask_of
 from .metric import METRICS
-from .parameter import check_all, with_defaults
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..core.arrays import Floats, Ids, Mask
+    from .base import Places
     from .faiss_kind import FaissKind
     from .flat import FlatIndex
-    from .vector_index import Floats, Ids, Mask, Places
 
 _USUAL = 10  # how many answers the search parameters are meant for
 _FIXED = 7e5  # what a search with a filter takes beside what FAISS does, in multiply-adds of an exact search
@@ -142,3 +147,18 @@ def _only(mask: Mask, scores: Floats, places: Places, count: int) -> tuple[Float
     scores = np.take_along_axis(scores, order, 1)
     scores[places < 0] = -np.inf
     return scores, places
+
+
+@contextlib.contextmanager
+def refusal(doing: str) -> Iterator[None]:
+    """Have FAISS's errors say that it cannot do this."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(f"FAISS cannot {doing}: {reason(error)}") from None
+
+
+def reason(error: Exception) -> str:
+    """FAISS's message without the place in its source."""
+    first = re.sub(r"^Error in .* at \S+:[0-9]+: (Error: )?", "", str(error).split("\n", 1)[0])
+    return first.split(" failed: ")[-1][:160]

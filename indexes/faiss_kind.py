@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DamagedError, InputError
-from .faiss_index import FaissIndex
-from .faiss_refusal import reason, refusal
+from ..core.errors import DamagedError, InputError
+from .base import Parameter, TextParameter, check_all, with_defaults
+from .faiss_index import FaissIndex, reason, refusal
+from .faiss_structures import Graph, Lists, Scan
 from .flat import FlatKind
 from .metric import metric_of
-from .parameter import Parameter, TextParameter, check_all, with_defaults
-from .structures import Graph, Lists, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from .codes import Code
+    from ..core.arrays import Floats, Ids
+    from .base import Parameters
+    from .faiss_codes import Code
+    from .faiss_structures import Structure
     from .metric import Metric
-    from .structures import Structure
-    from .vector_index import Floats, Ids, Parameters
 
 FILE = "index.faiss"
 _SEED = 1234

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DamagedError, InputError
+from ..core.errors import DamagedError, InputError
+from .base import Parameter, check_all
 from .metric import METRICS, Metric, metric_of
-from .parameter import Parameter, check_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from .vector_index import Floats, Ids, Mask, Parameters, Places
+    from ..core.arrays import Floats, Ids, Mask
+    from .base import Parameters, Places, VectorIndex
 
 _BLOCK = 65_536  # rows that are copied at a time
 _FEW = 0.25  # the share of allowed rows below which copying them is quicker than passing over the others
@@ -211,3 +212,17 @@ class FlatKind:
             return FlatIndex(ids, np.empty((0, dim), np.float32), metric)
         vectors = np.memmap(folder / "vectors.f32", np.float32, "r").reshape(len(ids), dim)
         return FlatIndex(ids, vectors.view(np.ndarray), metric)
+
+
+def exact(index: VectorIndex) -> VectorIndex:
+    """The same vectors, all compared."""
+    beside: VectorIndex = getattr(index, "exact", index)
+    return beside
+
+
+def is_exact(index: VectorIndex) -> bool:
+    """Whether it answers by comparing all, so that there is nothing to prove."""
+    shards = getattr(index, "shards", None)
+    if shards is not None:
+        return all(map(is_exact, shards))
+    return isinstance(index, FlatIndex) or getattr(index, "index", index) is None

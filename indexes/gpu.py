@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.units import as_size
 from .flat import best_of, count_of, mask_of
 from .metric import METRICS
-from .proof import as_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
+    from ..core.arrays import Floats, Ids, Mask
+    from .base import Places, VectorIndex
     from .flat import FlatIndex
-    from .vector_index import Floats, Ids, Mask, Places, VectorIndex
 
 _QUERIES = 1_024  # at a time
 _SCORES = 2**28  # held at a time: 1 GiB

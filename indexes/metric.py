@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import InputError
+from ..core.errors import InputError
 
 if TYPE_CHECKING:
-    from .vector_index import Floats
+    from ..core.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,18 @@ import shutil
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .checksum import sha256
-from .errors import DamagedError, InputError
+from ..core.errors import DamagedError, InputError
+from ..core.files import sha256
 from .faiss_kind import FILE
-from .kinds import KINDS, Spec
+from .registry import KINDS, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from ..core.arrays import Floats, Ids
+    from .base import VectorIndex
     from .sharded import BuiltShards
-    from .vector_index import Floats, Ids, VectorIndex
 
 _MANIFEST = "manifest.json"
 _FORMAT = 1

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .errors import DamagedError, InputError
-from .flat import best_of
-from .proof import exact
+from ..core.errors import DamagedError, InputError
+from .flat import best_of, exact
 from .published import Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ..core.arrays import Floats, Ids, Mask
+    from .base import Places, VectorIndex
     from .published import Built, Published
-    from .vector_index import Floats, Ids, Mask, Places, VectorIndex
 
     Names = tuple[str, ...]
 

@@ -12,38 +12,48 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..indexes.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
-from ..indexes.kinds import Spec
-from ..indexes.optimize import Outcome, check_kinds
-from ..indexes.proof import Demand
+from ..core import forking as forked
+from ..core.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
+from ..core.files import expanded
+from ..indexes.base import VectorIndex
 from ..indexes.published import Published, Settled
-from ..indexes.vector_index import VectorIndex
-from . import context as contexts
-from . import encoder as encoders
-from . import forked, lookup, misplaced, questions, repair, switching
-from . import query as queries
-from . import root as roots
-from . import verify as verification
-from .added import add
-from .cut import cut_of
-from .folder import INDEX_NAME, expanded, is_index
-from .misplaced import Found
-from .models import Models, name_of
-from .place import Place, is_bucket, place_of, reached
-from .plan import FORGOTTEN
-from .report import Progress, Report
-from .reranker import Reranker
-from .settings import EncoderId
-from .snapshot import Snapshot
-from .store import Store
-from .sync import sync
-from .where import parse
+from ..indexes.registry import Spec
+from ..indexes.tuning.benchmark import Demand
+from ..indexes.tuning.optimize import Outcome, check_kinds
+from .documents.scan import INDEX_NAME, is_index
+from .indexing import switch as switching
+from .indexing.add import add
+from .indexing.changes import FORGOTTEN
+from .indexing.report import Progress, Report
+from .indexing.sync import sync
+from .integrity import repair
+from .integrity import verify as verification
+from .integrity import wrong_vectors as misplaced
+from .integrity.status import Status, measure
+from .integrity.wrong_vectors import Found
+from .models import encoder as encoders
+from .models.cache import Models, name_of
+from .models.identity import EncoderId
+from .models.load import load_encoder
+from .models.reranker import Reranker
+from .models.token_boundaries import cut_of
+from .search import context as contexts
+from .search import query as queries
+from .store import benchmark_queries as questions
+from .store import documents as lookup
+from .store import root as roots
+from .store.filters import parse
+from .store.folder_location import reached
+from .store.location import Place
+from .store.open_location import is_bucket, place_of
+from .store.snapshot import Snapshot
+from .store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .cluster import Cluster
-    from .writer import Writer
+    from .cluster.cluster import Cluster
+    from .store.writer import Writer
 
 Where = str | Sequence[str] | Mapping[str, Any] | None
 Rerank = str | os.PathLike[str] | Reranker | None
@@ -193,7 +203,7 @@ class Retriever:
         """
         name = name_of(model)
         store = self._open_store()
-        encoder = encoders.load(name)
+        encoder = load_encoder(name)
         with self._writing(store) as writer:
             report = switching.switch(writer, encoder, progress, keep=keep)
         self._models.use(encoder)
@@ -429,6 +439,10 @@ class Retriever:
         """The folder that is indexed."""
         return roots.root_of(self._open_store())
 
+    def status(self) -> Status:
+        """Measure what the index holds: documents by state, bytes, its encoder and its vector index."""
+        return self.read(lambda snapshot: measure(snapshot, self.folder))
+
     def documents(self) -> list[dict[str, Any]]:
         """Every document and what became of it, by path: the documents table without the texts; `metadata` is JSON."""
         return self.read(lookup.rows)
@@ -531,7 +545,7 @@ class Retriever:
         """The cluster, where one was asked for."""
         if self._ray is None:
             return None
-        from .cluster import Cluster
+        from .cluster.cluster import Cluster
 
         with self._connecting:
             self._cluster = self._cluster or Cluster(self._ray)

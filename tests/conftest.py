@@ -198,9 +198,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def tiny(tiny_model: str):
     """That model's encoder."""
-    from binocle.retriever.encoder import load
+    from binocle.retriever.models.load import load_encoder
 
-    return load(tiny_model)
+    return load_encoder(tiny_model)
 
 
 FILES = {

@@ -1,27 +1,30 @@
-"""Bytes to Documents: `read` for one file in this process, `ReaderPool` for many in processes of their own."""
+"""Bytes to documents: one reader for each file format, run in limited processes that no hostile file can end.
+
+`formats` says which reader takes which file, `read` reads one here, `ReaderPool` many in processes of their own.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from .detect import choose
 from .formats import FORMATS
-from .sniffing import choose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..document import Document
+    from ..documents.document import Document
     from .formats import Format
-    from .pool import ReaderPool, Reading, read_file
+    from .pool.pool import ReaderPool, Reading, read_file
 
 __all__ = ["FORMATS", "ReaderPool", "Reading", "UnsupportedError", "read", "read_file"]
 
 
 def __getattr__(name: str) -> Any:
     if name in {"Reading", "ReaderPool", "read_file"}:
-        return getattr(import_module(".pool", __name__), name)
+        return getattr(import_module(".pool.pool", __name__), name)
     raise AttributeError(name)
 
 

@@ -7,17 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from ...indexes.errors import UnreadableError
-from .builder import Builder, Outline, squeeze
+from ...core.errors import UnreadableError, UnsupportedError
+from .base import Builder, Outline, squeeze
 from .encoding import decode
-from .errors import UnsupportedError
-from .package import Package, local, parse_xml
-from .web import HtmlText
+from .html_text import HtmlText
+from .office.package import Package, local, parse_xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..document import Document
+    from ..documents.document import Document
 
 
 def read_epub(data: bytes, form: str) -> Document:

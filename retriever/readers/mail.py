@@ -12,17 +12,16 @@ import re
 from email.policy import Compat32
 from typing import TYPE_CHECKING
 
-from ...indexes.errors import UnreadableError
-from .builder import Builder, Outline
+from ...core.errors import UnreadableError, UnsupportedError
+from .base import Builder, Outline
 from .encoding import decode
-from .errors import UnsupportedError
-from .web import HtmlText
+from .html_text import HtmlText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from email.message import Message
 
-    from ..document import Document
+    from ..documents.document import Document
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
 _NOT_SAID = frozenset({"text/css", "text/javascript"})  # of a saved web page

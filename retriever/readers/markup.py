@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..document import Document
-from .builder import Cut, Outline, cut
+from ..documents.document import Document
+from .base import Cut, Outline, cut
 from .encoding import decode
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...indexes.errors import UnreadableError
-from .builder import Builder, Outline
+from ...core.errors import UnreadableError
+from .base import Builder, Outline
 from .encoding import decode
+from .html_text import HtmlText
 from .markup import of_markdown
-from .web import HtmlText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..document import Document
+    from ..documents.document import Document
 
 
 _SHOWN = re.compile(r"\s*<IPython\.[\w.]+ object>\s*")  # a name that stands for what another of its forms says

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
-from ...indexes.errors import UnreadableError
-from .builder import Builder, Heading, Outline, squeeze
+from ...core.errors import UnreadableError
+from .base import Builder, Heading, Outline, squeeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..document import Document
+    from ..documents.document import Document
 
 _FILE = r".*\.(?:pdf|docx?|pptx?|xlsx?|od[tps]|rtf|txt|html?|tex|dvi|e?ps|indd|qxd|pub|pages|wpd|ai|cdr)"
 _UNTITLED = re.compile(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...indexes.errors import UnreadableError
-from .builder import Builder
+from ...core.errors import UnreadableError
+from .base import Builder
 
 if TYPE_CHECKING:
-    from ..document import Document
+    from ..documents.document import Document
 
 _IMAGE = re.compile(r"[0-9a-fA-F\r\n]{512,}")  # pictures in hexadecimal, the bulk of many files
 _TITLE = re.compile(r"\{\\title ([^{}]{1,1000})\}")

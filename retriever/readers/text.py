@@ -7,8 +7,8 @@ import json
 import re
 from itertools import islice
 
-from ..document import Document
-from .builder import LONGEST, Cut, cut
+from ..documents.document import Document
+from .base import LONGEST, Cut, cut
 from .encoding import decode
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)

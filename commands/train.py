@@ -1,0 +1,315 @@
+"""`binocle train encoder, reranker`, `tune` and `distill`: models of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .invert import inverter
+from .options import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
+from .progress_bar import Live
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..training.encoders.result import Trained
+
+
+@click.group()
+def train() -> None:
+    """Train an encoder, a reranker or an inverter.
+
+    DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
+    Face data set. Its columns say what it is: query and positive, with or without negatives; sentence1 and sentence2
+    with a score, a label 0 or 1, or a class; text with a label; or text alone.
+
+    \b
+    binocle train encoder pairs.jsonl --out my-encoder
+    binocle train reranker scifact --out my-reranker
+    """
+
+
+def _lengths(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    try:
+        return tuple(int(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"expected lengths such as 256,128,64, not {value!r}") from None
+
+
+_data = click.argument("data")
+_out = click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Where the trained model goes.")
+_split = click.option("--split", default="train", show_default=True, help="Which qrels, or which split of a data set.")
+
+
+def _run_options(command: Any) -> Any:
+    """Options of every training run."""
+    for option in reversed(
+        (
+            click.option(
+                "--objective", metavar="NAME", help="What is learned. Default: what the data's columns ask for."
+            ),
+            click.option("--epochs", type=float, default=1.0, show_default=True, help="Times through the data."),
+            click.option("--steps", type=int, help="Steps, instead of epochs."),
+            click.option("--accumulate", type=int, default=1, show_default=True, help="Batches to a step."),
+            click.option("--warmup", type=float, default=0.1, show_default=True, help="Share of the steps."),
+            click.option("--weight-decay", type=float, default=0.01, show_default=True),
+            click.option("--dropout", type=float, default=0.0, show_default=True, help="On CPU it halves the speed."),
+            click.option("--bf16/--fp32", default=None, help="Default: bf16 where the hardware computes in it."),
+            click.option(
+                "--held-out", type=float, default=0.05, show_default=True, help="Share of documents held out."
+            ),
+            click.option("--evaluations", type=int, default=8, show_default=True, help="Of the held-out rows."),
+            click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain."),
+            click.option(
+                "--keep", type=float, default=0.0, show_default=True, help="Share of the base's weights kept."
+            ),
+            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@train.command()
+@_data
+@_out
+@click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
+@click.option("--pooling", metavar="MODES", callback=names, help="cls, mean, max, or several such as cls,mean.")
+@click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
+@click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
+@click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
+@click.option("--rounds", type=int, default=1, show_default=True, help="Of mining, each with the encoder so far.")
+@click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
+@click.option("--learning-rate", "--lr", type=float, default=2e-5, show_default=True)
+@click.option(
+    "--max-length", type=int, help="Tokens of a text that are learned from. Default: all that the base reads."
+)
+@click.option("--scale", type=float, default=20.0, show_default=True, help="Of cosines: the inverse of a temperature.")
+@click.option("--margin", type=float, help="Of contrastive and triplet objectives.")
+@click.option("--temperature", type=float, help="Of a teacher's scores. Default: 1/scale if they are cosines, else 1.")
+@click.option("--mini-batch", type=int, default=32, show_default=True, help="Texts in memory, for cached-ranking.")
+@click.option("--matryoshka", metavar="LENGTHS", callback=_lengths, help="Shorter vectors too, such as 256,128,64.")
+@click.option("--lora", type=int, metavar="RANK", help="Train low-rank additions only.")
+@click.option("--checkpointing", is_flag=True, help="Of activations: less memory, more time.")
+@_run_options
+@_split
+@json_option
+def encoder(
+    data: str,
+    out: Path,
+    base: str | None,
+    development: str | None,
+    teacher: str | None,
+    negatives: int | None,
+    rounds: int,
+    split: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train an encoder.
+
+    Interrupt it when you like: the same command goes on from its last checkpoint.
+
+    \b
+    binocle train encoder pairs.jsonl --out my-encoder
+    binocle train encoder sts.tsv --pooling cls --objective cosine --epochs 4 --out my-encoder
+    binocle train encoder scifact --mine 1 --rounds 2 --epochs 4 --out my-encoder
+    """
+    from ..training.encoders.config import Config
+    from ..training.encoders.mining_rounds import train_rounds
+    from ..training.encoders.train import train_encoder
+
+    config = Config(**options)
+    if negatives is not None and (development or teacher):
+        raise click.UsageError("--mine goes with neither --dev nor --teacher")
+    if negatives is None and rounds != 1:
+        raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
+    with Live() as live:
+        if negatives is not None:
+            made = train_rounds(
+                data,
+                out,
+                negatives=negatives,
+                rounds=rounds,
+                base=base,
+                config=config,
+                split=split,
+                progress=live,
+                tell=live.tell,
+            )
+        else:
+            made = train_encoder(
+                data,
+                out,
+                base=base,
+                config=config,
+                split=split,
+                development=development,
+                teacher=teacher,
+                progress=live,
+                tell=live.tell,
+            )
+    _say(made, as_json=as_json)
+
+
+@train.command()
+@_data
+@_out
+@click.option("--base", metavar="MODEL", help="A reranker, a sentence-transformers folder or any Hugging Face encoder.")
+@click.option("--index", metavar="DIR", type=FOLDER, help="Whose hybrid search finds the negatives of pairs.")
+@click.option("--encoder", metavar="MODEL", help="Of the index, where one is made of the data.")
+@click.option("--batch-size", type=int, default=8, show_default=True, help="Queries with their passages.")
+@click.option("--learning-rate", "--lr", type=float, default=3e-5, show_default=True)
+@click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of query and passage.")
+@click.option("--negatives", type=int, default=7, show_default=True, help="Passages for each relevant one.")
+@click.option("--depth", type=int, default=50, show_default=True, help="Of the search that they are drawn from.")
+@click.option("--queries", type=int, help="Learn from at most so many.")
+@_run_options
+@_split
+@json_option
+def reranker(
+    data: str,
+    out: Path,
+    base: str | None,
+    index: Path | None,
+    encoder: str | None,
+    split: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a reranker.
+
+    Negatives of pairs come from the hybrid search that it will rerank; use it with 'binocle search --rerank DIR'.
+
+    \b
+    binocle train reranker scifact --out my-reranker
+    """
+    from ..training.rerankers.config import RerankerConfig
+    from ..training.rerankers.train import train_reranker
+
+    with Live() as live:
+        made = train_reranker(
+            data,
+            out,
+            base=base,
+            config=RerankerConfig(**options),
+            split=split,
+            index=index,
+            encoder=encoder,
+            progress=live,
+            tell=live.tell,
+        )
+    _say(made, as_json=as_json)
+
+
+def _say(made: Trained, *, as_json: bool) -> None:
+    if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
+        return
+    if as_json:
+        click.echo(json.dumps(made.as_dict()))
+        return
+    click.echo(f"{made.objective}: {made.steps:,} steps in {made.seconds:,.0f} s, {made.texts_per_second:,.0f} texts/s")
+    click.echo(made.account)
+    if made.after:
+        was = f"{made.before.value:.4f} -> " if made.before else ""
+        low, high = made.after.low, made.after.high
+        rows = f"{made.after.rows:,} held-out rows"
+        click.echo(f"{made.after.name} {was}{made.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
+    click.echo(f"{made.folder}, fingerprint {made.fingerprint[:8]}")
+
+
+train.add_command(inverter)
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--out", metavar="DIR", type=FOLDER, help="Where the encoder goes. Default: encoders/ in the index.")
+@click.option("--teacher", default="hybrid", show_default=True, metavar="NAME", help="hybrid, or a model.")
+@click.option("--pairs", type=int, default=10_000, show_default=True, help="Queries to learn from, at most.")
+@click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
+@click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@json_option
+def tune(
+    folder: Path | None, index: Path | None, out: Path | None, steps: int, publish: bool, as_json: bool, **options: Any
+) -> int:
+    """Fit an index's encoder to its documents, without labels.
+
+    Queries are made from the documents' own titles, sections, sentences and terms. The encoder changes only if queries
+    from documents that it has not seen gain significantly; 'binocle rollback' undoes it. Exit 1 when nothing changed.
+
+    \b
+    binocle tune ~/notes
+    binocle tune docs --no-publish --out tuned
+    """
+    from ..training.tuning.ranking_distillation import Settings
+    from ..training.tuning.tune import Recipe, tune
+
+    recipe = Recipe(learning=Settings(steps=steps), **options)
+    retriever = open_index(folder, index)
+    with Live() as live:
+        made = tune(retriever, out=out, recipe=recipe, publish=publish, progress=live, tell=live.tell)
+    if as_json:
+        click.echo(json.dumps(made.as_dict()))
+    else:
+        verdict, gain = made.verdict, made.verdict.difference
+        click.echo(
+            f"nDCG@10 of {verdict.queries:,} queries from held-out documents: "
+            f"{verdict.before:.4f} -> {verdict.after:.4f} "
+            f"({gain.value:+.4f}, 95 % {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.4f})"
+        )
+        for kind, by in verdict.kinds.items():
+            click.echo(f"{kind:<10} {by:+.4f}")
+        done = "the index uses it: 'binocle rollback' undoes it" if made.published else "the index stays as it is"
+        click.echo(f"{made.folder}; {done}")
+    return 0 if made.published or not publish else NOTHING
+
+
+@click.command()
+@click.argument("model")
+@click.argument("texts")
+@_out
+@click.option("--layers", type=int, default=3, show_default=True, help="Of the student; 0 for a table of word vectors.")
+@click.option("--on", "evaluate_on", metavar="COLLECTION", type=FOLDER, help="A BEIR folder to measure both on.")
+@click.option("--epochs", type=float, default=2.0, show_default=True)
+@click.option("--learning-rate", "--lr", type=float, help="Default: 0.0001; 0.02 for a table.")
+@click.option("--batch-size", type=int, default=64, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@json_option
+def distill(
+    model: str, texts: str, out: Path, layers: int, evaluate_on: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Make a smaller, faster encoder that answers like MODEL.
+
+    TEXTS is what it learns on: a BEIR folder, or a file with a column of texts.
+
+    \b
+    binocle distill sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl --layers 0 --out small
+    """
+    from ..training.encoders.distill import distill, settings
+
+    config = settings(layers, **{name: value for name, value in options.items() if value is not None})
+    with Live() as live:
+        made = distill(
+            model,
+            out,
+            texts=texts,
+            layers=layers,
+            evaluate_on=evaluate_on,
+            config=config,
+            progress=live,
+            tell=live.tell,
+        )
+    if as_json:
+        click.echo(json.dumps(made.as_dict()))
+        return
+    for name, (teacher, student) in made.measures.items():
+        click.echo(f"{name:<22} {teacher:.4f} -> {student:.4f}")
+    before, after = made.texts_per_second
+    click.echo(f"{'texts/s':<22} {before:,.0f} -> {after:,.0f} ({after / before:.1f} times)")

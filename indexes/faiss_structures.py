@@ -1,0 +1,122 @@
+"""How FAISS finds its way among codes: all of them, some of many lists, or along a graph.
+
+Parameters of a search are those for its ten best. Whoever looks deeper (for more, or because a filter lets few pass)
+has to visit more: by how much stands in `visits`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .base import Parameter
+
+if TYPE_CHECKING:
+    Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    build_parameters: ClassVar[tuple[Parameter, ...]] = ()
+    search_parameters: ClassVar[tuple[Parameter, ...]] = ()
+
+    def factory(self, count: int, build: Values) -> str:  # noqa: ARG002
+        return ""
+
+    def size(self, count: int, dim: int, build: Values) -> float:  # noqa: ARG002
+        """Bytes a vector beside its code."""
+        return 0
+
+    def least(self, count: int, build: Values) -> int:  # noqa: ARG002
+        return 1
+
+    def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:  # noqa: ARG002
+        """How many lists or nodes are looked at to find the `depth` best, where the parameters are for `usual`."""
+        return count
+
+    def cost(self, visits: int, count: int, dim: int, code: float, build: Values) -> float:  # noqa: ARG002
+        """Of one query, in multiply-adds of an exact search. Fitted to measurements on one core with AVX-512."""
+        return visits * code
+
+    def parameters(self, visits: int, **selector: Any) -> Any:  # noqa: ARG002
+        import faiss
+
+        return faiss.SearchParameters(**selector) if selector else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """IVF: k-means cells, of which the nearest are searched."""
+
+    build_parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("nlist", "the number of lists; 4 times the root of the number of vectors unless given", 1, 1_048_576),
+    )
+    search_parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("nprobe", "how many lists are searched; a sixteenth, at least 8, unless given", 1, 1_048_576),
+    )
+
+    def nlist(self, count: int, build: Values) -> int:
+        if build.get("nlist"):
+            return int(build["nlist"])
+        return max(1, min(round(4 * math.sqrt(count)), count // 39))
+
+    def factory(self, count: int, build: Values) -> str:
+        return f"IVF{self.nlist(count, build)},"
+
+    def size(self, count: int, dim: int, build: Values) -> float:
+        return 8 + 4 * dim * self.nlist(count, build) / max(1, count)
+
+    def least(self, count: int, build: Values) -> int:
+        return self.nlist(count, build)
+
+    def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:
+        nlist = self.nlist(count, build)
+        nprobe = int(search.get("nprobe") or max(8, nlist // 16))
+        return min(nlist, math.ceil(nprobe * math.pow(max(1.0, depth / usual), 0.4)))
+
+    def cost(self, visits: int, count: int, dim: int, code: float, build: Values) -> float:
+        nlist = self.nlist(count, build)
+        return nlist * dim + visits * (code * count / nlist + 2_000)
+
+    def parameters(self, visits: int, **selector: Any) -> Any:
+        import faiss
+
+        return faiss.SearchParametersIVF(nprobe=visits, **selector)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """HNSW: Malkov and Yashunin 2016."""
+
+    build_parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("m", "how many neighbours a node has, and twice as many on the ground", 2, 256, 16),
+        Parameter("ef_construction", "how many candidates for neighbours are looked at", 4, 4_096, 128),
+    )
+    search_parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("ef_search", "how many of the best nodes so far are kept to go on from", 1, 65_536, 96),
+    )
+
+    def factory(self, count: int, build: Values) -> str:  # noqa: ARG002
+        return f"HNSW{build['m']},"
+
+    def size(self, count: int, dim: int, build: Values) -> float:  # noqa: ARG002
+        return float(8.5 * build["m"] + 20)
+
+    def least(self, count: int, build: Values) -> int:  # noqa: ARG002
+        return 1
+
+    def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:  # noqa: ARG002
+        ef_search = int(search["ef_search"])
+        return min(count, max(depth, math.ceil(ef_search + 1.5 * max(0, depth - usual))))
+
+    def cost(self, visits: int, count: int, dim: int, code: float, build: Values) -> float:  # noqa: ARG002
+        return float(visits * build["m"] * (code + 100))
+
+    def parameters(self, visits: int, **selector: Any) -> Any:
+        import faiss
+
+        return faiss.SearchParametersHNSW(efSearch=visits, **selector)
+
+
+Structure = Scan | Lists | Graph

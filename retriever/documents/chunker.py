@@ -1,0 +1,273 @@
+"""Document -> chunks sized in the encoder's own tokens, each exactly `document.text[start:end]`.
+
+A chunk never crosses a page or, unless a section is tiny, a heading. Inside, it is cut where a reader would: at
+paragraphs, sentences or, in code, definitions, into pieces of nearly equal size. Equal pieces matter: a long
+passage and its three-word remainder are found worse than two halves.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from ...core.errors import InputError
+from .document import LineCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .document import Document, Part
+
+    Offsets = Callable[[Sequence[str]], list[list[tuple[int, int]]]]
+
+_TINY = 32  # tokens: a section shorter than this joins the next one on its page
+_WINDOW = 16_384  # characters tokenized and cut at a time
+_HEADING_SHARE = 4  # the heading path takes at most one token in this many
+_MARGIN = 2  # tokens: a piece alone can tokenize a little longer than within its text
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a document. `heading` starts with the document's title when it has one."""
+
+    start: int
+    end: int
+    line_start: int
+    line_end: int
+    page: int | None
+    heading: tuple[str, ...]
+    text: str
+
+    @property
+    def context(self) -> str:
+        return context_of(self.heading, self.text)
+
+
+def context_of(heading: Sequence[str], text: str) -> str:
+    """What encoder, full-text index and reranker see: the heading path on a line of its own, then the text."""
+    return f"{' > '.join(heading)}\n{text}" if heading else text
+
+
+# What may be cut at, best first: (kinds of part, pattern whose match ends just before the new piece).
+# No pattern may look again at what it has passed over: quantifiers are possessive, and none runs over white space from
+# more than one place of it.
+_CUTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
+    (
+        frozenset({"code"}),  # a definition or a comment above it, at the left margin
+        re.compile(
+            r"\n(?=(?:@|#\[|///?|/\*\*|def |class |async def |fn |pub |impl |struct |enum |trait |func |type "
+            r"|interface |export |function |const |public |private |protected |static |module |namespace |template"
+            r"|sub |CREATE |\(def|[A-Za-z_][\w:<>,*& ]*+\([^;\n()]*+\)[ \t]*+\{))"
+        ),
+    ),
+    (frozenset({"prose", "code"}), re.compile(r"\n[ \t]*+\n\s*+")),
+    (frozenset({"table", "code"}), re.compile(r"\n")),
+    (
+        frozenset({"prose"}),
+        re.compile(r"(?<=[.!?;:])[\"')\]»”]*+\s++|(?<=[。！？])|\n(?=[ \t]*+(?:[-*+•]|\d{1,3}[.)]) )"),
+    ),
+    (frozenset({"prose", "table", "code"}), re.compile(r"\s++")),
+)
+
+
+def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
+    """Cut a document into passages that fit the encoder with their heading path.
+
+    :param offsets: an encoder's `offsets`: for each text the characters of its tokens.
+    :param max_tokens: an encoder's `max_tokens`.
+    :raises InputError: when that leaves no room.
+    """
+    if max_tokens <= _MARGIN:
+        raise InputError(
+            f"the encoder has room for {max(max_tokens, 0)} tokens of a text, which is too few for any passage: "
+            "raise its max_seq_length, or shorten its prompt"
+        )
+    lines = LineCounter(document)
+    chunks = []
+    for section in _joined(_sections(document), document.text, offsets):
+        headings = {
+            path: _shortened(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
+            for path in section.paths()
+        }
+        taken = max(len(tokens) for tokens in offsets([" > ".join(heading) for heading in headings.values()]))
+        for start, end in _pieces(document.text, section, offsets, max_tokens - taken - _MARGIN):
+            chunks.append(
+                Chunk(
+                    start,
+                    end,
+                    lines.at(start),
+                    lines.at(end - 1),
+                    section.page,
+                    headings[section.path(start, end)],
+                    document.text[start:end],
+                )
+            )
+    return chunks
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Neighbouring parts on one page: under one heading, but for tiny ones that were joined to those after them."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def page(self) -> int | None:
+        return self.parts[0].page
+
+    @property
+    def start(self) -> int:
+        return self.parts[0].start
+
+    @property
+    def end(self) -> int:
+        return self.parts[-1].end
+
+    def path(self, start: int, end: int) -> tuple[str, ...]:
+        """What the headings above these characters have in common."""
+        return reduce(common, (part.heading for part in _overlapping(self.parts, start, end)))
+
+    def paths(self) -> set[tuple[str, ...]]:
+        """All that `path` may give."""
+        headings = {part.heading for part in self.parts}
+        least = len(reduce(common, headings))
+        return {heading[:length] for heading in headings for length in range(least, len(heading) + 1)}
+
+
+def _overlapping(parts: tuple[Part, ...], start: int, end: int) -> tuple[Part, ...]:
+    first = bisect_right(parts, start, key=lambda part: part.end)
+    return parts[first : bisect_left(parts, end, key=lambda part: part.start)]
+
+
+def _sections(document: Document) -> Iterator[_Section]:
+    run: list[Part] = []
+    for part in document.parts:
+        if run and (part.heading != run[-1].heading or part.page != run[-1].page):
+            yield _Section(tuple(run))
+            run = []
+        run.append(part)
+    if run:
+        yield _Section(tuple(run))
+
+
+def _joined(sections: Iterable[_Section], text: str, offsets: Offsets) -> Iterator[_Section]:
+    """Join a tiny section to the one after it on its page."""
+    held: _Section | None = None
+    for section in sections:
+        if held is None:
+            held = section
+        elif held.page == section.page and _is_tiny(text[held.start : held.end], offsets):
+            held = _Section(held.parts + section.parts)
+        else:
+            yield held
+            held = section
+    if held is not None:
+        yield held
+
+
+def _is_tiny(text: str, offsets: Offsets) -> bool:
+    return len(text) < _TINY * 12 and len(offsets([text])[0]) < _TINY
+
+
+def common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """The titles that two heading paths begin with."""
+    same = 0
+    while same < min(len(first), len(second)) and first[same] == second[same]:
+        same += 1
+    return first[:same]
+
+
+def _with_title(title: str, heading: tuple[str, ...]) -> tuple[str, ...]:
+    return (title, *heading) if title and title not in heading else heading
+
+
+def _shortened(heading: tuple[str, ...], offsets: Offsets, room: int) -> tuple[str, ...]:
+    """The heading path in at most `room` tokens: the innermost titles, the last one cut if it must be."""
+    kept: list[str] = []
+    for title in reversed(heading):
+        spans = offsets([title[:1000]])[0]
+        if len(spans) > room:
+            if not kept and room > 0:
+                kept.append(title[: spans[room - 1][1]].strip())
+            break
+        room -= len(spans) + 1
+        kept.append(title)
+    return tuple(reversed(kept))
+
+
+def _pieces(text: str, section: _Section, offsets: Offsets, room: int) -> Iterator[tuple[int, int]]:
+    """Cut a section into (start, end) of at most `room` tokens each, without white space at either end."""
+    for start, end in _windows(text, section.start, section.end):
+        window = text[start:end]
+        tokens = [begin for begin, stop in offsets([window])[0] if stop > begin]
+        if not tokens:
+            continue
+        ranks = _cut_ranks(window, start, section.parts) if len(tokens) > room else {}
+        for piece_start, piece_end in _fitting(_divide(tokens, len(window), ranks, room), window, ranks, offsets, room):
+            piece = window[piece_start:piece_end]
+            left = start + piece_start + len(piece) - len(piece.lstrip())
+            right = start + piece_start + len(piece.rstrip())
+            if left < right:
+                yield left, right
+
+
+def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Stretches of bounded length that end, where possible, at a blank line, a line or a word."""
+    while end - start > _WINDOW:
+        limit = start + _WINDOW
+        cut = max(text.rfind("\n\n", start + _WINDOW // 2, limit), -1)
+        if cut < 0:
+            cut = text.rfind("\n", start + _WINDOW // 2, limit)
+        if cut < 0:
+            cut = text.rfind(" ", start + _WINDOW // 2, limit)
+        cut = limit if cut < 0 else cut + 1
+        yield start, cut
+        start = cut
+    yield start, end
+
+
+def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, int]:
+    """Places in the window where a piece may begin, each with its rank: 0 is best."""
+    ranks: dict[int, int] = {}
+    for part in _overlapping(parts, start, start + len(window)):
+        low, high = max(part.start - start, 0), min(part.end - start, len(window))
+        if low >= high:
+            continue
+        ranks[low] = 0 if low else len(_CUTS)
+        for rank, (kinds, pattern) in enumerate(_CUTS):
+            if part.kind in kinds:
+                for match in pattern.finditer(window, low, high):
+                    ranks.setdefault(match.end(), rank)
+    return ranks
+
+
+def _fitting(
+    pieces: Iterable[tuple[int, int]], window: str, ranks: dict[int, int], offsets: Offsets, room: int
+) -> Iterator[tuple[int, int]]:
+    """Halve the pieces that were cut inside a word and, for that, have become longer than they were."""
+    for start, end in pieces:
+        inside = (start and start not in ranks) or (end < len(window) and end not in ranks)
+        tokens = [begin for begin, stop in offsets([window[start:end]])[0] if stop > begin] if inside else []
+        if len(tokens) > room + _MARGIN and tokens[len(tokens) // 2]:
+            middle = start + tokens[len(tokens) // 2]
+            yield from _fitting([(start, middle), (middle, end)], window, ranks, offsets, room)
+        else:
+            yield start, end
+
+
+def _divide(tokens: list[int], length: int, ranks: dict[int, int], room: int) -> Iterator[tuple[int, int]]:
+    """Divide tokens (their first characters) into pieces of at most `room`, nearly equal, cut at the best places."""
+    first, start = 0, 0
+    while len(tokens) - first > room:
+        left = len(tokens) - first
+        target = left / -(-left // room)
+        best = min(
+            range(first + max(1, int(target * 0.6)), min(first + room, len(tokens) - 1) + 1),
+            key=lambda token: (ranks.get(tokens[token], len(_CUTS)), abs(token - first - target)),
+        )
+        yield start, tokens[best]
+        first, start = best, tokens[best]
+    yield start, length

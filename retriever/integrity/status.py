@@ -1,0 +1,84 @@
+"""What an index holds, measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..store.folder_location import size_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..store.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What an index holds."""
+
+    path: str
+    folder: str | None
+    model: str
+    fingerprint: str
+    dim: int
+    documents: dict[str, int]  # by state
+    chunks: int
+    bytes: int
+    vector_index: str | None
+    vector_kind: dict[str, Any] | None  # its kind, its parameters, its bytes, and what was measured of it
+    damage: str | None  # what is wrong with it: all is searched exactly until it is built anew
+    newer_rows: int  # not in the vector index yet: searched exactly
+    deleted_rows: int  # still in the vector index: masked
+    previous: dict[str, Any] | None  # what `rollback` would restore: the encoder, and its vectors that are kept
+
+
+def measure(snapshot: Snapshot, folder: Path | None) -> Status:
+    """Measure an index.
+
+    :param folder: the folder it is synced with, if any.
+    """
+    encoder = snapshot.head.encoder
+    states = {"indexed": 0, "skipped": 0, "failed": 0}
+    for state in snapshot.document_rows["state"].to_pylist():
+        states[state] = states.get(state, 0) + 1
+    index = snapshot.index
+    return Status(
+        path=str(snapshot.store.place),
+        folder=str(folder) if folder else None,
+        model=encoder.model,
+        fingerprint=encoder.fingerprint,
+        dim=encoder.dim,
+        documents=states,
+        chunks=snapshot.chunks.count_rows(),
+        bytes=snapshot.store.place.size(),
+        vector_index=snapshot.head.vectors,
+        vector_kind=_kind(snapshot),
+        damage=str(snapshot.damage) if snapshot.damage else None,
+        newer_rows=0 if index.tail is None else len(index.tail.ids),
+        deleted_rows=0 if index.held is None else int((~index.held).sum()),
+        previous=_previous(snapshot),
+    )
+
+
+def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
+    made = snapshot.published
+    if made is None:
+        return None
+    size = sum(size_of(snapshot.store.place.vectors(name)) for name in snapshot.head.parts)
+    chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search", "measured")}
+    return {**chosen, "count": made.count, "bytes": size}
+
+
+def _previous(snapshot: Snapshot) -> dict[str, Any] | None:
+    before = snapshot.head.previous
+    if before is None:
+        return None
+    kept = snapshot.count_kept()
+    return {
+        "model": before.model,
+        "fingerprint": before.fingerprint,
+        "dim": before.dim,
+        "vectors": kept,
+        "bytes": 4 * before.dim * kept,
+    }

@@ -1,0 +1,216 @@
+"""Hold an index against the documents as they are now, and its parts against each other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import BinocleError, DamagedError
+from ..documents.chunker import context_of
+from ..documents.document import Document, LineCounter
+from ..indexing.indexer import key_of
+from ..store.tables import PREVIOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from ..readers.pool.pool import Reading
+    from ..store.snapshot import Snapshot
+    from .wrong_vectors import Misplaced
+
+_SAMPLES = 50  # passages looked up in the full-text index
+_AT_ONCE = 500  # documents whose chunks are read together
+_UNREADABLE = "cannot be read now"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it should be.
+
+    `kind` is "document", "chunk", "vector", "vector index", "full-text index" or "store".
+    """
+
+    kind: str
+    path: str
+    problem: str
+
+
+def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
+    """Everything wrong with a snapshot: each document read anew, each chunk's text, key, lines and vector checked.
+
+    :param root: the indexed folder, None when only documents were added.
+    """
+    rows = snapshot.document_rows.to_pylist()
+    yield from _store_faults(snapshot, rows)
+    yield from _index_faults(snapshot)
+    yield from _text_faults(snapshot)
+    if root is not None:
+        yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
+    added = [row for row in rows if row["source"] == "added"]
+    for row, chunks, text in _with_chunks(snapshot, added):
+        yield from _chunk_faults(row, chunks, Document.from_text(text))
+
+
+def stored_wrongly(found: Iterable[Fault]) -> set[str]:
+    """The documents that must be read again; what is stored of one that cannot be read now may be all there is."""
+    return {
+        fault.path
+        for fault in found
+        if fault.kind in ("chunk", "store", "document") and not fault.problem.startswith(_UNREADABLE)
+    }
+
+
+def vector_faults(snapshot: Snapshot, wrong: Iterable[Misplaced]) -> Iterator[Fault]:
+    """The chunks whose vectors are not those of their texts, as faults."""
+    paths = dict(zip(*(snapshot.document_rows[name].to_pylist() for name in ("id", "path")), strict=True))
+    for row in wrong:
+        where = f"chunk {row.chunk} (characters {row.char_start} to {row.char_end})"
+        problem = f"{where} has a vector that its text does not have (cosine {row.cosine:.4f})"
+        yield Fault("vector", paths.get(row.document, f"document {row.document}"), problem)
+
+
+def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    paths: set[tuple[str, str]] = set()
+    for row in rows:
+        if (row["source"], row["path"]) in paths:
+            yield Fault("store", row["path"], "stands in the documents table twice")
+        paths.add((row["source"], row["path"]))
+    expected = {row["id"]: row["chunks"] for row in rows if row["chunks"]}
+    found = snapshot.chunk_ids
+    numbers, counts = np.unique(found["document"].to_numpy(), return_counts=True)
+    counted = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    names = {row["id"]: row["path"] for row in rows}
+    for number in sorted(expected.keys() | counted.keys()):
+        if expected.get(number, 0) != counted.get(number, 0):
+            problem = f"should have {expected.get(number, 0)} chunks in the store but has {counted.get(number, 0)}"
+            yield Fault("store", names.get(number, f"document {number}"), problem)
+    if len(np.unique(found["id"].to_numpy())) != len(found):
+        yield Fault("store", "", "two chunks have the same id")
+
+
+def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """The published index against the store: its files' checksums, and each vector by value."""
+    name = snapshot.head.vectors
+    if name is not None and snapshot.damage:
+        yield Fault("vector index", name, str(snapshot.damage))
+    index = snapshot.index
+    dim = snapshot.head.encoder.dim
+    for batch in snapshot.batches(["id", "vector"]):
+        ids = batch["id"].to_numpy()
+        stored = batch["vector"].flatten().to_numpy().reshape(-1, dim)
+        if not np.isfinite(stored).all():
+            yield Fault("store", "", f"a vector of the chunks {ids[0]} to {ids[-1]} is not finite")
+        try:
+            same = np.array_equal(index.reconstruct(ids), stored)
+        except BinocleError as error:
+            yield Fault("vector index", str(name), f"lacks chunks of the store: {error}")
+            return
+        if not same:
+            yield Fault("vector index", str(name), f"differs from the store in the chunks {ids[0]} to {ids[-1]}")
+    yield from _kept_faults(snapshot)
+
+
+def _kept_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """The vectors of the encoder before the last switch: each whole."""
+    before = snapshot.head.previous
+    if before is None:
+        return
+    for batch in snapshot.batches(["id", PREVIOUS]):
+        kept = batch[PREVIOUS].drop_null().to_pylist()
+        if any(len(vector) != 4 * before.dim or not np.isfinite(np.frombuffer(vector, "<f4")).all() for vector in kept):
+            ids = batch["id"]
+            yield Fault("store", "", f"a previous vector of the chunks {ids[0]} to {ids[-1]} is not what was kept")
+
+
+def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    from ..readers.pool.pool import ReaderPool
+
+    indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
+    with ReaderPool() as pool:
+        readings = pool.read_all(root / row["path"] for row in indexed)
+        for row, chunks, text in _with_chunks(snapshot, indexed):
+            reading = next(readings)
+            problem = _changed(row, reading)
+            if problem:
+                yield Fault("document", row["path"], problem)
+            elif reading.document is not None:
+                if text != reading.document.text:
+                    yield Fault("document", row["path"], "is stored with another text than it has")
+                yield from _chunk_faults(row, chunks, reading.document)
+
+
+def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """The full-text index, by asking for passages in their own words."""
+    table = snapshot.read("chunks", ["id"])
+    step = max(1, len(table) // _SAMPLES)
+    rows = snapshot.chunks_by_id(table["id"].to_pylist()[::step], ["context"])
+    for number, row in rows.items():
+        words = set(re.findall(r"[a-zA-Z]{5,30}", row["context"]))
+        if len(words) < 4:
+            continue  # perhaps nothing but stop words
+        try:
+            found = snapshot.full_text(" ".join(sorted(words)[:32]), 1, f"id = {number}")
+        except DamagedError as error:
+            yield Fault("full-text index", "", str(error))
+            return
+        if not len(found):
+            yield Fault("full-text index", "", f"does not find chunk {number} by its own words")
+
+
+def _with_chunks(
+    snapshot: Snapshot, rows: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], str]]:
+    """Each document row with its chunks in order and its stored text, many documents read at a time."""
+    columns = [
+        "id",
+        "document",
+        "key",
+        "char_start",
+        "char_end",
+        "line_start",
+        "line_end",
+        "page",
+        "heading",
+        "text",
+        "context",
+    ]
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        numbers = ",".join(str(row["id"]) for row in some)
+        chunks: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in some}
+        for chunk in snapshot.read("chunks", columns, f"document IN ({numbers})").to_pylist():
+            chunks[chunk["document"]].append(chunk)
+        texts = snapshot.documents_by_id([row["id"] for row in some], ["text"])
+        for row in some:
+            ordered = sorted(chunks[row["id"]], key=lambda chunk: chunk["char_start"])
+            yield row, ordered, texts[row["id"]]["text"]
+
+
+def _changed(row: dict[str, Any], reading: Reading) -> str:
+    if reading.sha256 and reading.sha256 != row["sha256"]:
+        return "has changed since it was indexed"
+    if reading.document is None:
+        return f"{_UNREADABLE}: {reading.reason}"
+    return ""
+
+
+def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: Document) -> Iterator[Fault]:
+    """Each chunk against the text it claims to be a slice of."""
+    text, lines = document.text, LineCounter(document)
+    for chunk in chunks:
+        where = f"chunk {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
+        context = context_of(chunk["heading"], chunk["text"])
+        if text[chunk["char_start"] : chunk["char_end"]] != chunk["text"]:
+            yield Fault("chunk", row["path"], f"{where} is not what the document says there")
+        elif context != chunk["context"] or key_of(context) != chunk["key"]:
+            yield Fault("chunk", row["path"], f"{where} is not what was embedded")
+        elif (chunk["line_start"], chunk["line_end"], chunk["page"]) != (
+            lines.at(chunk["char_start"]),
+            lines.at(chunk["char_end"] - 1),
+            document.page_at(chunk["char_start"]),
+        ):
+            yield Fault("chunk", row["path"], f"{where} does not stand on the lines or the page it cites")

@@ -1,0 +1,4 @@
+"""Encoders and rerankers: texts to unit vectors, and pairs of query and passage to scores.
+
+`load` is the way in. `bert/` computes plain BERT without torch; the `torch_*` modules take all other models.
+"""

@@ -1,0 +1,139 @@
+"""BERT as an OpenVINO graph, for encoding and scoring in bulk on CPU.
+
+The graph is built from the safetensors weights, so neither torch nor an exported file is needed. It runs in bf16
+where the processor has it (AVX-512 BF16, AMX) and in float32 elsewhere: OpenVINO chooses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import openvino as ov
+
+    from ....core.arrays import Floats, Integers
+    from .numpy import BertConfig
+
+
+class BertOpenVINO:
+    """What `bert.BertNumpy` computes, of many batches: one a stream in flight.
+
+    :param classifier: whether batches have token types and give logits; else they give hidden states.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        weights: Mapping[str, Floats],
+        *,
+        classifier: bool = False,
+        precision: str | None = None,
+    ) -> None:
+        ov = import_openvino()
+        settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT", "ENABLE_CPU_PINNING": False}
+        if threads := os.environ.get("OMP_NUM_THREADS", ""):
+            settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, where several work on it
+        if precision:
+            settings["INFERENCE_PRECISION_HINT"] = precision
+        compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier), "CPU", settings)
+        self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+        self._requests = [compiled.create_infer_request() for _ in range(self.streams)]
+        self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+
+    def map(self, batches: Iterable[tuple[Integers, ...]]) -> Iterator[Floats]:
+        """What each batch of ids and mask, and types for a classifier, gives: in order, valid until the next."""
+        running: deque[Any] = deque()
+        idle = list(self._requests)
+        for ids, mask, *types in batches:
+            if not idle:
+                yield _result(running[0])
+                idle.append(running.popleft())
+            request = idle.pop()
+            request.start_async([ids.astype(np.int32), mask.astype(np.float32), *(t.astype(np.int32) for t in types)])
+            running.append(request)
+        while running:
+            yield _result(running[0])
+            idle.append(running.popleft())
+
+
+def import_openvino() -> Any:
+    """OpenVINO without its telemetry: the import would otherwise fork and report to a third party over the network."""
+    import sys
+
+    absent: Any = None  # what makes Python say that a module is not there; OpenVINO then has a stub of its own
+    blocked = sys.modules.setdefault("openvino_telemetry", absent) is None
+    try:
+        import openvino
+    finally:
+        if blocked:
+            sys.modules.pop("openvino_telemetry", None)
+    return openvino
+
+
+def _result(request: Any) -> Floats:
+    request.wait()
+    data: Floats = request.get_output_tensor().data
+    return data
+
+
+def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool) -> ov.Model:
+    """The same functions as `bert.BertNumpy`, operation by operation."""
+    ov = import_openvino()
+    from openvino import opset15 as op
+
+    def constant(array: Floats) -> Any:
+        return op.constant(np.ascontiguousarray(array))
+
+    def axes(*values: int) -> Any:
+        return op.constant(np.array(values, np.int64))
+
+    def scalar(value: float) -> Any:
+        return op.constant(np.array(value, np.float32))
+
+    def norm(x: Any, name: str) -> Any:
+        normal = op.mvn(x, axes(-1), True, config.eps, "inside_sqrt")
+        return normal * constant(weights[name + ".weight"]) + constant(weights[name + ".bias"])
+
+    def dense(x: Any, name: str) -> Any:
+        product = op.matmul(x, constant(weights[name + ".weight"]), False, True)
+        return product + constant(weights[name + ".bias"])
+
+    def heads(x: Any) -> Any:
+        return op.transpose(op.reshape(x, axes(0, 0, config.heads, dim // config.heads), True), axes(0, 2, 1, 3))
+
+    words = weights["embeddings.word_embeddings.weight"]
+    positions = weights["embeddings.position_embeddings.weight"]
+    kinds = weights["embeddings.token_type_embeddings.weight"]
+    dim = words.shape[1]
+    ids = op.parameter([-1, -1], ov.Type.i32, name="ids")
+    mask = op.parameter([-1, -1], ov.Type.f32, name="mask")
+    types = op.parameter([-1, -1], ov.Type.i32, name="types")
+    tokens = op.gather(op.shape_of(ids), axes(1), axes(0))
+    place = op.slice(constant(positions if classifier else positions + kinds[0]), axes(0), tokens, axes(1), axes(0))
+    if classifier:
+        place = place + op.gather(constant(kinds), types, axes(0))
+    hidden = norm(op.gather(constant(words), ids, axes(0)) + place, "embeddings.LayerNorm")
+    bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
+    for number in range(config.layers):
+        layer = f"encoder.layer.{number}."
+        last = classifier and number == config.layers - 1
+        wanted = op.slice(hidden, axes(0), axes(1), axes(1), axes(1)) if last else hidden
+        query, key, value = (
+            heads(dense(x, f"{layer}attention.self.{name}"))
+            for name, x in (("query", wanted), ("key", hidden), ("value", hidden))
+        )
+        attended = op.transpose(op.scaled_dot_product_attention(query, key, value, bias), axes(0, 2, 1, 3))
+        attended = op.reshape(attended, axes(0, 0, dim), True)
+        hidden = norm(wanted + dense(attended, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
+        grown = op.gelu(dense(hidden, layer + "intermediate.dense"), "erf")
+        hidden = norm(hidden + dense(grown, layer + "output.dense"), layer + "output.LayerNorm")
+    if not classifier:
+        return ov.Model([op.result(hidden)], [ids, mask], "bert")
+    logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), "pooler.dense")), "classifier")
+    return ov.Model([op.result(logits)], [ids, mask, types], "bert")

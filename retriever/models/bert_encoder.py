@@ -1,0 +1,122 @@
+"""Plain BERT encoders, computed by numpy for a few texts and by OpenVINO for many; no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from ...core.errors import InputError
+from ..models import settings as model_settings
+from .bert.model import BertModel
+from .bert.numpy import BertConfig
+from .encoder import Encoder, Kind, checked, lowered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ...core.arrays import Floats, Integers
+
+
+# Texts of fewer tokens in all than this are encoded at once in numpy; more are worth a compiled graph.
+_SMALL = 1_024
+
+
+# So are queries, unless there are as many as mining encodes at a time.
+_MANY_QUERIES = 64
+
+
+class BertEncoder:
+    """A sentence-transformers folder of a plain BERT with pooling, computed by numpy or OpenVINO."""
+
+    def __init__(self, name: str, folder: Path, settings: model_settings.ModelSettings, config: BertConfig) -> None:
+        self.name = name
+        self.fingerprint = model_settings.fingerprint(folder, settings)
+        self._settings = settings
+        self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
+        self.dim = self._model.dim * len(settings.pooling)
+        self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
+        self._many: set[Kind] = set()
+
+    def expect_many(self, kind: Kind = "document") -> None:
+        """Encode every text of this kind from now on as those of a large batch: by the compiled graph, made now."""
+        self._model.compiled()
+        self._many.add(kind)
+
+    @staticmethod
+    def config_of(folder: Path, settings: model_settings.ModelSettings) -> BertConfig | None:
+        """The configuration if this class can compute the model in that folder."""
+        native = (
+            settings.modules in (("Transformer", "Pooling", "Normalize"), ("Transformer", "Pooling"))
+            and set(settings.pooling) <= _POOLING.keys()
+            and (folder / "model.safetensors").is_file()
+            and (folder / "tokenizer.json").is_file()
+            and (settings.include_prompt or not (settings.query_prompt or settings.document_prompt))
+            and not model_settings.overruled(folder)
+        )
+        return BertConfig.from_json(model_settings.config(folder), folder / "config.json") if native else None
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        if kind not in get_args(Kind):
+            raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
+        prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
+        prepared = [self._prepared(prompt + text) for text in checked(texts)]
+        encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
+        tokens = sum(len(encoding.ids) for encoding in encodings)
+        few = tokens < _SMALL or (kind == "query" and len(prepared) < _MANY_QUERIES)
+        vectors = np.empty((len(prepared), self.dim), np.float32)
+        for places, hidden, mask in self._model.run(encodings, small=few and kind not in self._many):
+            pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
+            if self._settings.unit:
+                pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+            vectors[places] = pooled
+        return vectors
+
+    def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        prepared = [self._prepared(text) for text in checked(texts)]
+        encodings = self._model.tokenizer(truncated=False).encode_batch(prepared, add_special_tokens=False)
+        return [encoding.offsets for encoding in encodings]
+
+    def _prompt_tokens(self) -> int:
+        prompt = self._settings.document_prompt
+        return len(self.offsets([prompt])[0]) if prompt else 0
+
+    def _prepared(self, text: str) -> str:
+        """The text as the tokenizer gets it: of the same length, so that offsets are those of the text."""
+        return lowered(text) if self._settings.lowercase else text
+
+
+def expect_many(encoder: Encoder, kind: Kind = "document") -> None:
+    """Announce a long run, so that a text's vector does not depend on its batch."""
+    if isinstance(encoder, BertEncoder):
+        encoder.expect_many(kind)
+
+
+def _mean(hidden: Floats, mask: Integers) -> Floats:
+    mean: Floats = _sum(hidden, mask) / mask.sum(1, keepdims=True, dtype=np.float32)
+    return mean
+
+
+def _mean_sqrt_len(hidden: Floats, mask: Integers) -> Floats:
+    mean: Floats = _sum(hidden, mask) / np.sqrt(mask.sum(1, keepdims=True, dtype=np.float32))
+    return mean
+
+
+def _sum(hidden: Floats, mask: Integers) -> Floats:
+    weights = mask[:, None, :].astype(np.float32)  # (texts, 1, tokens) @ (texts, tokens, dim)
+    return (weights @ hidden)[:, 0]
+
+
+def _cls(hidden: Floats, mask: Integers) -> Floats:  # noqa: ARG001 - one signature in the table
+    return hidden[:, 0].copy()
+
+
+def _max(hidden: Floats, mask: Integers) -> Floats:
+    highest: Floats = np.where(mask[:, :, None] == 0, np.float32(-np.inf), hidden).max(1)
+    return highest
+
+
+# Pooling of hidden states (texts, tokens, dim) under a mask (texts, tokens) to (texts, dim), by
+# sentence-transformers' names: Reimers and Gurevych 2019, arXiv:1908.10084, section 3.
+_POOLING = {"cls": _cls, "mean": _mean, "max": _max, "mean_sqrt_len_tokens": _mean_sqrt_len}

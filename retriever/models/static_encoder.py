@@ -1,0 +1,91 @@
+"""An encoder without a transformer: the mean of a vector for each token, computed in numpy.
+
+sentence-transformers' `StaticEmbedding`: what `binocle distill --layers 0` and model2vec make. Any length of text is
+read whole, so passages are as long as a transformer's would be, by choice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.errors import InputError
+from . import settings as model_settings
+from .bert.numpy import load_integers, load_weights
+from .encoder import checked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ...core.arrays import Floats
+    from .encoder import Kind
+
+
+_TOKENS = 254  # of a passage: where a mean of words still says what it is about, and what MiniLM's passages have
+
+
+class StaticEncoder:
+    """A table of vectors with a tokenizer, behind the `Encoder` protocol."""
+
+    def __init__(self, name: str, folder: Path, settings: model_settings.ModelSettings) -> None:
+        from tokenizers import Tokenizer
+
+        table = _table(folder / "model.safetensors")
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises no narrower one
+            reason = (str(error).splitlines() or ["empty"])[0][:120]
+            raise InputError(f"{folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
+        size = self._tokenizer.get_vocab_size()
+        if table.ndim != 2 or len(table) < size:
+            raise InputError(f"{folder / 'model.safetensors'} holds no vector for each of {size:,} tokens")
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._table = table
+        self._settings = settings
+        self.name = name
+        self.fingerprint = model_settings.fingerprint(folder, settings)
+        self.dim = table.shape[1]
+        self.max_tokens = _TOKENS
+
+    @staticmethod
+    def fits(folder: Path, settings: model_settings.ModelSettings) -> bool:
+        """Whether the model in that folder is such a table."""
+        static = settings.modules in (("StaticEmbedding",), ("StaticEmbedding", "Normalize"))
+        return static and (folder / "model.safetensors").is_file() and (folder / "tokenizer.json").is_file()
+
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
+        given = [prompt + text for text in checked(texts)]
+        vectors = np.zeros((len(given), self.dim), np.float32)
+        for row, encoding in enumerate(self._tokenizer.encode_batch_fast(given, add_special_tokens=False)):
+            if encoding.ids:
+                vectors[row] = self._table[encoding.ids].mean(0)
+        if self._settings.unit:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        encodings = self._tokenizer.encode_batch(checked(texts), add_special_tokens=False)
+        return [encoding.offsets for encoding in encodings]
+
+
+def _table(file: Path) -> Floats:
+    """A vector for each token: as sentence-transformers keeps them, or as model2vec does, equal ones once."""
+    weights = load_weights(file)
+    if "embedding.weight" in weights:
+        return weights["embedding.weight"]
+    table = weights.get("embeddings", np.empty((0, 0), np.float32))
+    mapping = load_integers(file, "mapping")  # which of the vectors each token has
+    if mapping is not None:
+        if mapping.size and not 0 <= mapping.min() <= mapping.max() < len(table):
+            raise InputError(f"{file} gives tokens vectors that it does not hold: copy the model folder again")
+        table = table[mapping]
+    scales = weights.get("weights")
+    if scales is None:
+        return table
+    if scales.shape != table.shape[:1]:
+        raise InputError(f"{file} has {scales.size:,} weights for {len(table):,} vectors: copy the model folder again")
+    return table * scales[:, None]

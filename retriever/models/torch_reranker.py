@@ -1,0 +1,79 @@
+"""Any other cross-encoder, through torch: on a GPU when there is one, on the CPU otherwise."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import InputError, MissingExtraError
+from .bert.numpy import load_weights
+from .reranker import Reranker
+from .settings import CrossEncoderSettings, fingerprint, first_stage_weight
+from .torch_encoder import check_vocabulary, quiet, refuse_pickles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ...core.arrays import Floats
+    from .reranker import Pairs
+
+
+class TorchReranker(Reranker):
+    """`sentence_transformers.CrossEncoder` as a `Reranker`."""
+
+    def __init__(self, name: str, folder: Path, settings: CrossEncoderSettings) -> None:
+        refuse_pickles(folder)
+        try:
+            from sentence_transformers import CrossEncoder
+            from torch.nn import Identity
+        except ImportError:
+            raise MissingExtraError(
+                "sentence-transformers", "torch", f"the reranker {name} is not a plain BERT and"
+            ) from None
+        try:
+            with quiet():
+                self._model: Any = CrossEncoder(
+                    str(folder),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True},
+                    activation_fn=Identity(),
+                )
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+            raise InputError(f"{folder} does not load as a cross-encoder ({reason})") from error
+        if self._model.num_labels != 1:
+            raise InputError(
+                f"{folder} gives {self._model.num_labels} scores a pair: expected a cross-encoder with one"
+            )
+        check_vocabulary(folder, self._model)
+        self._check_head(folder)
+        self.name = name
+        self.fingerprint = fingerprint(folder, settings)
+        self.first_stage_weight = first_stage_weight(folder)
+        self.device = str(self._model.device)
+        limit = self._model.max_seq_length or 512
+        self.max_tokens = int(limit) - self._model.tokenizer.num_special_tokens_to_add(pair=True)
+        self._lock = threading.Lock()  # a tokenizer of transformers is for one thread at a time
+
+    def _check_head(self, folder: Path) -> None:
+        """Make sure that the folder has the classifier's weights: transformers would make up those it lacks."""
+        model = self._model.model
+        if not type(model).__name__.endswith("ForSequenceClassification"):
+            return
+        held = {name for file in folder.glob("*.safetensors") for name in load_weights(file)}
+        head = [name for name, _ in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
+        missing = [name for name in head if name not in held]
+        if missing:
+            raise InputError(f"{folder} is no trained cross-encoder: its weights lack {missing[0]}")
+
+    def _scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
+        def scores(start: int, stop: int) -> Floats:
+            with self._lock:
+                found = self._model.predict(pairs[start:stop], show_progress_bar=False)
+            return np.asarray(found, np.float32).reshape(stop - start)
+
+        return scores

@@ -1,0 +1,359 @@
+"""HTML as a browser shows it: blocks of text, and the line in the file on which each begins."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .base import Builder, Heading, Outline, squeeze, table_row
+from .encoding import decode
+from .html_tokens import Run, Tag, tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..documents.document import Document
+
+_BLOCKS = frozenset(
+    {
+        "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
+        "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3",
+        "h4", "h5", "h6", "header", "hgroup", "hr", "html", "legend", "li", "main", "menu", "nav", "ol",
+        "optgroup", "option", "p", "pre", "search", "section", "select", "summary", "table", "tbody", "td",
+        "tfoot", "th", "thead", "tr", "ul", "listing", "plaintext", "xmp"
+    }
+)  # fmt: skip
+_DROPPED = frozenset(
+    {
+        "script", "style", "template", "noscript", "iframe", "object", "audio", "video", "canvas",
+        "datalist", "noembed", "noframes", "head", "annotation", "annotation-xml", "rp", "textpath", "defs"
+    }
+)  # fmt: skip
+_VOID = frozenset(
+    {
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+        "track", "wbr"
+    }
+)  # fmt: skip
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_PREFORMATTED = frozenset({"pre", "listing", "xmp"})
+_CLOSED_BY: dict[str, frozenset[str]] = {
+    "li": frozenset({"li", "p"}),
+    "dt": frozenset({"dt", "dd", "p"}),
+    "dd": frozenset({"dt", "dd", "p"}),
+    "tr": frozenset({"tr", "td", "th", "p"}),
+    "td": frozenset({"td", "th", "p"}),
+    "th": frozenset({"td", "th", "p"}),
+    "option": frozenset({"option"}),
+    **dict.fromkeys(_HEADINGS, _HEADINGS | {"p"}),
+}
+_TIGHT = frozenset(
+    {
+        "br", "li", "dt", "dd", "tr", "td", "th", "option", "summary", "thead", "tbody", "tfoot"
+    }
+)  # fmt: skip  # no blank line around
+_NO_BLOCKS_INSIDE = frozenset({"p"})
+_ALLOWED_IN_HEAD = frozenset(
+    {
+        "title", "meta", "link", "base", "style", "script", "noscript", "template", "head"
+    }
+)  # fmt: skip
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_PERMALINK = "¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n"  # how links show that lead to the heading they stand in
+_DEEPEST_TABLE = 24
+_WIDEST_TABLE = 1000  # columns in which a cell that spans rows is heeded
+_LONGEST_CELL = 2000  # characters; above that a table is there for its layout
+
+
+@dataclass(slots=True)
+class _Block:
+    text: str
+    line: int
+    heading: Heading
+    kind: str
+    gap: str
+
+
+@dataclass(slots=True)
+class _Table:
+    """How far a table has been read, and the row from which on each column is free of a cell that spans rows."""
+
+    row: int = 0
+    free: dict[int, int] = field(default_factory=dict)
+
+    def take(self, columns: range, rows: int) -> None:
+        self.free |= dict.fromkeys(columns, self.row + rows)
+
+
+@dataclass(slots=True)
+class _Row:
+    """A table row being read: what stands in each cell, and whether it is a row of data at all."""
+
+    gap: str
+    table: _Table
+    cells: list[list[_Block]] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)  # in which each cell begins
+    width: int = 0  # columns so far
+    layout: bool = False
+
+    def begin_cell(self, attributes: Mapping[str, str]) -> None:
+        while self.table.free.get(self.width, 0) > self.table.row:
+            self.width += 1
+        start, self.width = self.width, self.width + _span(attributes, "colspan")
+        self.cells.append([])
+        self.columns.append(start)
+        if (rows := _span(attributes, "rowspan")) > 1:
+            self.table.take(range(start, min(self.width, _WIDEST_TABLE)), rows)
+
+
+def _span(attributes: Mapping[str, str], name: str) -> int:
+    value = attributes.get(name, "")
+    return int(value) if re.fullmatch("[1-9][0-9]{0,2}", value) else 1
+
+
+def read_html(data: bytes, form: str) -> Document:
+    builder = Builder()
+    HtmlText(decode(data), builder).read()
+    return builder.document(form)
+
+
+class HtmlText:
+    """Reads one page into a builder.
+
+    :param first_line: where in the file it begins; None where nobody can open it (a chapter in an EPUB).
+    """
+
+    def __init__(
+        self, source: str, builder: Builder, *, outline: Outline | None = None, first_line: int | None = 1
+    ) -> None:
+        self._source = source
+        self._builder = builder
+        self._outline = outline or Outline()
+        self._first_line = first_line
+        self._newlines = [found.start() for found in re.finditer("\n", source)]
+        self._open: list[str] = []
+        self._count: dict[str, int] = {}
+        self._hidden: int | None = None  # how many elements were open when the hidden one began
+        self._rows: list[_Row] = []
+        self._tables: list[_Table] = []
+        self._text: list[str] = []
+        self._start: int | None = None
+        self._reached = 0  # the line of the file that the text has come to, if it is preformatted
+        self._preformatted = 0
+        self._level = 0  # of the heading being read
+        self._link = 0  # pieces of text before the last link in it
+        self._gap = ""  # what the blocks since the last text leave between it and the next
+        self.page_title = ""
+
+    def read(self) -> None:
+        for token in tokens(self._source):
+            if isinstance(token, Run):
+                self._run(token)
+            elif token.closes:
+                self._end(token.name)
+            else:
+                self._begin(token)
+        self._flush()
+        while self._rows:
+            self._end_row()
+        self._builder.title = self._builder.title or self.page_title
+
+    def _line(self, position: int) -> int:
+        return bisect_right(self._newlines, position - 1) + (self._first_line or 1)
+
+    def _run(self, run: Run) -> None:
+        if self._open and self._open[-1] == "title" and not self._count.get("svg"):
+            self.page_title = self.page_title or squeeze(run.text)
+            return
+        if self._open and self._open[-1] == "head" and run.text.strip():  # which its end tag may be left out for
+            self._end("head")
+        if self._hidden is None:
+            self._say(run.text, run.position)
+
+    def _say(self, text: str, position: int) -> None:
+        if self._preformatted:
+            self._keep(text, position)
+            return
+        if self._start is None and text.strip():
+            raw = self._source[position : position + len(text)]
+            self._start = position + len(raw) - len(raw.lstrip())
+        self._text.append(_SPACE.sub(" ", text))
+
+    def _keep(self, text: str, position: int) -> None:
+        """Preformatted text; at a line that is not where the lines so far have led, another block begins."""
+        if self._text and not self._text[-1].endswith("\n"):
+            end = text.find("\n") + 1 or len(text)
+            self._put(text[:end])
+            text, position = text[end:], self._source.find("\n", position) + 1
+        if not text:
+            return
+        if self._text and self._reached != self._line(position):
+            ended = "".join(self._text)
+            self._flush()
+            self._gap = self._gap or "\n" * (_newlines(ended[::-1]) + _newlines(text))
+        if self._start is None:
+            self._start, self._reached = position, self._line(position)
+        self._put(text)
+
+    def _put(self, text: str) -> None:
+        self._text.append(text)
+        self._reached += text.count("\n")
+
+    def _begin(self, tag: Tag) -> None:
+        name = tag.name
+        if self._open and self._open[-1] == "head" and name not in _ALLOWED_IN_HEAD:
+            self._end("head")
+        while self._open and self._open[-1] in _CLOSED_BY.get(name, _NO_BLOCKS_INSIDE if name in _BLOCKS else ()):
+            self._end(self._open[-1])
+        if name in _VOID or tag.empty:
+            self._void(tag)
+            return
+        hides = self._hidden is None and _hides(tag)
+        if self._hidden is None and name in _BLOCKS:
+            self._break(name)
+        if hides:
+            self._hidden = len(self._open)
+        self._open.append(name)
+        self._count[name] = self._count.get(name, 0) + 1
+        if self._hidden is None:
+            self._enter(tag)
+
+    def _enter(self, tag: Tag) -> None:
+        name = tag.name
+        if name in _PREFORMATTED:
+            self._preformatted += 1
+        elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
+            self._begin_row()
+        elif name in {"td", "th"} and self._rows:
+            self._rows[-1].begin_cell(tag.attributes)
+        elif name == "table":
+            self._tables.append(_Table())
+            if self._rows:
+                self._rows[-1].layout = True
+        elif name in _HEADINGS:
+            self._level = int(name[1])
+        elif name == "a" and "#" in tag.attributes.get("href", ""):
+            self._link = len(self._text)
+
+    def _void(self, tag: Tag) -> None:
+        if self._hidden is not None or _hides(tag):
+            return
+        if tag.name == "br":
+            if not self._preformatted:
+                self._break("br")
+            elif self._start is not None:
+                self._put("\n")
+        elif tag.name in _BLOCKS:
+            self._break(tag.name)
+        elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
+            self._say(" " + tag.attributes["alt"] + " ", tag.position)
+        elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {
+            "hidden",
+            "password",
+            "radio",
+            "checkbox",
+        }:
+            self._say(" " + (tag.attributes.get("value") or tag.attributes.get("placeholder", "")) + " ", tag.position)
+
+    def _end(self, name: str) -> None:
+        if name == "br":
+            self._void(Tag("br", 0, {}, closes=False, empty=True))
+        if not self._count.get(name):
+            return
+        while self._open:
+            last = self._open.pop()
+            self._count[last] -= 1
+            self._leave(last)
+            if last == name:
+                break
+
+    def _leave(self, name: str) -> None:
+        if self._hidden is not None:
+            if len(self._open) <= self._hidden:
+                self._hidden = None
+            return
+        if name in _BLOCKS:
+            self._break(name)
+        if name in _PREFORMATTED:
+            self._preformatted = max(0, self._preformatted - 1)
+        elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
+            self._end_row()
+        elif name == "table":
+            self._tables.pop()
+        elif name in {"thead", "tbody", "tfoot"} and self._tables:
+            self._tables[-1].free.clear()
+        elif name in _HEADINGS:
+            self._level = 0
+        elif name == "a" and self._level and not "".join(self._text[self._link :]).strip(_PERMALINK):
+            del self._text[self._link :]
+
+    def _break(self, name: str) -> None:
+        """A block begins or ends here."""
+        self._flush()
+        nested = name in {"ul", "ol", "dl"} and self._inside_list()
+        if not nested and name not in _TIGHT:
+            self._gap = "\n\n"
+        self._gap = self._gap or "\n"
+
+    def _inside_list(self) -> bool:
+        return any(self._count.get(name, 0) > 0 for name in ("li", "dd"))
+
+    def _flush(self) -> None:
+        text = "".join(self._text)
+        text = text if self._preformatted else _SPACE.sub(" ", text).strip(" ")
+        start, self._start = self._start, None
+        self._text.clear()
+        if start is None or not text.strip():
+            return
+        if self._level:
+            self._outline.enter(self._level, text)
+        kind = "code" if self._preformatted else "prose"
+        self._place(_Block(text, self._line(start), self._outline.path, kind, self._gap or "\n\n"))
+        self._gap = ""
+
+    def _place(self, block: _Block) -> None:
+        if self._rows and self._rows[-1].cells:
+            row = self._rows[-1]
+            row.cells[-1].append(block)
+            if self._level or block.kind == "code":
+                row.layout = True
+        else:
+            line = None if self._first_line is None else block.line
+            self._builder.add(block.text, line=line, heading=block.heading, kind=block.kind, gap=block.gap)
+
+    def _begin_row(self) -> None:
+        table = self._tables[-1] if self._tables else _Table()
+        table.row += 1
+        self._rows.append(_Row(self._gap, table))
+
+    def _end_row(self) -> None:
+        row = self._rows.pop()
+        cells = [cell for cell in row.cells if cell]
+        longest = max((sum(len(block.text) for block in cell) for cell in cells if len(cell) > 1), default=0)
+        if row.layout or longest > _LONGEST_CELL:
+            for cell in cells:
+                for block in cell:
+                    self._place(block)
+            if self._rows:
+                self._rows[-1].layout = True
+        elif cells:
+            texts = (" ".join(block.text for block in cell) for cell in row.cells)
+            text = table_row(zip(row.columns, texts, strict=True))
+            first = cells[0][0]
+            self._place(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
+            self._gap = "\n"
+
+
+def _newlines(text: str) -> int:
+    """How many it begins with."""
+    return text.count("\n", 0, len(text) - len(text.lstrip()))
+
+
+def _hides(tag: Tag) -> bool:
+    if tag.name == "body":  # what is hidden whole is shown by a script
+        return False
+    style = tag.attributes.get("style", "")
+    return tag.name in _DROPPED or "hidden" in tag.attributes or (bool(style) and bool(_HIDDEN.search(style)))

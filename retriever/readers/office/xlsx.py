@@ -1,0 +1,256 @@
+"""Workbooks: a row a line, its cells separated by tabs, sheet by sheet."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from ....core.errors import UnreadableError
+from ..base import Builder, table_row
+from .drawingml import chart_text, paragraphs
+from .package import Package, attribute, local, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...documents.document import Document
+
+# What number formats Excel has built in for times; of dates only that they are some.
+_BUILT_IN = {str(number): "d" for number in (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))}
+_BUILT_IN["46"] = "[h]:mm:ss"
+_DURATION = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
+_NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|General', re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
+_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold, and a "_" before an "x"
+_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
+_ROWS_AT_ONCE = 200
+
+
+def read_xlsx(data: bytes, form: str) -> Document:
+    package = Package(data)
+    if package.main_part("").endswith(".bin"):
+        return read_xls(data, "xls")
+    main, root = package.main("xl/workbook.xml", "workbook")
+    book = _Book(package, main, root)
+    builder = Builder(title=package.title())
+    for number, (name, part) in enumerate(book.sheets(), 1):
+        _add_rows(builder, book.rows(part), number, name)
+        for line in book.beside(part):
+            builder.add(line, page=number, heading=(name,))
+    return builder.document(form)
+
+
+def _add_rows(builder: Builder, rows: Iterator[str], page: int, sheet: str) -> None:
+    gap = "\n\n"
+    batch: list[str] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _ROWS_AT_ONCE:
+            builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
+            batch, gap = [], "\n"
+    builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
+
+
+class _Book:
+    def __init__(self, package: Package, main: str, root: Any) -> None:
+        self._package = package
+        self._main = main
+        self._root = root
+        self._strings = list(self._shared_strings())
+        self._time_styles = self._find_time_styles()
+        properties = next(root.iter("{*}workbookPr"), None)
+        since_1904 = properties is not None and attribute(properties, "date1904") in {"1", "true"}
+        self._epoch = dt.datetime(1904, 1, 1) if since_1904 else dt.datetime(1899, 12, 30)  # noqa: DTZ001 - Excel has no zones
+
+    def sheets(self) -> Iterator[tuple[str, str]]:
+        for sheet in self._root.iter("{*}sheet"):
+            if part := self._package.part_of(self._main, sheet):
+                yield sheet.get("name", ""), part
+
+    def rows(self, part: str) -> Iterator[str]:
+        """A sheet's rows that hold something; read as a stream, for sheets can be large."""
+        for row in _stream(self._package.read(part), "row"):
+            line = table_row(self._cells(row), "\t")
+            if line and not line.isspace():
+                yield " ".join(line.splitlines())
+
+    def _cells(self, row: Any) -> Iterator[tuple[int, str]]:
+        column = -1
+        for cell in row:
+            column = max(_column(cell), column + 1)
+            yield column, self._cell(cell)
+
+    def _cell(self, cell: Any) -> str:
+        kind = cell.get("t")
+        value = ""
+        for child in cell:
+            if child.tag.endswith("}v"):
+                value = child.text or ""
+            elif child.tag.endswith("}is"):
+                value = _rich(child)
+        if kind is None or kind == "n":
+            is_duration = self._time_styles.get(cell.get("s"))
+            return _number(value) if is_duration is None else self._time(value, is_duration=is_duration)
+        if kind == "s":
+            index = whole(value)
+            return self._strings[index] if index is not None and index < len(self._strings) else ""
+        if kind == "b":
+            return {"1": "TRUE", "0": "FALSE"}.get(value, value)
+        return value.replace("\t", " ")
+
+    def _time(self, value: str, *, is_duration: bool) -> str:
+        try:
+            if is_duration:
+                return _duration(float(value))
+            moment = self._epoch + dt.timedelta(days=float(value), milliseconds=500)
+        except (ValueError, OverflowError):
+            return value
+        moment = moment.replace(microsecond=0)
+        if float(value) < 1:
+            return moment.strftime("%H:%M:%S")
+        return moment.isoformat(" ").removesuffix(" 00:00:00")
+
+    def _shared_strings(self) -> Iterator[str]:
+        for part in self._package.related(self._main, "sharedStrings"):
+            for string in _stream(self._package.read(part), "si"):
+                yield _ESCAPE.sub(lambda found: chr(int(found[1], 16)), _rich(string)).replace("\t", " ")
+
+    def _find_time_styles(self) -> dict[str, bool]:
+        """The numbers of those cell styles that show a number as a time, and whether it is a duration."""
+        root = self._package.xml(next(self._package.related(self._main, "styles"), ""))
+        if root is None:
+            return {}
+        own = {attribute(form, "numFmtId"): attribute(form, "formatCode") or "" for form in root.iter("{*}numFmt")}
+        styles = next(root.iter("{*}cellXfs"), ())
+        numbers = (style.get("numFmtId", "0") for style in styles)
+        codes = [own.get(number, _BUILT_IN.get(number, "")) for number in numbers]
+        return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
+
+    def beside(self, part: str) -> Iterator[str]:
+        """What stands on a sheet besides its cells: comments, text boxes and charts."""
+        for kind, target in self._package.relations(part).values():
+            if target not in self._package:
+                continue
+            if kind in {"comments", "threadedComment"}:
+                yield from self._comments(target)
+            elif kind == "drawing":
+                root = self._package.tree(target)
+                yield "\n".join(paragraphs(root))
+                for this, chart in self._package.relations(target).values():
+                    if (
+                        this.lower().startswith("chart")
+                        and chart in self._package
+                        and not this.endswith(("Style", "Colors"))
+                    ):
+                        yield "\n".join(chart_text(self._package, chart))
+
+    def _comments(self, part: str) -> Iterator[str]:
+        root = self._package.tree(part)
+        for comment in root.iter("{*}comment", "{*}threadedComment"):
+            text = _rich(comment).strip()
+            if text and not text.startswith("[Threaded comment]"):
+                yield text
+
+
+def _column(cell: Any) -> int:
+    """From 0, by the letters of its reference; -1 where it has none and follows the cell before it."""
+    found = _LETTERS.match(cell.get("r", ""))
+    number = 0
+    for letter in found[0] if found else "":
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+def _duration(days: float) -> str:
+    seconds = round(abs(days) * 86_400)
+    return f"{'-' * (days < 0)}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _shows_date(code: str) -> bool:
+    return bool(_DATE_FORMAT.search(_NOT_FORMAT.sub("", code)))
+
+
+def _rich(element: Any) -> str:
+    """The text of a string that may be made of runs; phonetic guides are left out."""
+    return "".join(
+        node.text or ""
+        for node in element.iter("{*}t", "{*}text")
+        if (local(node) == "t" or not len(node)) and local(node.getparent()) != "rPh"
+    )
+
+
+def _stream(data: bytes, name: str) -> Iterator[Any]:
+    """The elements of a name one by one, each dropped before the next is read."""
+    try:
+        events = etree.iterparse(
+            BytesIO(data),
+            tag="{*}" + name,
+            resolve_entities="internal",
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+        )
+        for _, element in events:
+            yield element
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        raise UnreadableError(f"damaged XML: {str(error)[:200]}") from None
+
+
+def _number(value: str) -> str:
+    """A number as it is displayed, not with the digits that binary floating point leaves behind."""
+    if len(value) < 14 and "E" not in value:
+        return value
+    if not _NUMBER.match(value):
+        return value
+    try:
+        return f"{float(value):.12g}"
+    except ValueError:
+        return value
+
+
+def read_xls(data: bytes, form: str) -> Document:
+    """The old binary formats, by calamine."""
+    import python_calamine
+
+    try:
+        book = python_calamine.CalamineWorkbook.from_filelike(BytesIO(data))
+    except (python_calamine.CalamineError, OSError, ValueError) as error:
+        message = str(error)
+        raise UnreadableError(
+            "password-protected" if "assword" in message else f"damaged workbook: {message[:200]}"
+        ) from None
+    builder = Builder()
+    for number, name in enumerate(book.sheet_names, 1):
+        try:
+            sheet = book.get_sheet_by_name(name)
+        except (python_calamine.CalamineError, ValueError):  # a chart sheet
+            continue
+        _add_rows(builder, _calamine_rows(sheet), number, name)
+    return builder.document(form)
+
+
+def _calamine_rows(sheet: Any) -> Iterator[str]:
+    for row in sheet.iter_rows():
+        line = table_row(enumerate(_shown(cell) for cell in row), "\t")
+        if line.strip():
+            yield line
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ").removesuffix(" 00:00:00")
+    return " ".join(str(value).split())

@@ -1,0 +1,245 @@
+"""Reads many files in processes of their own, so that a hostile or broken file costs itself and nothing else."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from .process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ...documents.document import Document
+    from ..formats import Format
+
+_AHEAD = 512  # files that may be read before the caller has taken them
+_AHEAD_BYTES = 64 << 20  # and how much of their text is held
+_BATCH = 32  # small files sent to a worker at once
+_BATCH_BYTES = 512 << 10  # more than that is sent alone
+_QUEUED = 2  # batches a worker has before it: one it reads, one so that it never waits
+
+Name = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What became of one file.
+
+    `state` is "ok", "skipped" (no text, or no reader for it) or "failed"; `reason` says why in one line. `sha256`,
+    `size` and `mtime_ns` are of the very bytes that were read, "" and 0 where the file could not be opened.
+    """
+
+    path: str
+    sha256: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    document: Document | None = None
+    state: str = "failed"
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Job:
+    index: int
+    path: str  # as the caller gave it
+    file: str  # as it is opened
+    size: int
+    seen: dict[str, Any] | None = None  # sha256, size and mtime_ns, once a worker has read the bytes
+
+
+class ReaderPool:
+    """Worker processes, started when there is something to read and restarted when a file brings one down."""
+
+    def __init__(
+        self,
+        root: Name | None = None,
+        *,
+        workers: int | None = None,
+        seconds: float = 20.0,
+        memory: int = 1_200_000_000,
+        max_bytes: int = 256 << 20,
+        formats: Mapping[str, Format] | None = None,
+    ) -> None:
+        """
+        :param root: the folder that relative paths start from; the working directory if None.
+        :param workers: processes; by default the usable cores, at most 4.
+        :param seconds: time for one file.
+        :param memory: bytes of memory for one process.
+        :param max_bytes: larger files are skipped.
+        :param formats: endings of your own: {".msg": ("outlook", "package.module:function")}, where the function
+            takes the bytes and the format's name and returns a Document.
+        """
+        self._root = os.fspath(root) if root is not None else ""
+        self._most = workers or min(_usable_cores(), 4)
+        self._settings = {
+            "seconds": seconds,
+            "memory": memory,
+            "max_bytes": max_bytes,
+            "formats": dict(formats or {}),
+        }
+        self._workers: list[Process] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._workers:
+            self._workers.pop().stop()
+
+    def read_all(self, paths: Iterable[Name]) -> Iterator[Reading]:
+        """A reading for every path, in the order given; files ahead are read while the caller works."""
+        run = _Run(self._root, paths)
+        try:
+            while not run.finished:
+                self._feed(run)
+                yield from run.ready()
+                if run.unanswered:
+                    self._wait(run)
+        finally:
+            for worker in [worker for worker in self._workers if worker.jobs]:  # the caller left early
+                worker.stop()
+                self._workers.remove(worker)
+
+    def _feed(self, run: _Run) -> None:
+        """Keep every worker supplied, those first that have nothing, and start one more where all are busy."""
+        for worker in sorted(self._workers, key=lambda worker: worker.batches):
+            if worker.batches < _QUEUED and (batch := run.take(idle=not worker.jobs)):
+                worker.send(batch)
+        while len(self._workers) < self._most and all(worker.jobs for worker in self._workers):
+            batch = run.take(idle=True)
+            if not batch:
+                return
+            self._workers.append(Process(self._settings))
+            self._workers[-1].send(batch)
+
+    def _wait(self, run: _Run) -> None:
+        """Take in what the workers have to say, at least one thing unless time runs out for one of them."""
+        with selectors.DefaultSelector() as selector:
+            listening = [worker for worker in self._workers if worker.jobs]
+            for worker in listening:
+                worker.held_back = run.is_full and worker.first_index != run.next
+                worker.register(selector)
+            patience = min((worker.deadline for worker in listening), default=0.0) - time.monotonic()
+            ready = selector.select(max(patience, 0.0))
+        for key, events in ready:
+            worker = key.data
+            if events & selectors.EVENT_WRITE:
+                worker.flush()
+            if events & selectors.EVENT_READ:
+                for reading, index in worker.receive():
+                    run.put(index, reading)
+        now = time.monotonic()
+        for worker in listening:
+            if worker.ended or (now > worker.deadline and not any(key.data is worker for key, _ in ready)):
+                self._bury(worker, run)
+
+    def _bury(self, worker: Process, run: _Run) -> None:
+        """End a worker; the file it was reading is to blame unless it left by its own will."""
+        self._workers.remove(worker)
+        jobs, reason = worker.stop()
+        if reason and jobs:
+            job = jobs.pop(0)
+            run.put(job.index, Reading(job.path, **(job.seen or {}), reason=reason))
+        run.again.extendleft(reversed(jobs))
+
+
+class _Run:
+    """One pass over paths: what is still to be read, and what is read but not taken yet."""
+
+    def __init__(self, root: str, paths: Iterable[Name]) -> None:
+        self._root = root
+        self._source = iter(paths)
+        self._exhausted = False
+        self._done: dict[int, Reading] = {}
+        self._held = 0
+        self._taken = 0  # jobs drawn from the source so far
+        self.again: deque[Job] = deque()
+        self.next = 0  # index of the reading the caller gets next
+
+    @property
+    def finished(self) -> bool:
+        return self._exhausted and self.next == self._taken
+
+    @property
+    def unanswered(self) -> bool:
+        return self._taken - self.next > len(self._done) + len(self.again)
+
+    @property
+    def is_full(self) -> bool:
+        return self._held > _AHEAD_BYTES
+
+    def take(self, *, idle: bool) -> list[Job]:
+        """The next files for one worker, none while enough is read ahead.
+
+        What another worker left behind goes to an idle one: so each worker has its files in order, and the one the
+        caller waits for is never queued behind an answer that is held back.
+        """
+        if self.again and not idle:
+            return []
+        batch: list[Job] = []
+        size = 0
+        most = min(_BATCH, 1 + self._taken // 8)  # a few files are shared among all workers
+        while len(batch) < most and (job := self._draw()):
+            if batch and size + job.size > _BATCH_BYTES:
+                self.again.appendleft(job)
+                break
+            batch.append(job)
+            size += job.size
+        return batch
+
+    def _draw(self) -> Job | None:
+        if self.again:
+            return self.again.popleft()
+        if self._exhausted or self._taken - self.next >= _AHEAD or self.is_full:
+            return None
+        for path in islice(self._source, 1):
+            index, given = self._taken, os.fspath(path)
+            self._taken += 1
+            file = str(Path(self._root, given).absolute())
+            return Job(index, given, file, _size(file))
+        self._exhausted = True
+        return None
+
+    def put(self, index: int, reading: Reading) -> None:
+        self._done[index] = reading
+        self._held += _cost(reading)
+
+    def ready(self) -> Iterator[Reading]:
+        while (reading := self._done.pop(self.next, None)) is not None:
+            self._held -= _cost(reading)
+            self.next += 1
+            yield reading
+
+
+def read_file(path: Name, **limits: Any) -> Reading:
+    """One file, read as the pool reads it."""
+    with ReaderPool(workers=1, **limits) as pool:
+        return next(pool.read_all([os.path.realpath(path)]))
+
+
+def _cost(reading: Reading) -> int:
+    return len(reading.document.text) + 200 * len(reading.document.parts) if reading.document else 0
+
+
+def _size(file: str) -> int:
+    try:
+        return os.lstat(file).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _usable_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        return os.cpu_count() or 1

@@ -1,0 +1,221 @@
+"""The pool's end of one worker process: what was sent to it, what came back, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import BinocleError
+from .protocol import LENGTHS, Json, Lengths, frame, load, load_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .pool import Job, Reading
+
+_START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import json
+settings = json.loads(sys.argv[1])
+sys.path[:] = settings["path"]
+from importlib import import_module
+import_module(settings["module"]).main(settings)
+"""
+_CHUNK = 1 << 20
+_START_SECONDS = 60.0
+_GRACE = 2.0  # seconds after which a worker that should have ended itself is killed
+_PATIENT = 1 << 20  # answers up to this many bytes are taken in even when enough is held
+
+
+class Process:
+    """One worker. `jobs` are those it has not answered, in the order it reads them."""
+
+    def __init__(self, settings: Json) -> None:
+        self._settings = settings
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            _command(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._in, self._out = self._process.stdin, self._process.stdout
+        for pipe in (self._in, self._out):
+            os.set_blocking(pipe.fileno(), False)
+        self._pending = bytearray()
+        self._received = bytearray()
+        self._sent: deque[list[Job]] = deque()
+        self._fault = ""
+        self._ready = self._left = False
+        self.jobs: deque[Job] = deque()
+        self.held_back = False
+        self.ended = False
+        self.deadline = time.monotonic() + _START_SECONDS
+
+    @property
+    def batches(self) -> int:
+        return len(self._sent)
+
+    @property
+    def first_index(self) -> int:
+        return self.jobs[0].index
+
+    def send(self, batch: list[Job]) -> None:
+        if not self.jobs and self._ready:
+            self._wind()
+        self.jobs.extend(batch)
+        self._sent.append(list(batch))
+        self._pending += frame({"files": [(job.index, job.file) for job in batch]})
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the pipe takes; the rest goes when it has room."""
+        try:
+            while self._pending:
+                written = os.write(self._in.fileno(), self._pending[:_CHUNK])
+                del self._pending[:written]
+        except BlockingIOError:
+            pass
+        except OSError:  # it has ended; reading will tell
+            self._pending.clear()
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        if not (self.held_back and self._is_large()):
+            selector.register(self._out, selectors.EVENT_READ, self)
+        if self._pending:
+            selector.register(self._in, selectors.EVENT_WRITE, self)
+
+    def _is_large(self) -> bool:
+        """Whether the answer that is coming in is too large to be taken before it is wanted."""
+        if len(self._received) < LENGTHS.size:
+            return False
+        lengths = Lengths.read(self._received[: LENGTHS.size])
+        large = lengths.json + lengths.text > _PATIENT
+        if large:
+            self._wind()  # it is done: now it waits for us
+        return large
+
+    def _wind(self) -> None:
+        self.deadline = time.monotonic() + self._settings["seconds"] + _GRACE
+
+    def receive(self) -> Iterator[tuple[Reading, int]]:
+        """The answers that are complete."""
+        try:
+            while chunk := os.read(self._out.fileno(), _CHUNK):
+                self._received += chunk
+                self.deadline = max(self.deadline, time.monotonic() + _GRACE)  # it is talking
+                yield from self._answers()
+                if self.held_back and self._is_large():
+                    return
+            self.ended = True
+        except BlockingIOError:
+            pass
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            self._fault = "its reader answered nonsense"
+            self.ended = True
+
+    def _answers(self) -> Iterator[tuple[Reading, int]]:
+        while len(self._received) >= LENGTHS.size:
+            lengths = Lengths.read(self._received[: LENGTHS.size])
+            body = LENGTHS.size + lengths.json
+            if len(self._received) < body + lengths.text:
+                return
+            message = load(self._received[LENGTHS.size : body])
+            text = self._received[body : body + lengths.text].decode()
+            del self._received[: body + lengths.text]
+            self._wind()
+            if message.get("ready") is True:
+                self._ready = True
+            elif message.get("bye") is True:
+                self._left = True
+            else:
+                yield from self._answer(message, text)
+
+    def _answer(self, message: Json, text: str) -> Iterator[tuple[Reading, int]]:
+        job = self.jobs[0]
+        if message["index"] != job.index:
+            raise ValueError("an answer to another question")
+        if "sha256" in message:
+            job.seen = _seen(message)
+            return
+        reading = self._reading(job, message, text)
+        self.jobs.popleft()
+        if job is self._sent[0][-1]:
+            self._sent.popleft()
+        yield reading, job.index
+
+    def _reading(self, job: Job, message: Json, text: str) -> Reading:
+        from .pool import Reading
+
+        seen = job.seen or {}
+        if message["state"] == "ok":
+            document = load_document(message["document"], text)
+            if document.parts:
+                return Reading(job.path, **seen, document=document, state="ok")
+            scanned = " (scanned pages?)" if document.metadata.get("pages") else ""
+            return Reading(job.path, **seen, document=document, state="skipped", reason="no text in it" + scanned)
+        state, reason = message["state"], str(message["reason"])
+        if state not in {"skipped", "failed"}:
+            raise ValueError("an unknown state")
+        return Reading(
+            job.path, **seen, state=state, reason=self._memory() if reason == "memory" else " ".join(reason.split())
+        )
+
+    def _memory(self) -> str:
+        return f"it needed more than {self._settings['memory'] / 1e9:.3g} GB of memory"
+
+    def stop(self) -> tuple[list[Job], str]:
+        """End the process. Gives back what it has not answered, and what the first of these did to it."""
+        late = not self.ended and self.jobs and time.monotonic() > self.deadline
+        if self.ended and not self._fault:
+            self._in.close()
+            try:
+                self._process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                self._fault = "its reader answered nonsense"
+        self._process.kill()
+        code = self._process.wait()
+        self._in.close()
+        self._out.close()
+        jobs = list(self.jobs)
+        self.jobs.clear()
+        if self.ended and not self._ready and not self._fault:
+            raise BinocleError(f"a reader process did not start: {sys.executable} ended with status {code}")
+        if self._left:
+            return jobs, ""
+        return jobs, self._fault or self._cause(-signal.SIGALRM if late else code)
+
+    def _cause(self, code: int) -> str:
+        if code == -signal.SIGALRM:
+            return f"it took longer than {self._settings['seconds']:g} s"
+        if -code in {signal.SIGKILL, signal.SIGABRT, signal.SIGTRAP}:
+            return f"its reader was ended (signal {-code}), perhaps because it needed too much memory"
+        if code < 0:
+            return f"its reader crashed (signal {-code})"
+        return f"its reader ended with status {code}"
+
+
+def _seen(message: Json) -> dict[str, Any]:
+    sha256, size, mtime_ns = message["sha256"], message["size"], message["mtime_ns"]
+    if not isinstance(sha256, str) or len(sha256) != 64 or type(size) is not int or type(mtime_ns) is not int:
+        raise TypeError("no account of a file")
+    return {"sha256": sha256, "size": size, "mtime_ns": mtime_ns}
+
+
+def _command(settings: Json) -> list[str]:
+    package = __name__.rpartition(".")[0]
+    path = [entry for entry in sys.path if Path(entry).is_absolute()]
+    top = package.partition(".")[0]
+    for folder in (Path(entry).absolute() for entry in getattr(sys.modules[top], "__path__", ())):
+        if folder.name == top and str(folder.parent) not in path:  # it was imported from the working directory
+            path.append(str(folder.parent))
+    start = json.dumps({**settings, "path": path, "module": f"{package}.worker"})
+    # -P: nothing is imported from the working directory, which may be the very folder that is read
+    return [sys.executable, "-P", "-W", "ignore", "-c", _START, start]

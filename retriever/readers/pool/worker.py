@@ -1,0 +1,158 @@
+"""A reader process: takes paths from standard input, gives back what the files say, dies rather than overrun."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from ....core.errors import UnreadableError, UnsupportedError
+from ...readers import read
+from ..formats import FORMATS
+from .protocol import LENGTHS, Lengths, document_json, frame, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..formats import Format
+    from .protocol import Json
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN_ERRORS = {
+    errno.ENOENT: ("failed", "it is no longer there"),
+    errno.ENOTDIR: ("failed", "it is no longer there"),
+    errno.EACCES: ("failed", "permission denied"),
+    errno.EPERM: ("failed", "permission denied"),
+    errno.ELOOP: ("skipped", "a symbolic link"),
+    errno.ENXIO: ("skipped", "not a regular file"),
+}
+
+
+class _CannotOpenError(Exception):
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+
+
+def main(settings: Json) -> NoReturn:
+    """Serve until standard input ends. Started by the pool alone, with its settings."""
+    _limit(settings["memory"])
+    requests, answers = _take_pipes()
+    _send(answers, {"ready": True})
+    formats = FORMATS | {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
+    while head := requests.read(LENGTHS.size):
+        for index, path in load(requests.read(Lengths.read(head).json))["files"]:
+            _serve(answers, index, path, settings, formats)
+            if _is_swollen(settings["memory"]):
+                _leave(answers)
+    os._exit(0)
+
+
+def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format]) -> None:
+    seconds = settings["seconds"]
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # nothing handles the alarm: it ends the process
+    text, result, swollen = "", {}, False
+    try:
+        data, seen = _load(path, settings["max_bytes"])
+        signal.setitimer(signal.ITIMER_REAL, 0)  # while it waits for the pool to take an answer, no time passes
+        _send(answers, {"index": index, **seen})
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        document = read(data, path, formats)
+        text, result = document.text, {"state": "ok", "document": document_json(document)}
+    except _CannotOpenError as error:
+        result = {"state": error.state, "reason": str(error)}
+    except UnsupportedError as error:
+        result = {"state": "skipped", "reason": str(error)}
+    except UnreadableError as error:
+        result = {"state": "failed", "reason": str(error)}
+    except MemoryError:
+        result, swollen = {"state": "failed", "reason": "memory"}, True
+    except RecursionError:
+        result = {"state": "failed", "reason": "it is nested too deeply"}
+    except Exception as error:  # a reader's own mistake about a strange file: it costs that file
+        result = {"state": "failed", "reason": f"its reader failed: {type(error).__name__}: {error}"[:300]}
+    data = b""
+    message = frame({"index": index, **result}, text)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    answers.write(message)
+    answers.flush()
+    if swollen:
+        _leave(answers)
+
+
+def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
+    """The bytes of a regular file, and what identifies this state of it. Never waits for a FIFO or a device."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        raise _CannotOpenError(*_OPEN_ERRORS.get(error.errno or 0, ("failed", os.strerror(error.errno or 0)))) from None
+    except ValueError:
+        raise _CannotOpenError("failed", "its name holds a zero byte") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise _CannotOpenError("skipped", "not a regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            data = file.read(max_bytes + 1) if status.st_size <= max_bytes else b""
+        except OSError as error:
+            raise _CannotOpenError("failed", error.strerror or "it cannot be read") from None
+        if max(status.st_size, len(data)) > max_bytes:
+            raise _CannotOpenError("skipped", f"larger than {max_bytes / (1 << 20):.4g} MB")
+    sha256 = hashlib.sha256(data).hexdigest()
+    return data, {"sha256": sha256, "size": len(data), "mtime_ns": status.st_mtime_ns}
+
+
+def _send(answers: BinaryIO, message: Json) -> None:
+    answers.write(frame(message))
+    answers.flush()
+
+
+def _leave(answers: BinaryIO) -> NoReturn:
+    """Make room for a fresh process; the pool gives it what is left of the batch."""
+    _send(answers, {"bye": True})
+    os._exit(0)
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes to the pool, moved to where no library prints or reads."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.close(nothing)
+    return requests, answers
+
+
+def _limit(memory: int) -> None:
+    sys.setrecursionlimit(1000)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    try:
+        import resource
+    except ImportError:  # not on this platform: the pool's own limits remain
+        return
+    for name, limit in (("RLIMIT_AS", memory), ("RLIMIT_CORE", 0)):
+        try:
+            kind = getattr(resource, name)
+            _, hard = resource.getrlimit(kind)
+            allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(kind, (allowed, allowed))
+        except (AttributeError, OSError, ValueError):
+            continue
+
+
+def _is_swollen(memory: int) -> bool:
+    """Whether earlier files left so much behind that the next one would find too little."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+    except (OSError, ValueError):
+        return False
+    return pages * _PAGE_BYTES > memory // 2
+
+
+_PAGE_BYTES: int = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096

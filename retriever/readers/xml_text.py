@@ -1,0 +1,207 @@
+"""XML of any vocabulary: a block for every element that holds text of its own, titles as headings."""
+
+from __future__ import annotations
+
+import re
+from html.entities import html5
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import UnreadableError
+from .base import Builder, Outline, squeeze, table_row
+from .encoding import declared_charset, decode
+from .html_text import HtmlText
+from .office.package import local, parse_xml
+from .text import read_code
+
+if TYPE_CHECKING:
+    from ..documents.document import Document
+
+# Elements that open a section in JATS, DocBook, TEI, DITA, RSS, Atom and FictionBook, and their titles.
+_SECTIONS = frozenset(
+    {
+        "article", "front", "body", "back", "sec", "section", "chapter", "part", "appendix", "app", "book",
+        "topic", "concept", "task", "reference", "channel", "item", "entry", "feed", "div", "div1", "div2",
+        "div3", "abstract", "ack", "ref-list", "boxed-text", "fig", "table-wrap", "bibliography",
+        "glossary", "sect1", "sect2", "sect3"
+    }
+)  # fmt: skip
+_TITLES = frozenset({"title", "article-title", "head", "book-title"})
+_DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source", "context-group"})
+_TEXT_ONLY = frozenset({"svg", "xliff", "tmx"})  # whose attributes are drawings, or the ids of texts to translate
+_ROWS = frozenset({"tr", "row"})
+_PASSING = frozenset(
+    {
+        "italic", "bold", "sub", "sup", "xref", "ext-link", "i", "b", "em", "strong", "emphasis", "a",
+        "span", "tspan", "monospace", "underline", "sc"
+    }
+)  # fmt: skip
+
+_TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
+_NOT_IN_RECORD = _ROWS | {"p", "para"}
+_LONGEST_RECORD = 600  # characters
+_LARGEST_RECORD = 120  # elements
+
+
+_ENTITY = re.compile(r"&(\w{2,31};)")
+
+
+def read_xml(data: bytes, form: str) -> Document:
+    root = _parse(data)
+    builder = Builder()
+    reader = _Xml(builder)
+    try:
+        reader.walk(root, 0)
+    except RecursionError:
+        raise UnreadableError("its elements are nested too deeply") from None
+    document = builder.document(form)
+    if local(root) not in _TEXT_ONLY and (not document.parts or _is_in_attributes(root)):
+        return read_code(data, form)
+    return document
+
+
+def _is_in_attributes(root: Any) -> bool:
+    """Whether a file says most of what it says in its attributes; addresses say little."""
+    text = sum(len(word) for text in root.itertext() for word in text.split())
+    values = (value for element in root.iter("*") for value in element.attrib.values() if "://" not in value)
+    return sum(map(len, values)) >= 3 * text
+
+
+def _parse(data: bytes) -> Any:
+    """The root, also of a file that lies about its encoding, or whose entities stand in a DTD that is not here."""
+    prolog = data.partition(b"?>")[0] if data.startswith(b"<?xml") else b""
+    try:
+        return parse_xml(data, encoding="windows-1252" if declared_charset(prolog) == "cp1252" else None)
+    except UnreadableError as error:
+        if "amplification" in str(error) or "depth" in str(error) or "more than" in str(error):
+            raise
+        return parse_xml(_spelled_out(decode(data)).encode(), recover=True, encoding="utf-8")
+
+
+def _spelled_out(source: str) -> str:
+    """The source with a letter for each entity that has its name in HTML, XML's own and its own left as they are."""
+    kept = {"amp;", "lt;", "gt;", "quot;", "apos;", *(f"{name};" for name in re.findall(r"<!ENTITY\s+(\w+)", source))}
+    named = html5.keys() - kept
+    return _ENTITY.sub(lambda found: _plain(html5[found[1]]) if found[1] in named else found[0], source)
+
+
+def _plain(letters: str) -> str:
+    return letters if letters not in "<&" else f"&#{ord(letters)};"
+
+
+class _Xml:
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._outline = Outline()
+
+    def walk(self, element: Any, depth: int) -> None:
+        name = local(element)
+        if name in _DROPPED or not name:
+            return
+        section = name in _SECTIONS
+        depth += section
+        if name in _ROWS:
+            cells = [squeeze(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
+            self._add(element, table_row(enumerate(cells)), kind="table", gap="\n")
+        elif _is_title(element):
+            self._title(element, depth)
+        elif _is_mixed(element):
+            self._block(element)
+        elif _is_record(element):
+            self._add(element, squeeze(_text(element)), gap="\n")
+        else:
+            self._add(element, _name(element), gap="\n")
+            for child in element:
+                self.walk(child, depth)
+        if section:
+            self._outline.leave(depth)
+
+    def _title(self, element: Any, depth: int) -> None:
+        text = squeeze(_text(element))
+        self._outline.enter(max(depth, 1), text)
+        self._builder.title = self._builder.title or text
+        self._add(element, text)
+
+    def _block(self, element: Any) -> None:
+        text = _text(element)
+        if "<" in text and ("</" in text or "/>" in text) and not any(True for _ in element.iterchildren()):
+            first = int(element.sourceline or 1)
+            HtmlText(text, self._builder, outline=_Under(self._outline), first_line=first).read()  # as in feeds
+            return
+        self._add(element, squeeze(text))
+
+    def _add(self, element: Any, text: str, *, kind: str = "prose", gap: str = "\n\n") -> None:
+        line = _first_line(element)
+        self._builder.add(text, line=line, heading=self._outline.path, kind=kind, gap=gap)
+
+
+def _is_title(element: Any) -> bool:
+    return local(element) in _TITLES and element.getparent() is not None and local(element.getparent()) in _TITLED
+
+
+def _is_record(element: Any) -> bool:
+    """Whether an element is a handful of short values, which say more on one line than each on its own."""
+    length = count = 0
+    for node in element.iter():
+        count += 1
+        length += len(node.text or "")
+        if length > _LONGEST_RECORD or count > _LARGEST_RECORD or local(node) in _NOT_IN_RECORD or _is_title(node):
+            return False
+    return count > 1
+
+
+class _Under(Outline):
+    """Keeps what an embedded page calls headings below those it stands under."""
+
+    def __init__(self, outer: Outline) -> None:
+        super().__init__()
+        self._outer = outer.path
+        self.path = outer.path
+
+    def leave(self, level: int) -> None:
+        super().leave(level)
+        self.path = self._outer + self.path
+
+    def enter(self, level: int, title: str) -> tuple[str, ...]:
+        super().enter(level, title)
+        if self.path[: len(self._outer)] != self._outer:
+            self.path = self._outer + self.path
+        return self.path
+
+
+def _is_mixed(element: Any) -> bool:
+    """Whether an element is a stretch of text, not only a container of others."""
+    return _has_own_text(element) or any(local(child) in _PASSING for child in element)
+
+
+def _text(element: Any) -> str:
+    """All text in an element; between elements without text of their own around them there is white space."""
+    pieces: list[str] = []
+    stack: list[Any] = [element]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            pieces.append(node)
+        elif local(node) not in _DROPPED:
+            gap = "" if _has_own_text(node) else " "
+            for child in reversed(node):
+                stack.append((child.tail or "") + gap)
+                stack.append(child)
+            stack.append(_name(node) + (node.text or ""))
+    return "".join(pieces)
+
+
+def _name(element: Any) -> str:
+    """What programs call an element, and the space after it: the key of a setting or of a text to translate."""
+    name = element.get("name") or element.get("key") if local(element) not in _PASSING else ""
+    return f"{name} " if name else ""
+
+
+def _has_own_text(element: Any) -> bool:
+    return bool((element.text and element.text.strip()) or any(child.tail and child.tail.strip() for child in element))
+
+
+def _first_line(element: Any) -> int:
+    """Where the element's text begins: libxml2 knows the line on which its tag ends."""
+    line = int(element.sourceline or 1)
+    text = element.text or ""
+    return line + text.count("\n", 0, len(text) - len(text.lstrip()))

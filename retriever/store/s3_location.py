@@ -1,0 +1,225 @@
+"""An index on object storage that speaks S3: `s3://BUCKET/PREFIX`.
+
+Vector indexes are mapped into memory, so each machine that needs one fetches it whole into its cache
+(BINOCLE_CACHE, or `binocle` in the user's cache folder) and holds it to its checksums there. Whenever
+one is fetched or put, those that are out of service go from the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...core.errors import InputError, LockedError, StoreError
+from .folder_location import FolderPlace, locked_by, now, reached, unfinished, writer_since
+from .head import Head
+from .location import ANY, KEEP_SECONDS, NEW, TABLES
+from .s3 import Changed, S3Objects
+from .tables import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from .s3 import Objects
+
+_LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive is taken for dead
+_LEASE = "lock.json"
+_FETCHED = "fetched"  # an empty file beside those of an index that was fetched, or put, whole
+_OWN_SECONDS = 86_400.0  # an index takes no longer to be fetched, or to be built, put and committed
+_MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
+_SUPERSEDED = "superseded"  # an empty object, put when an index goes out of service
+_CACHE = "set BINOCLE_CACHE to a folder with room"
+
+
+class BucketPlace:
+    """A prefix of a bucket."""
+
+    outlives = True
+
+    def __init__(self, name: str, objects: Objects, cache: Path, options: dict[str, str] | None = None) -> None:
+        """
+        :param name: `s3://BUCKET/PREFIX`.
+        :param objects: what lies below the prefix.
+        :param options: Lance's, to reach the same storage.
+        """
+        self._name = name
+        self._objects = objects
+        self._options = options
+        self.cache = cache
+
+    @classmethod
+    def of(cls, name: str) -> BucketPlace:
+        """Of the S3 that the environment names."""
+        bucket, _, prefix = name.removeprefix("s3://").strip("/").partition("/")
+        if not bucket or not prefix:
+            raise InputError(f"{name} does not name an index on object storage: expected s3://BUCKET/PREFIX")
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        options = {"aws_endpoint": endpoint} if endpoint else {}
+        if endpoint and endpoint.startswith("http://"):
+            options["allow_http"] = "true"
+        home = os.environ.get("BINOCLE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "binocle"
+        place = hashlib.sha256(f"{endpoint or ''} {bucket}/{prefix}".encode()).hexdigest()[:16]
+        cache = Path(home).expanduser().absolute() / place
+        return cls(f"s3://{bucket}/{prefix}", S3Objects(bucket, prefix), cache, options)
+
+    def __str__(self) -> str:
+        return self._name
+
+    def table(self, name: str) -> Location:
+        return Location(f"{self._name}/{name}.lance", self._options)
+
+    def read(self, file: str) -> tuple[bytes, str]:
+        return self._objects.get(file)
+
+    def write(self, file: str, data: bytes, *, over: str) -> str:
+        try:
+            return self._objects.put(file, data, over)
+        except Changed:
+            raise LockedError(
+                f"{self} was written by another process meanwhile, and what this one has not committed is not kept: "
+                "run it again"
+            ) from None
+
+    def remove(self, beginning: str) -> None:
+        for key in [key for key, *_ in self._objects.keys(beginning)]:
+            self._objects.remove(key)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold a lease, renewed while this process lives: a machine that is lost gives it up by its silence.
+
+        The lease is a courtesy. What keeps two writers apart is that each commits over what it has read.
+        """
+        with reached(self.cache, _CACHE):
+            self.cache.mkdir(parents=True, exist_ok=True)
+        since = now()
+        lease = _Lease(self._objects, self._claimed(since), since)
+        try:
+            yield
+        finally:
+            lease.end()
+
+    def _claimed(self, since: str) -> str:
+        """The tag of the lease, ours now."""
+        with contextlib.suppress(Changed):
+            return self._objects.put(_LEASE, writer_since(since), NEW)
+        try:
+            holder, tag = self._objects.get(_LEASE)
+            if self._objects.age(_LEASE) > _LEASE_SECONDS:
+                return self._objects.put(_LEASE, writer_since(since), tag)
+        except (FileNotFoundError, Changed):  # given up or taken over this very moment
+            holder = b""
+        raise locked_by(self, holder)
+
+    def is_free(self) -> bool:
+        return unfinished(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))
+
+    def prepare(self) -> None:
+        for key in [key for name in TABLES for key, *_ in self._objects.keys(f"{name}/")]:
+            self._objects.remove(key)
+
+    def vectors(self, name: str) -> Path:
+        folder = self.cache / "vectors" / name
+        with reached(self.cache, _CACHE):
+            if folder.exists():
+                return folder
+            self._fetch(name, folder)
+        self._tidy_cache(name)
+        return folder
+
+    def _fetch(self, name: str, folder: Path) -> None:
+        """Have it here whole, or not at all: it may be removed meanwhile."""
+        aside = folder.with_name(f".{os.urandom(6).hex()}")
+        aside.mkdir(parents=True)
+        try:
+            for key, *_ in self._objects.keys(f"vectors/{name}/"):
+                self._objects.download(key, aside / key.rpartition("/")[2])
+            (aside / _FETCHED).touch()
+            with contextlib.suppress(OSError):  # another process was first
+                aside.rename(folder)
+        except FileNotFoundError:
+            pass
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def has(self, name: str) -> bool:
+        return any(self._objects.keys(f"vectors/{name}/"))
+
+    def keep(self, name: str) -> None:
+        files = sorted((self.cache / "vectors" / name).iterdir(), key=lambda file: file.name == _MANIFEST)
+        for file in files:
+            self._objects.upload(file, f"vectors/{name}/{file.name}")
+        (self.cache / "vectors" / name / _FETCHED).touch()
+        self._tidy_cache(name)
+
+    def _tidy_cache(self, name: str) -> None:
+        """Remove from this machine, which may never write, what is out of service; this one is about to be in it."""
+        with contextlib.suppress(StoreError, OSError):  # it can wait, or another process was first
+            keep = {name, *Head.read(self)[0].parts}
+            for folder in (self.cache / "vectors").iterdir():
+                if folder.name not in keep and self._is_old(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _is_old(self, folder: Path) -> bool:
+        """Whether no reader of this machine can still come for it, or it was erased from the bucket."""
+        age = time.time() - folder.stat().st_mtime
+        if folder.name.startswith(".") or not (folder / _FETCHED).exists():
+            return age > _OWN_SECONDS
+        return age > KEEP_SECONDS or not self.has(folder.name)
+
+    def size(self) -> int:
+        return sum(size for _, _, size in self._objects.keys(""))
+
+    def supersede(self, name: str) -> None:
+        FolderPlace(self.cache).supersede(name)
+        self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
+
+    def drop(self, name: str) -> None:
+        FolderPlace(self.cache).drop(name)
+        for key in [key for key, *_ in self._objects.keys(f"vectors/{name}/")]:
+            self._objects.remove(key)
+
+    def tidy(self, keep: Container[str], before: float) -> None:
+        begun = before + KEEP_SECONDS - _OWN_SECONDS  # a reader of this machine may be fetching one
+        FolderPlace(self.cache).tidy(keep, before, begun=begun)
+        newest: dict[str, float] = {}
+        for key, put, _ in self._objects.keys("vectors/"):
+            name = key.split("/")[1]
+            newest[name] = max(put, newest.get(name, 0.0))
+        for name, put in newest.items():
+            if name not in keep and put < before:
+                self.drop(name)
+
+
+class _Lease:
+    """Says again and again that this process lives, until it is ended or taken over."""
+
+    def __init__(self, objects: Objects, tag: str, since: str) -> None:
+        self._objects = objects
+        self._tag = tag
+        self._since = since
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_LEASE_SECONDS / 4):
+            try:
+                self._tag = self._objects.put(_LEASE, writer_since(self._since), self._tag)
+            except Changed:
+                return
+            except StoreError:
+                continue  # not to be reached for a while: what is committed then says so
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        with contextlib.suppress(OSError, StoreError):
+            if self._objects.get(_LEASE)[1] == self._tag:
+                self._objects.remove(_LEASE)

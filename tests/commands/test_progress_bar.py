@@ -1,0 +1,53 @@
+"""What a run tells of how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from binocle.training.runs import progress
+from binocle.training.runs.progress import Update, counted, line, stepping
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass as the test says."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    return made
+
+
+def test_of_many_items_the_share_that_is_done_is_told_every_five_seconds(clock):
+    told = []
+    for _ in counted(range(8), told.append, "encoding 8 texts"):
+        clock.now += 2
+    assert told == ["encoding 8 texts: 38% done", "encoding 8 texts: 75% done"]
+
+
+def test_what_is_done_at_once_is_not_counted(clock):
+    assert list(counted("abc", pytest.fail, "reading")) == ["a", "b", "c"]
+
+
+def test_the_steps_of_a_part_are_told_in_its_words(clock):
+    told = []
+    at = Update(1_200, 2_000, 1.5, 0.25, None, None, 3_000.4, 75.0)
+    tell = stepping(told.append, "learning")
+    tell(at)
+    clock.now += 5
+    tell(at)
+    assert told == ["learning, step 1,200 of 2,000, 1 min 15 s left"]
+
+
+def test_a_line_says_first_what_a_narrow_terminal_is_to_show():
+    at = Update(1_200, 2_000, 1.5, 0.25, "perplexity", 10_293_315.07, 3_000.4, 75.0)
+    first = "step 1,200 of 2,000, 1 min 15 s left, epoch 1.50"
+    assert line(at) == f"{first}, loss 0.2500, perplexity 10,293,315, 3,000 texts/s"
+    assert line(replace(at, loss=None, metric=7.5)) == f"{first}, perplexity 7.5000, 3,000 texts/s"

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from binocle.core.files import known_sha256
+
+
+def test_a_checksum_is_remembered_and_forgotten_when_the_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "large"
+    file.write_bytes(bytes(2_000_000))
+    first = known_sha256(file)
+    memory = tmp_path / "cache" / "binocle" / "sha256.json"
+    assert first in memory.read_text()
+    assert known_sha256(file) == first
+    file.write_bytes(bytes(1_999_999) + b"\1")
+    assert known_sha256(file) != first
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"3", b'{"x": 3}'])
+def test_a_damaged_memory_of_checksums_does_not_matter(content, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "binocle").mkdir()
+    (tmp_path / "binocle" / "sha256.json").write_bytes(content)
+    file = tmp_path / "large"
+    file.write_bytes(bytes(2_000_000))
+    assert known_sha256(file) == hashlib.sha256(bytes(2_000_000)).hexdigest()
+
+
+def test_a_home_that_cannot_be_written_does_not_matter(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    file = tmp_path / "large"
+    file.write_bytes(bytes(2_000_000))
+    assert known_sha256(file) == hashlib.sha256(bytes(2_000_000)).hexdigest()

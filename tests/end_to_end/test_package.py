@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import binocle
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in ROOT.rglob("*.py")
+    if path.relative_to(ROOT).parts[0] not in ("tests", "benchmarks", "build")
+    and not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def imports(name):
+    """Modules that a source file imports, wherever in it: as absolute names, the relative ones below `binocle`."""
+    tree = ast.parse((ROOT / name).read_text("utf-8"))
+    package = ["binocle", *Path(name).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module, node.level
+            yield from ((f"{module}.{alias.name}", node.level) for alias in node.names)
+
+
+def test_programs_can_read_what_the_signatures_say():
+    from binocle.retriever.search.context import Passage
+
+    functions = [getattr(function, "__func__", function) for function in vars(binocle.Retriever).values()]
+    public = [function for function in functions if callable(function) and not function.__name__.startswith("_")]
+    assert len(public) > 10
+    for annotated in [*public, binocle.Retriever.__init__, binocle.Hit, Passage, binocle.Context]:
+        assert get_type_hints(annotated)
+    assert get_type_hints(binocle.Retriever.search)["return"] == list[binocle.Hit]
+
+
+def test_every_folder_with_code_is_a_package_that_ships():
+    folders = {Path(name).parent.as_posix() for name in SOURCES}
+    expected = {"binocle" if folder == "." else f"binocle.{folder.replace('/', '.')}" for folder in folders}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == expected
+    for folder in folders:
+        assert (ROOT / folder / "__init__.py").is_file(), folder
+
+
+def test_nothing_stray_stands_in_the_root():
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
+    assert not (ROOT / "conftest.py").exists()
+
+
+def test_tests_and_benchmarks_do_not_ship():
+    packages = PROJECT["tool"]["setuptools"]["packages"]
+    assert not [name for name in packages if "tests" in name or "benchmarks" in name]
+    assert PROJECT["tool"]["setuptools"]["include-package-data"] is False
+    assert (ROOT / "py.typed").is_file()
+
+
+def test_a_source_distribution_holds_what_its_tests_read():
+    manifest = (ROOT / "MANIFEST.in").read_text("utf-8")
+    for folder in ("tests", "docs", "benchmarks", ".ci"):
+        assert f"graft {folder}\n" in manifest
+    assert "include CHANGELOG.md constraints.txt\n" in manifest
+
+
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+DECLARED = [line for lines in (PROJECT["project"]["dependencies"], *EXTRAS.values()) for line in lines]
+
+
+def test_every_library_that_is_imported_is_declared():
+    declared = {re.match(r"[\w-]+", line)[0] for line in DECLARED} | {"botocore"}  # which is part of boto3's API
+    imported = {module.split(".")[0] for name in SOURCES for module, level in imports(name) if not level}
+    providers = packages_distributions()
+    for module in imported - set(sys.stdlib_module_names) - {"binocle", "typing_extensions"}:  # this for types alone
+        assert declared & {name.lower().replace("_", "-") for name in providers.get(module, [module])}, module
+
+
+def test_every_extra_that_is_named_exists():
+    texts = [(ROOT / name).read_text("utf-8") for name in ("README.md", *SOURCES)]
+    written = {
+        extra
+        for text in [*DECLARED, *texts]
+        for one in re.findall(r"binocle\[(.+?)\]", text)
+        for extra in one.split(",")
+    }
+    raised = {extra for text in texts for extra in re.findall(r'MissingExtraError\(\s*"[\w-]+",\s*"(\w+)"', text)}
+    assert {"train", "s3", "ray"} <= raised
+    assert written - {"{extra}"} | raised <= EXTRAS.keys()
+
+
+def test_the_version_is_said_once_and_twice_the_same():
+    assert binocle.__version__ == PROJECT["project"]["version"]
+
+
+def test_what_is_exported_is_exactly_all():
+    assert sorted(binocle.__all__) == list(binocle.__all__)
+    for name in binocle.__all__:
+        assert getattr(binocle, name) is not None
+    public = {name for name in dir(binocle) if not name.startswith("_")}
+    modules = {
+        "cli",
+        "commands",
+        "core",
+        "indexes",
+        "retriever",
+        "training",
+        "annotations",
+        "import_module",
+        "TYPE_CHECKING",
+        "Any",
+    }
+    assert public - modules == set(binocle.__all__)
+
+
+def test_every_exported_name_is_what_its_module_calls_it():
+    for name, (module, attribute) in binocle._PLACES.items():
+        assert getattr(binocle, name) is getattr(import_module(f"binocle.{module}"), attribute)
+    assert set(binocle._PLACES) == set(binocle.__all__)
+
+
+def test_a_type_checker_sees_the_same_names():
+    tree = ast.parse((ROOT / "__init__.py").read_text("utf-8"))
+    block, hidden = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(hidden.test) == "not TYPE_CHECKING"
+    assert "__getattr__" in {node.name for node in hidden.body}
+    names = {alias.asname or alias.name for node in block.body for alias in node.names}
+    assert names == set(binocle.__all__)
+    places = {alias.asname or alias.name: (node.module, alias.name) for node in block.body for alias in node.names}
+    assert places == binocle._PLACES
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        binocle.nonsense  # noqa: B018
+
+
+# Which way dependencies run
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_imports_inside_the_package_are_relative(name):
+    absolute = {module for module, level in imports(name) if not level and module.split(".")[0] == "binocle"}
+    assert not absolute or name == "cli.py", absolute
+
+
+FORBIDDEN = {
+    "core": ("indexes", "retriever", "training", "commands", "cli"),
+    "indexes": ("retriever", "training", "commands", "cli"),
+    "retriever": ("training", "commands", "cli"),
+    "training": ("commands", "cli"),
+    "commands": ("cli",),
+    "__init__.py": ("commands", "cli"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "cli.py"])
+def test_dependencies_run_one_way(name):
+    for module, _ in imports(name):
+        for other in FORBIDDEN[name.split("/")[0]]:
+            assert not f"{module}.".startswith(f"binocle.{other}."), module
+
+
+PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_nothing_loads_pickles_or_foreign_code(name):
+    assert not PICKLES & {module.split(".")[0] for module, _ in imports(name)}
+    tree = ast.parse((ROOT / name).read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in ("trust_remote_code", "allow_pickle"):
+            assert isinstance(node.value, ast.Constant)
+            assert node.value.value is False
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            assert not (node.func.attr == "load" and getattr(node.func.value, "id", "") == "torch")
+            if node.func.attr == "load" and getattr(node.func.value, "id", "") == "np":
+                assert "allow_pickle" in {keyword.arg for keyword in node.keywords}
+
+
+def test_there_is_no_room_for_things_without_a_name():
+    assert not [name for name in SOURCES if Path(name).stem in ("utils", "helpers", "common", "misc")]
+
+
+# What an import and a search cost
+
+HEAVY = [
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "lancedb",
+    "openvino",
+    "pandas",
+    "sklearn",
+    "huggingface_hub",
+    "matplotlib",
+    "datasets",
+]
+
+
+def loaded_after(code, *arguments):
+    """The heavy modules that a process has after running some code."""
+    script = f"{code}\nimport sys\nprint(*sorted(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_importing_the_package_imports_nothing_else_and_prints_nothing():
+    out, loaded = loaded_after(
+        "import binocle, sys; assert not {'numpy', 'lance', 'click'} & set(sys.modules), set(sys.modules)"
+    )
+    assert (out, loaded) == ("", "\n")
+
+
+def test_help_of_every_command_needs_no_numpy_and_no_lance():
+    code = (
+        "import sys\nfrom binocle.cli import cli\nassert not [name for name in sys.modules if '.commands.' in name]\n"
+        "for name in cli.commands:\n    cli.main([name, '--help'], standalone_mode=False)\n"
+        "assert not {'numpy', 'lance'} & set(sys.modules)"
+    )
+    out, loaded = loaded_after(code)
+    assert out.count("Usage: ") == 23
+    assert loaded == "\n"
+
+
+def test_every_module_imports_by_itself_without_printing():
+    modules = [
+        "binocle." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in SOURCES
+        if name != "__init__.py"
+    ]
+    out, loaded = loaded_after("".join(f"import {module}\n" for module in modules))
+    assert (out, loaded.strip()) in {("", ""), ("", "pandas")}
+
+
+def test_a_search_needs_no_torch_lancedb_or_openvino(retriever):
+    code = "import sys\nfrom binocle.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"
+    out, loaded = loaded_after(code, "search", "cancel a task", str(retriever.path.parent))
+    assert "tasks.md" in out
+    assert loaded.strip() in ("", "pandas")
+
+
+def test_a_search_by_the_library_needs_none_either(retriever):
+    code = f"from binocle import Retriever\nprint(Retriever.open({str(retriever.path)!r}).search('bread')[0].path)"
+    out, loaded = loaded_after(code)
+    assert out.strip() in {"web/bread.html", "data/prices.csv"}
+    assert loaded.strip() in ("", "pandas")  # pyarrow imports it where it is installed
+
+
+def test_the_reader_of_a_worker_needs_none_either(folder):
+    out, loaded = loaded_after(
+        "import sys, pathlib\nfrom binocle.retriever.readers import read\nfile = pathlib.Path(sys.argv[1])\nprint(read(file.read_bytes(), file.name).format)",
+        str(folder / "README.md"),
+    )
+    assert (out, loaded) == ("markdown\n", "\n")
+
+
+def test_a_home_that_cannot_be_written_is_no_obstacle(retriever, tmp_path):
+    code = f"from binocle import Retriever\nprint(len(Retriever.open({str(retriever.path)!r}).search('bread', 3)))"
+    environment = {**os.environ, "HOME": "/proc", "XDG_CACHE_HOME": "/proc/none"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")

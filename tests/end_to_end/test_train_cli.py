@@ -1,0 +1,251 @@
+"""Training from the command line, as the help and README have it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+
+from binocle import Retriever
+from binocle.cli import cli
+from binocle.training.encoders import train as encoder
+from binocle.training.inversion import train as inverter
+from binocle.training.mining import negatives
+from binocle.training.pretraining import pretrain as pretraining
+from binocle.training.rerankers import train as reranker
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese".split()
+PAIRS = [
+    {"query": f"{a} {b}", "positive": f"The {a} and the {b} sat in the house. A {b} ran at night."}
+    for a in THINGS
+    for b in THINGS
+]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch, tiny_model):
+    """Where the examples run: pairs, judged rows, a collection and an indexed folder."""
+    monkeypatch.setattr("binocle.retriever.models.files.DEFAULT_MODEL", tiny_model)
+    for module in ("retriever.models.cache", "training.mining.mine", "training.encoders.mining_rounds"):
+        monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
+    (tmp_path / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
+    scifact = tmp_path / "scifact"
+    (scifact / "qrels").mkdir(parents=True)
+    for name, column in (("corpus", "positive"), ("queries", "query")):
+        lines = [json.dumps({"_id": f"{n}", "title": "", "text": row[column]}) for n, row in enumerate(PAIRS)]
+        (scifact / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
+    for split in ("train", "test"):
+        (scifact / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
+    for folder in ("docs", "notes"):
+        retriever = Retriever.open(tmp_path / folder / ".binocle", model=tiny_model)
+        retriever.add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
+    return tmp_path
+
+
+FAST = ("--steps", "4", "--evaluations", "1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "encoder", "pairs.jsonl", "--out", "my-encoder"),
+        (
+            "train",
+            "encoder",
+            "sts.tsv",
+            "--pooling",
+            "cls",
+            "--objective",
+            "cosine",
+            "--epochs",
+            "4",
+            "--out",
+            "my-encoder",
+        ),
+        ("train", "encoder", "scifact", "--mine", "1", "--rounds", "2", "--epochs", "4", "--out", "my-encoder"),
+        ("train", "reranker", "scifact", "--out", "my-reranker"),
+    ],
+)
+def test_the_examples_of_training_train(words, home, run):
+    command = cli.commands["train"].commands[words[1]]
+    assert " ".join(("binocle", *words)) in command.help
+    code, out, err = run(*words, *FAST)
+    assert code == 0, err
+    assert f"{2 if '--rounds' in words else 4} steps in" in out
+    assert (home / words[-1] / "model.safetensors").is_file()
+    assert "step 2 of 2" in err or "step 4 of 4" in err
+
+
+def test_the_result_is_json_when_asked(home, run):
+    code, out, _ = run("train", "encoder", "pairs.jsonl", "--out", "out", "--json", *FAST, "--held-out", "0.3")
+    facts = json.loads(out)
+    assert (code, facts["steps"], facts["objective"]) == (0, 4, "ranking")
+    assert sum(facts["rows"].values()) == len(PAIRS)
+    assert facts["after"]["interval"][0] <= facts["after"]["value"] <= facts["after"]["interval"][1]
+
+
+def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
+    code, out, err = run("tune", "docs", "--no-publish", "--out", "tuned", "--pairs", "30", "--steps", "3")
+    assert code == 0, err
+    assert "step 3 of 3" in err
+    assert "queries from held-out documents" in out
+    assert "the index stays as it is" in out
+    code, out, err = run("tune", "notes", "--pairs", "30", "--steps", "3", "--json")
+    assert code == (0 if json.loads(out)["published"] else 1), err
+
+
+def test_distill_prints_price_and_gain(home, run):
+    code, out, err = run(
+        "distill", "sentence-transformers/all-MiniLM-L6-v2", "none.jsonl", "--layers", "0", "--out", "small"
+    )
+    assert (code, out) == (2, "")
+    assert err.endswith("there is no file or folder none.jsonl\n")
+
+
+def test_distill_tells_what_cannot_be_before_a_student_is_made(home, run, tiny_model):
+    (home / "taken").write_text("a file", "utf-8")
+    for options, message in (
+        (("--out", "small", "--on", "nowhere"), "nowhere/corpus.jsonl is missing"),
+        (("--out", "small", "--on", "docs"), "docs/corpus.jsonl is missing"),
+        (("--out", "taken"), "taken is a file: expected a folder for the student"),
+    ):
+        code, out, err = run("distill", tiny_model, "pairs.jsonl", "--layers", "1", *options)
+        assert (code, out) == (2, "")
+        assert message in err
+    assert not (home / "small").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_encoder(home, tiny_model):
+    from pathlib import Path
+
+    torchrun = Path(sys.executable).with_name("torchrun")
+    command = [
+        torchrun,
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "binocle.cli",
+        "train",
+        "encoder",
+        "pairs.jsonl",
+        "--base",
+        tiny_model,
+    ]
+    done = subprocess.run([*command, "--out", "out", "--json", *FAST], capture_output=True, text=True, check=True)
+    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert line["steps"] == 4
+    assert (home / "out" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "encoder", "none.jsonl", "--out", "out"), "there is no file or folder none.jsonl"),
+        (("train", "encoder", "pairs.jsonl", "--out", "scifact"), "is not empty: give another folder"),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--objective", "nonsense"),
+            "there is no objective 'nonsense'",
+        ),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--base", "none/such"),
+            "none/such is not on this machine",
+        ),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--pooling", "sum"), "there is no pooling 'sum'"),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "sts.tsv", "--mine", "1"),
+            "sts.tsv is a file: expected a folder",
+        ),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--rounds", "3"), "--rounds goes with --mine"),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
+        (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
+        (("train", "reranker", "pairs.jsonl", "--out", "out", "--index", "nowhere"), "no index at"),
+        (("tune", "nowhere"), "there is no folder nowhere"),
+        (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),
+        (("tune", "docs", "--seed", "-1"), "Invalid value for '--seed': -1 is not in the range x>=0"),
+        (("tune", "docs", "--steps", "0"), "steps is a number above 0"),
+        (("tune", "docs", "--teacher", "none/such"), "none/such is not on this machine"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, out, err = run(*words)
+    lines = err.strip().splitlines()
+    assert (code, out) == (2, "")
+    assert message in lines[-1]
+    assert lines[-1].startswith("binocle: ")
+    assert "Traceback" not in err
+
+
+def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
+    wrong = [dict(row) for row in PAIRS]
+    wrong[20]["positive"] = 7
+    (home / "wrong.jsonl").write_text("".join(json.dumps(row) + "\n" for row in wrong), "utf-8")
+    cases = {
+        "train encoder none.jsonl --out out --base TINY": "there is no file or folder none.jsonl",
+        "train encoder wrong.jsonl --out out --base TINY": "wrong.jsonl:21: expected a text in 'positive'",
+        "train encoder pairs.jsonl --out scifact --base TINY": "scifact is not empty",
+        "train encoder pairs.jsonl --out out --base TINY --objective nonsense": "there is no objective 'nonsense'",
+        "train encoder pairs.jsonl --out out --base TINY --pooling nonsense": "there is no pooling 'nonsense'",
+        "train encoder pairs.jsonl --out out --base TINY --mine 1 --objective nonsense": "there is no objective",
+        "train reranker wrong.jsonl --out out --base TINY": "wrong.jsonl:21: expected a text in 'positive'",
+        "train reranker pairs.jsonl --out out --base TINY --objective nonsense": "there is no objective 'nonsense'",
+        "train inverter none.txt --out out --encoder TINY": "there is no file or folder none.txt",
+        "train inverter pairs.jsonl --out out --encoder TINY": "expected a column 'text'",
+        "train inverter docs --out scifact --encoder TINY": "scifact is not empty: give another folder for the inverter",
+        "pretrain docs /none.txt --out out --base TINY": "there is no file or folder /none.txt",
+        "pretrain docs --out scifact --base TINY": "scifact is not empty",
+        "pretrain docs --out out --base none/such": "none/such is not on this machine",
+        "distill TINY none.jsonl --out out": "there is no file or folder none.jsonl",
+        "distill TINY pairs.jsonl --out scifact": "scifact is not empty: give another folder for the student",
+        "distill TINY pairs.jsonl --out out --epochs 0": "epochs is a number above 0",
+        "tune docs --pairs 0": "pairs is a whole number from 1",
+    }
+    code = (
+        "import sys\nfrom binocle.cli import main\n"
+        "for words in sys.stdin.read().splitlines():\n"
+        "    sys.argv = ['binocle', *words.split()]\n"
+        "    try:\n        main()\n    except SystemExit as end:\n        assert end.code == 2, (words, end.code)\n"
+        "print(*{'torch', 'transformers', 'sentence_transformers'} & set(sys.modules))"
+    )
+    given = "\n".join(cases).replace("TINY", tiny_model)
+    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False)
+    for said, message in zip(done.stderr.splitlines(), cases.values(), strict=True):
+        assert message in said
+    assert (done.returncode, done.stdout) == (0, "\n")
+    assert not (home / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (("train", "encoder", "pairs.jsonl"), encoder.Config),
+        (("train", "reranker", "pairs.jsonl"), reranker.RerankerConfig),
+        (("train", "inverter", "docs"), inverter.InverterConfig),
+        (("pretrain", "docs"), pretraining.Config),
+        (("mine", "pairs.jsonl"), negatives.Rules),
+    ],
+)
+def test_what_an_option_is_unless_given_is_what_the_library_takes(words, settings, tmp_path):
+    *names, _ = words
+    command = cli
+    for name in names:
+        command = command.commands[name]
+    given = command.make_context(names[-1], [words[-1], "--out", str(tmp_path / "out.jsonl")]).params
+    given["texts"] = given.get("most")  # of an inverter, whose argument has the field's name
+    usual = {field.name: field.default for field in fields(settings) if field.name in given}
+    assert len(usual) > 8
+    assert {name: given[name] for name in usual} == usual

@@ -1,0 +1,948 @@
+"""An index changes its encoder in service, and goes back: whole at every moment, and as if made so from nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from safetensors.numpy import load_file, save_file
+
+from binocle import BinocleError, Retriever, load_encoder
+from binocle.cli import cli
+from binocle.core.errors import EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
+from binocle.indexes.tuning.benchmark import Demand
+from binocle.retriever.indexing import switch as switching
+from binocle.retriever.indexing.indexer import Indexer
+from binocle.retriever.indexing.report import Report
+from binocle.retriever.indexing.vector_log import Aside
+from binocle.retriever.models.token_boundaries import cut_of
+from binocle.retriever.store.head import FORMAT
+from binocle.retriever.store.store import Store
+
+QUERIES = ("cancel a task", "income tax", "the cat sat on the mat", "bread and cheese")
+MODES = ("hybrid", "semantic", "lexical")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, make_model, tiny_model) -> dict[str, Path]:
+    """Encoders that cut texts as the tiny one does: two of its dimension and one of twice that."""
+    folder = tmp_path_factory.mktemp("switched")
+    both = {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}
+    return {
+        "tiny": Path(tiny_model),
+        "other": make_model(folder / "other", seed=1),
+        "third": make_model(folder / "third", seed=2),
+        "wide": make_model(folder / "wide", seed=3, pooling=both),
+    }
+
+
+def answers(retriever: Retriever, modes=MODES) -> list[tuple]:
+    """What is found and how well, without ids, which another index may give otherwise."""
+    return [
+        (mode, query, hit.path, hit.char_start, hit.text, hit.score)
+        for mode in modes
+        for query in QUERIES
+        for hit in retriever.search(query, mode=mode)
+    ]
+
+
+def assert_alike(found: list[tuple], expected: list[tuple], within: float = 1e-4) -> None:
+    """The same passages with the same scores; of equal scores in any order.
+
+    Two indexes of one text encode it in batches of other sizes, whose float32 products a processor may add up in another
+    order: 1e-7 of a cosine, and some hundred times as much of a standard score, whose spread divides it.
+    """
+    assert sorted(row[:5] for row in found) == sorted(row[:5] for row in expected)
+    scores = {row[:5]: row[5] for row in expected}
+    for row in found:
+        assert row[5] == pytest.approx(scores[row[:5]], abs=within)
+    assert [row[5] for row in found] == pytest.approx([row[5] for row in expected], abs=within)
+
+
+TEXTS = [
+    {"id": "cats", "text": "The cat sat on the mat. The dog ran to the house."},
+    {"id": "taxes", "text": "Income tax is due every year."},
+    {"id": "tasks", "text": "Cancel a task and the worker is told.", "title": "Tasks"},
+    {"id": "bread", "text": "Bake the bread, salt the cheese."},
+]
+
+
+def filled(place: Path, model: Path) -> Retriever:
+    """An index of added documents alone, which costs no readers."""
+    retriever = Retriever.open(place, model=str(model))
+    retriever.add(TEXTS)
+    return retriever
+
+
+@pytest.fixture
+def index(tmp_path, models) -> Retriever:
+    return filled(tmp_path / "index", models["tiny"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, _synced, models) -> dict[str, list[tuple]]:
+    """What indexes of the test folder answer that were made with each encoder from nothing."""
+    folder = tmp_path_factory.mktemp("made") / "folder"
+    shutil.copytree(_synced, folder, ignore=shutil.ignore_patterns(".binocle"))
+    return {name: answers(fresh(folder, folder.parent / name, models[name])) for name in ("other", "wide")}
+
+
+def fresh(folder: Path, place: Path, model: Path, added=()) -> Retriever:
+    """An index of a folder and of added documents, made from nothing."""
+    retriever = Retriever.open(place, model=str(model))
+    retriever.sync(folder)
+    retriever.add(added)
+    return retriever
+
+
+def encoder_of(retriever: Retriever) -> str:
+    return Path(retriever.snapshot().head.encoder.model).name
+
+
+def bytes_below(folder: Path) -> dict[Path, bytes]:
+    notes = ("lock", "lock.json", "latest_version_hint.json")
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name not in notes}
+
+
+# There and back
+
+
+@pytest.mark.parametrize("name", ["other", "wide"])
+def test_a_switched_index_answers_as_one_made_with_the_new_encoder(name, retriever, folder, models, made):
+    before = answers(retriever)
+    report = retriever.switch(models[name])
+    texts = set(retriever.snapshot().chunks.to_table(columns=["context"])["context"].to_pylist())
+    assert (report.switched, report.embedded, report.chunks) == (True, len(texts), 9)
+    assert (Path(report.before).name, Path(report.model)) == ("tiny", models[name])
+    assert_alike(answers(retriever), made[name])
+    assert_alike(answers(Retriever.open(folder)), made[name])
+    assert answers(retriever, ["semantic"]) != [row for row in before if row[0] == "semantic"]
+    assert retriever.verify() == []
+    assert retriever.sync().unchanged == 7
+
+
+@pytest.mark.parametrize("name", ["other", "wide"])
+def test_a_rolled_back_index_answers_as_before(name, retriever, folder, models):
+    before = answers(retriever)
+    rows = retriever.snapshot().chunks.to_table().to_pylist()
+    retriever.switch(models[name])
+    report = retriever.rollback()
+    assert (report.embedded, report.reused) == (0, 9)
+    assert answers(retriever) == answers(Retriever.open(folder)) == before
+    assert retriever.snapshot().chunks.to_table().to_pylist() == rows  # ids, vectors, columns: all of it
+    assert retriever.verify() == []
+    assert retriever.status().previous is None
+
+
+def test_there_is_one_way_back_and_only_after_a_switch(index, models):
+    with pytest.raises(StoreError, match="nothing to roll back"):
+        index.rollback()
+    index.switch(models["other"])
+    index.rollback()
+    with pytest.raises(StoreError, match="nothing to roll back"):
+        index.rollback()
+
+
+def test_a_second_switch_makes_the_first_ones_encoder_the_previous_one(retriever, models, made):
+    retriever.switch(models["other"])
+    retriever.switch(models["wide"])
+    retriever.rollback()
+    assert encoder_of(retriever) == "other"
+    assert_alike(answers(retriever), made["other"])
+    assert retriever.verify() == []
+
+
+def test_a_switch_to_the_previous_encoder_embeds_nothing_and_can_be_rolled_back_too(index, models):
+    before = answers(index)
+    index.switch(models["other"])
+    other = answers(index)
+    assert index.switch(models["tiny"]).embedded == 0
+    assert answers(index) == before
+    assert index.rollback().embedded == 0
+    assert answers(index) == other
+
+
+def test_a_switch_to_the_same_encoder_writes_nothing(index, models, tmp_path):
+    copied = shutil.copytree(models["tiny"], tmp_path / "copy")
+    before = bytes_below(index.path)
+    for model in (models["tiny"], str(copied)):
+        report = index.switch(model)
+        assert (report.switched, report.embedded) == (False, 0)
+    assert bytes_below(index.path) == before
+
+
+def test_equal_texts_are_embedded_once(tmp_path, models, monkeypatch):
+    monkeypatch.setattr(switching, "_AT_ONCE", 2)
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([{"id": str(number), "text": f"The cat number {number % 3} sat."} for number in range(9)])
+    report = retriever.switch(models["other"])
+    assert (report.embedded, report.reused, report.chunks) == (3, 6, 9)
+    assert retriever.verify() == []
+
+
+def test_an_index_without_passages_switches_too(tmp_path, models):
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([])
+    retriever.switch(models["wide"])
+    retriever.add([{"id": "a", "text": "The cat sat."}])
+    assert [hit.path for hit in retriever.search("cat")] == ["a"]
+    assert retriever.rollback().embedded == 1
+    assert [hit.path for hit in retriever.search("cat")] == ["a"]
+    assert retriever.verify() == []
+
+
+def test_progress_comes_to_the_number_of_passages(retriever, models, monkeypatch):
+    monkeypatch.setattr(switching, "_AT_ONCE", 4)
+    seen = []
+    retriever.switch(models["other"], progress=seen.append)
+    assert [(at.done, at.total) for at in seen] == [(4, 9), (8, 9), (9, 9)]
+
+
+def test_status_says_what_rollback_would_restore_and_what_it_takes(retriever, models):
+    assert retriever.status().previous is None
+    retriever.switch(models["wide"])
+    retriever.add([{"id": "new", "text": "The moon."}])
+    found = retriever.status()
+    assert (found.model, found.dim) == (str(models["wide"]), 64)
+    tiny = load_encoder(str(models["tiny"]))
+    assert found.previous == {
+        "model": str(models["tiny"]),
+        "fingerprint": tiny.fingerprint,
+        "dim": 32,
+        "vectors": 9,
+        "bytes": 9 * 32 * 4,
+    }
+
+
+def test_lancedb_searches_a_switched_index_without_being_told_the_column(index, models):
+    lancedb = pytest.importorskip("lancedb")
+    index.switch(models["other"])
+    vector = index.encoder.encode(["oven"], kind="query")[0].tolist()
+    (row,) = lancedb.connect(index.path).open_table("chunks").search(vector).distance_type("dot").limit(1).to_list()
+    assert row["id"] == index.search("oven", 1, mode="semantic")[0].chunk
+
+
+# What is written between a switch and its rollback
+
+NEW = [{"id": "new", "text": "The queen of the city sails the sea."}]
+
+
+def test_documents_added_changed_and_gone_meanwhile_stay_so_after_a_rollback(retriever, folder, models, tmp_path):
+    retriever.add([{"id": "gone", "text": "The river and the mountain."}])
+    retriever.switch(models["other"])
+    retriever.add(NEW)
+    (folder / "late.txt").write_text("A late report of the weather at sea.")
+    tasks = folder / "notes/guide/tasks.md"
+    tasks.write_text(tasks.read_text().replace("retried by the client", "never retried"))
+    (folder / "data/prices.csv").unlink()
+    (folder / "src/queue.py").rename(folder / "src/line.py")
+    retriever.sync()
+    assert retriever.delete("notes/cats.txt", "gone") == 2
+    assert retriever.verify() == []
+    meanwhile = answers(retriever)
+
+    report = retriever.rollback()
+    assert report.embedded == 3  # the new document, the new file, the changed section
+    assert retriever.verify() == []
+    assert retriever.sync().unchanged == 6
+    (folder / "notes/cats.txt").unlink()
+    assert_alike(answers(retriever), answers(fresh(folder, tmp_path / "old", models["tiny"], NEW)))
+    assert_alike(meanwhile, answers(fresh(folder, tmp_path / "new", models["other"], NEW)))
+
+
+def secret_of(retriever: Retriever) -> list[bytes]:
+    (row,) = [row for row in retriever.snapshot().chunks.to_table().to_pylist() if "zyxwvut" in row["text"]]
+    return [b"zyxwvut", *(np.array(row["vector"], np.float32)[place : place + 4].tobytes() for place in (0, 4, 16))]
+
+
+def test_what_is_forgotten_is_erased_with_both_its_vectors(tmp_path, models):
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([{"id": "keep", "text": "The cat sat on the mat."}])
+    retriever.add([{"id": "secret", "text": "The password is zyxwvut, tell nobody."}, {"id": "more", "text": "A dog."}])
+    secret = secret_of(retriever)
+    retriever.switch(models["other"])
+    secret += secret_of(retriever)
+    stored = b"".join(bytes_below(retriever.path).values())
+    assert [piece in stored for piece in secret] == [True] * 8  # else this test proves nothing
+    assert retriever.delete("secret") == 1
+    for file, data in bytes_below(retriever.path).items():
+        assert [piece in data for piece in secret] == [False] * 8, file
+    assert retriever.verify() == []
+    assert retriever.status().previous["vectors"] == 2
+    retriever.rollback()
+    assert {hit.path for hit in retriever.search("password")} == {"keep", "more"}
+
+
+def test_what_a_switch_cut_short_has_set_aside_is_erased_too(tmp_path, models, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([{"id": "secret", "text": "The password is zyxwvut."}, {"id": "more", "text": "The dog ran."}])
+    monkeypatch.setattr(switching, "_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        retriever.switch(models["other"])
+    (aside,) = (retriever.path / "switching").iterdir()
+    assert aside.stat().st_size == 2 * (16 + 4 + 4 * 32)
+    retriever.delete("secret")
+    assert not (retriever.path / "switching").exists()
+
+
+def interrupted(*_args, **_options):
+    raise KeyboardInterrupt
+
+
+def test_a_moved_text_takes_its_previous_vector_along(tmp_path, models):
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([{"id": "a", "text": "The cat sat."}])
+    retriever.switch(models["other"])
+    retriever.add([{"id": "b", "text": "The cat sat."}])
+    retriever.delete("a")
+    report = retriever.rollback()
+    assert (report.embedded, report.reused) == (0, 1)
+
+
+# One encoder at every moment
+
+
+def test_an_open_retriever_follows_without_a_restart(retriever, folder, models, tmp_path):
+    """One that was opened by folder, one that was told the model, and one in another process."""
+    follow = (
+        "import sys\nfrom binocle import Retriever\nretriever = Retriever.open(sys.argv[1])\n"
+        "for _ in sys.stdin: print(repr([(hit.path, hit.score) for hit in retriever.search('cancel a task')]), flush=True)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", follow, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    others = [Retriever.open(folder), Retriever.open(folder, model=str(models["tiny"]))]
+    try:
+        for change in (None, lambda one: one.switch(models["wide"]), Retriever.rollback):
+            if change:
+                change(retriever)
+            expected = [(hit.path, hit.score) for hit in retriever.search("cancel a task")]
+            for other in others:
+                assert [(hit.path, hit.score) for hit in other.search("cancel a task")] == expected
+                assert other.encoder.fingerprint == retriever.encoder.fingerprint
+                assert other.context("cancel a task").text == retriever.context("cancel a task").text
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline().strip() == repr(expected)
+        assert others[0].add([{"id": "x", "text": "The moon."}]).embedded == 1
+    finally:
+        process.communicate()
+
+
+def test_a_retriever_told_another_model_is_refused_still(retriever, folder, models):
+    """Also when the index comes to have that model's name, or was made with it by someone else meanwhile."""
+    mistaken = Retriever.open(folder, model=str(models["other"]))
+    for _ in range(2):
+        with pytest.raises(EncoderMismatchError, match="binocle switch"):
+            mistaken.search("cat")
+    retriever.switch(models["other"])
+    assert mistaken.search("cat")
+
+
+def test_an_index_made_anew_in_the_same_place_is_met_with_its_own_encoder(tmp_path, models):
+    place = tmp_path / "index"
+    document = [{"id": "a", "text": "The cat sat."}]
+    Retriever.open(place, model=str(models["tiny"])).add(document)
+    served = Retriever.open(place)
+    assert served.search("cat")
+    shutil.rmtree(place)
+    Retriever.open(place, model=str(models["other"])).add(document)
+    expected = Retriever.open(place).search("the dog ran", mode="semantic")[0].score
+    assert served.search("the dog ran", mode="semantic")[0].score == expected
+
+
+def test_an_indexer_takes_no_other_encoder_than_the_committed_one(index, models):
+    other = load_encoder(str(models["other"]))
+    with Store.open(index.path).write() as writer, pytest.raises(EncoderMismatchError):
+        Indexer(writer, other, Report())
+
+
+@pytest.mark.parametrize("minutes", [10, 0], ids=["old files kept", "old files gone at once"])
+def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retriever, folder, models, monkeypatch):
+    monkeypatch.setattr("binocle.retriever.store.writer._KEEP_VERSIONS", timedelta(minutes=minutes))
+    shared = Retriever.open(folder)
+    right = {"tiny": answers(retriever, ["hybrid", "semantic"])}
+    retriever.switch(models["wide"])
+    right["wide"] = answers(retriever, ["hybrid", "semantic"])
+    retriever.rollback()
+    whole = [
+        {(query, mode): [row for row in rows if row[:2] == (mode, query)] for query in QUERIES for mode in MODES[:2]}
+        for rows in right.values()
+    ]
+    faults, seen, done = [], [0, 0], threading.Event()
+
+    def read():
+        draw = random.Random()
+        try:
+            while not done.is_set():
+                query, mode = draw.choice(QUERIES), draw.choice(MODES[:2])
+                found = [
+                    (mode, query, hit.path, hit.char_start, hit.text, hit.score)
+                    for hit in shared.search(query, mode=mode)
+                ]
+                matching = [place for place, rows in enumerate(whole) if rows[query, mode] == found]
+                assert matching, (query, found)
+                seen[matching[0]] += 1
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        retriever.switch(models["wide"])
+        retriever.rollback()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert sum(seen) > 10
+
+
+def test_a_reader_whose_encoder_is_gone_from_the_disk_goes_on_to_the_new_one(models, tmp_path, monkeypatch):
+    """It has looked up the state before the switch, but not loaded that state's encoder yet."""
+    model = shutil.copytree(models["tiny"], tmp_path / "model")
+    writing = filled(tmp_path / "index", model)
+    reader = Retriever.open(writing.path)
+    late = reader.snapshot()
+    writing.switch(models["other"])
+    shutil.rmtree(model)
+    states = [late]
+    look = reader.snapshot
+    monkeypatch.setattr(reader, "snapshot", lambda: states.pop() if states else look())
+    assert answers(reader) == answers(writing)
+
+
+# Refusals: one line, and nothing changed
+
+
+def refused(retriever: Retriever, call, kind: type[BinocleError], *naming: str) -> None:
+    before, answered = bytes_below(retriever.path), answers(retriever, ["semantic"])
+    with pytest.raises(kind) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    for name in naming:
+        assert name in str(caught.value)
+    assert bytes_below(retriever.path) == before
+    assert answers(Retriever.open(retriever.path), ["semantic"]) == answered
+
+
+def test_an_encoder_that_cuts_texts_otherwise_is_refused_with_what_to_do(index, make_model, tmp_path):
+    for length in (32, 90):
+        model = make_model(tmp_path / f"longer{length}", seed=1, max_length=length)
+        refused(
+            index, lambda model=model: index.switch(model), EncoderMismatchError,
+            f"up to {length - 2} tokens", "(62 tokens)", f"--model {model} --index DIR",
+        )  # fmt: skip
+
+
+def test_the_cut_is_that_of_tokens_and_length_and_not_of_weights(models, make_model, tmp_path):
+    tiny = cut_of(load_encoder(str(models["tiny"])))
+    for name in ("other", "third", "wide"):
+        assert cut_of(load_encoder(str(models[name]))) == tiny
+    rewritten = shutil.copytree(models["tiny"], tmp_path / "rewritten")
+    data = json.loads((rewritten / "tokenizer.json").read_text())
+    data["padding"] = None
+    (rewritten / "tokenizer.json").write_text(json.dumps(data, indent=3, sort_keys=True))
+    assert cut_of(load_encoder(str(rewritten))) == tiny
+    vocabulary = data["model"]["vocab"]
+    vocabulary["##ze"] = vocabulary.pop("##ing")
+    (rewritten / "tokenizer.json").write_text(json.dumps(data))
+    assert cut_of(load_encoder(str(rewritten))) != tiny
+    assert cut_of(load_encoder(str(make_model(tmp_path / "shorter", max_length=63)))) != tiny
+
+
+@pytest.mark.parametrize(
+    "model", ["no/such/model", "", None, 3, "somewhere else\0"], ids=["gone", "empty", "None", "number", "null"]
+)
+def test_a_model_that_is_none_is_refused(model, index):
+    refused(index, lambda: index.switch(model), BinocleError)
+
+
+def test_a_damaged_model_is_refused(index, models, tmp_path):
+    weights = "model.safetensors"
+    model = shutil.copytree(models["other"], tmp_path / "model")
+    whole = (model / weights).read_bytes()
+    for data in (b"", whole[: len(whole) // 2], b"\xff" * 1_000):
+        (model / weights).write_bytes(data)
+        refused(index, lambda: index.switch(model), BinocleError, str(model))
+    values = load_file(models["other"] / weights)
+    values["embeddings.LayerNorm.bias"][:] = np.nan
+    save_file(values, model / weights, metadata={"format": "pt"})
+    refused(index, lambda: index.switch(model), InputError, "not finite", str(model))
+
+
+def test_nothing_is_switched_where_there_is_no_index(tmp_path, models):
+    retriever = Retriever.open(tmp_path / "index")
+    for call in (lambda: retriever.switch(models["tiny"]), retriever.rollback):
+        with pytest.raises(NoIndexError):
+            call()
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_switch_takes_the_writers_lock(index, models):
+    with Store.open(index.path).write():
+        for call in (lambda: index.switch(models["other"]), index.rollback):
+            with pytest.raises(LockedError, match=str(os.getpid())):
+                call()
+
+
+def test_a_previous_encoder_that_has_moved_must_be_shown(models, tmp_path):
+    model = shutil.copytree(models["tiny"], tmp_path / "model")
+    retriever = filled(tmp_path / "index", model)
+    before = answers(retriever)
+    retriever.switch(models["other"])
+    model.rename(tmp_path / "moved")
+    refused(retriever, retriever.rollback, BinocleError, str(model))
+    refused(retriever, lambda: retriever.rollback(models["third"]), EncoderMismatchError, "--model")
+    retriever.rollback(tmp_path / "moved")
+    assert answers(retriever) == answers(Retriever.open(retriever.path)) == before
+
+
+def test_a_model_trained_anew_in_its_own_folder_is_switched_to(models, tmp_path):
+    """The old encoder is gone then; that it cut texts alike was written down."""
+    model = shutil.copytree(models["tiny"], tmp_path / "model")
+    filled(tmp_path / "index", model)
+    shutil.copyfile(models["other"] / "model.safetensors", model / "model.safetensors")
+    retriever = Retriever.open(tmp_path / "index")
+    with pytest.raises(EncoderMismatchError, match="binocle switch"):
+        retriever.search("cat")
+    retriever.switch(model)
+    assert_alike(answers(retriever), answers(filled(tmp_path / "fresh", models["other"])))
+    with pytest.raises(EncoderMismatchError, match="--model"):
+        retriever.rollback()
+
+
+# An index of the format before
+
+
+def make_old(index: Path) -> None:
+    """As an earlier version wrote it: the settings name the encoder, HEAD does not."""
+    head = json.loads((index / "HEAD.json").read_text())
+    encoder = head.pop("encoder")
+    del head["previous"], encoder["cut"]
+    (index / "HEAD.json").write_text(json.dumps(head))
+    settings = json.loads((index / "settings.json").read_text())
+    (index / "settings.json").write_text(json.dumps(settings | {"format": 1} | encoder))
+
+
+def test_an_index_of_the_format_before_is_read_as_it_is_and_brought_up_to_date_by_a_writer(retriever, folder, models):
+    before = answers(retriever)
+    make_old(retriever.path)
+    old = bytes_below(retriever.path)
+    opened = Retriever.open(folder)
+    assert answers(opened) == before
+    assert opened.verify() == []
+    assert opened.status().model == str(models["tiny"])
+    assert bytes_below(retriever.path) == old
+    assert opened.sync().unchanged == 7
+    assert json.loads((retriever.path / "settings.json").read_text()) == {"format": FORMAT, "folder": ".."}
+    assert answers(opened) == answers(Retriever.open(folder)) == before
+
+
+def test_an_index_of_the_format_before_switches_while_its_encoder_is_there_to_compare(models, tmp_path, make_model):
+    model = shutil.copytree(models["tiny"], tmp_path / "model")
+    place = filled(tmp_path / "index", model).path
+    make_old(place)
+    longer = make_model(tmp_path / "longer", max_length=90)
+    with pytest.raises(EncoderMismatchError, match="other passages"):
+        Retriever.open(place).switch(longer)
+    Retriever.open(place).switch(models["other"])
+    Retriever.open(place).rollback()
+    shutil.rmtree(model)
+    with pytest.raises(EncoderMismatchError, match="cannot be asked"):
+        Retriever.open(place).switch(models["other"])
+
+
+@pytest.mark.parametrize("step", range(2))
+def test_a_kill_between_the_two_files_leaves_an_index_that_opens(step, retriever, folder, monkeypatch):
+    make_old(retriever.path)
+    steps = iter(range(9))
+    replace = Path.replace
+
+    def stopping(self, target):
+        if self.name != ".lock.json" and next(steps) == step:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            Retriever.open(folder).sync()
+    assert Retriever.open(folder).search("cat")
+    assert Retriever.open(folder).sync().unchanged == 7
+
+
+# Killed, interrupted, and a full disk
+
+
+def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
+    monkeypatch.setattr(switching, "_AT_ONCE", 4)
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([{"id": str(number), "text": f"The cat number {number} sat."} for number in range(10)])
+
+    def stop(at):
+        if at.done == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        retriever.switch(models["other"], progress=stop)
+    assert encoder_of(retriever) == "tiny"
+    (aside,) = (retriever.path / "switching").iterdir()
+    data = bytearray(aside.read_bytes())
+    data[200] ^= 1  # of the second record
+    aside.write_bytes(bytes(data) + b"half a record")
+    report = retriever.switch(models["other"])
+    assert (report.embedded, report.reused) == (3, 7)
+    assert not (retriever.path / "switching").exists()
+    assert retriever.verify() == []
+    expected = Retriever.open(tmp_path / "fresh", model=str(models["other"]))
+    expected.add([{"id": str(number), "text": f"The cat number {number} sat."} for number in range(10)])
+    assert_alike(answers(retriever), answers(expected), 1e-4)  # other texts were embedded together
+
+
+@pytest.mark.parametrize("what", ["sync", "add", "switch", "delete", "rollback"])
+def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retriever, folder, models, monkeypatch):
+    retriever.switch(models["wide"])
+    with monkeypatch.context() as patch:
+        patch.setattr("binocle.retriever.store.writer.Writer._move", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            retriever.switch(models["other"])
+    data = retriever.path / "chunks.lance/data"
+    (data / "of a killed writer.lance").write_bytes(b"half a file")
+    another = Retriever.open(folder)
+    {
+        "sync": another.sync,
+        "add": lambda: another.add([{"text": "The moon."}]),
+        "switch": lambda: another.switch(models["third"]),
+        "delete": lambda: another.delete("README.md"),
+        "rollback": another.rollback,
+    }[what]()
+    assert not (retriever.path / "switching").exists()
+    assert not (data / "of a killed writer.lance").exists()
+    assert another.verify() == []
+
+
+def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
+    texts = [f"text {number}" for number in range(20)]
+    vectors = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
+    aside = Aside(tmp_path / "aside", "f" * 32, 8)
+    aside.add(texts[:7], vectors[:7])
+    aside.add(texts[7:], vectors[7:])
+    (file,) = (tmp_path / "aside").iterdir()
+    whole = file.read_bytes()
+    draw = random.Random(0)
+    for _ in range(100):
+        data = bytearray(whole[: draw.randrange(len(whole))])
+        for _ in range(draw.randrange(3) if data else 0):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        file.write_bytes(data)
+        again = Aside(tmp_path / "aside", "f" * 32, 8)
+        held = [place for place, text in enumerate(texts) if text in again]
+        np.testing.assert_array_equal(again.vectors([texts[place] for place in held]), vectors[held])
+        lacking = [place for place in range(20) if place not in held]
+        again.add([texts[place] for place in lacking], vectors[lacking])
+        order = draw.sample(range(20), 20)
+        np.testing.assert_array_equal(again.vectors([texts[place] for place in order]), vectors[order])
+
+
+def test_vectors_are_not_set_aside_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "aside" / ("f" * 32 + "-8")).symlink_to(mine)
+    aside = Aside(tmp_path / "aside", "f" * 32, 8)
+    aside.add(["text"], np.ones((1, 8), np.float32))
+    assert mine.read_text() == "mine"
+    np.testing.assert_array_equal(aside.vectors(["text"]), np.ones((1, 8), np.float32))
+
+
+KILLED = """
+import os, random, shutil, signal, sys, time
+from pathlib import Path
+import lance, faiss  # loaded, but not used before the fork
+from binocle import Retriever
+from binocle.retriever.indexing import switch as switching
+from binocle.retriever.models import cache, load
+
+switching._AT_ONCE = 2
+source, work, what, model, lines, times = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
+loaded = {name: load.load_encoder(name) for name in sys.argv[7:]}
+cache.load_encoder = switching.load_encoder = loaded.__getitem__
+TRACED = ("switch", "vector_log", "writer", "store", "head", "published", "flat", "tables", "retriever", "cache")
+
+
+def run(index, stop_at=None):
+    seen = 0
+
+    def local(frame, event, argument):
+        nonlocal seen
+        if event == "line":
+            seen += 1
+            if seen == stop_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return local
+
+    def trace(frame, event, argument):
+        name = frame.f_code.co_filename
+        return local if "binocle" in name and Path(name).stem in TRACED else None
+
+    retriever = Retriever.open(index)
+    sys.settrace(trace if stop_at is not None else None)
+    retriever.switch(model) if what == "switch" else retriever.rollback()
+    sys.settrace(None)
+    return seen
+
+
+def forked(name, stop_at=None, seconds=None):
+    index = shutil.copytree(source, work / name)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        began = time.perf_counter()
+        seen = run(index, stop_at)
+        os.write(writing, f"{seen} {time.perf_counter() - began}".encode())
+        os._exit(0)
+    os.close(writing)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    answer = os.read(reading, 99).split()
+    os.close(reading)
+    return answer
+
+
+total, _ = forked("counted", stop_at=-1)
+_, seconds = forked("timed")
+for place in range(lines):
+    assert not forked(f"line-{place}", stop_at=1 + place * (int(total) - 1) // (lines - 1))
+draw = random.Random(0)
+for place in range(times):
+    forked(f"time-{place}", seconds=draw.uniform(0, float(seconds)))
+print(total.decode())
+"""
+
+
+@pytest.mark.parametrize("what", ["switch", "rollback"])
+def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_path, models, monkeypatch):
+    monkeypatch.setattr(switching, "_AT_ONCE", 2)
+    texts = [{"id": str(number), "text": f"The cat number {number} of the queen sat on a mat."} for number in range(7)]
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add(texts)
+    if what == "rollback":
+        retriever.switch(models["wide"])
+        retriever.add([{"id": "new", "text": "Income tax is due."}])
+    shutil.copytree(retriever.path, tmp_path / "source")
+    modes = ["hybrid"]
+    right = {encoder_of(retriever): answers(retriever, modes)}
+
+    def change(one):
+        return one.switch(models["wide"]) if what == "switch" else one.rollback()
+
+    change(retriever)
+    right[encoder_of(retriever)] = answers(retriever, modes)
+    (tmp_path / "work").mkdir()
+    arguments = [tmp_path / "source", tmp_path / "work", what, models["wide"], 16, 4, models["wide"], models["tiny"]]
+    done = subprocess.run([sys.executable, "-c", KILLED, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 300  # lines that a kill can come before
+    left = set()
+    for index in sorted((tmp_path / "work").iterdir()):
+        opened = Retriever.open(index)
+        name = encoder_of(opened)
+        left.add(name)
+        assert_alike(answers(opened, modes), right[name], 1e-4)
+        assert opened.verify() == [], index.name
+        if index.name.endswith(("0", "3", "6")):  # something else is written first
+            opened.add(texts[:1])
+            assert not (index / "switching").exists()
+        if name != encoder_of(retriever):
+            change(opened)
+            assert not (index / "switching").exists()
+        assert_alike(answers(opened, modes), right[encoder_of(retriever)], 1e-4)
+        assert opened.verify() == [], index.name
+    assert left == set(right)
+
+
+FULL = """
+import resource, shutil, sys
+from pathlib import Path
+from binocle import BinocleError, Retriever
+
+source, work, model = map(Path, sys.argv[1:4])
+STEPS = [lambda retriever: retriever.switch(model), lambda retriever: retriever.rollback()]
+
+
+def begin(steps):
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(source, work)
+    retriever = Retriever.open(work)
+    for step in steps:
+        step(retriever)
+    return retriever
+
+
+def limited(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def answers():
+    return [(hit.path, hit.score) for mode in ("semantic", "hybrid") for hit in Retriever.open(work).search("tax", mode=mode)]
+
+
+for place, step in enumerate(STEPS):
+    begin(STEPS[:place])
+    right, before = [answers()], set(work.rglob("*"))
+    step(Retriever.open(work))
+    right.append(answers())
+    limits = {file.stat().st_size - 1 for file in set(work.rglob("*")) - before if file.is_file() and file.stat().st_size > 1}
+    refusals = 0
+    for limit in sorted({40, *sorted(limits)[::2]}):
+        begin(STEPS[:place])
+        try:
+            limited(limit)
+            step(Retriever.open(work))
+        except (BinocleError, OSError) as error:
+            refusals += 1
+            limited(resource.RLIM_INFINITY)
+            assert "\\n" not in str(error), error
+            assert answers() == right[0], limit
+            assert Retriever.open(work).verify() == [], limit
+            step(Retriever.open(work))
+        finally:
+            limited(resource.RLIM_INFINITY)
+        assert answers() == right[1], limit
+        assert Retriever.open(work).verify() == [], limit
+    assert refusals > 2, (refusals, limits)
+"""
+
+
+def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, models):
+    retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
+    retriever.add([{"id": "taxes", "text": "Income tax is due."}, {"id": "ship", "text": "The ship sails the sea."}])
+    command = [sys.executable, "-c", FULL, tmp_path / "index", tmp_path / "work", models["wide"]]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2_000:]
+
+
+# What is kept is checked
+
+
+@pytest.mark.parametrize("value", [b"", b"\0" * 4, np.full(32, np.nan, np.float32).tobytes()])
+def test_verify_finds_a_previous_vector_that_is_not_what_was_kept(value, index, models, monkeypatch):
+    pack = switching.packed
+    monkeypatch.setattr(switching, "packed", lambda vectors: pa_with(pack(vectors), value))
+    index.switch(models["other"])
+    (fault,) = index.verify()
+    assert (fault.kind, "previous vector" in fault.problem) == ("store", True)
+
+
+def pa_with(column, value):
+    import pyarrow as pa
+
+    return pa.array([value, *column.to_pylist()[1:]], pa.binary())
+
+
+def test_a_damaged_table_is_damage_and_not_switched(index, models, tmp_path):
+    """Every file of the tables, gone or cut: one line, and what can be read still can; or the file does not matter."""
+    index.switch(models["wide"])
+    source = shutil.copytree(index.path, tmp_path / "source")
+    right = {"switch": models["other"].name, "rollback": models["tiny"].name}
+    names = [file.relative_to(source) for file in sorted(source.glob("chunks.lance/[d_]*/**/*")) if file.is_file()]
+    for place, name in enumerate(names):
+        work = shutil.copytree(source, tmp_path / f"work-{place}")
+        whole = (work / name).read_bytes()
+        if place % 2:
+            (work / name).unlink()
+        else:
+            (work / name).write_bytes(whole[: len(whole) // 2])
+        for what, change in (("rollback", Retriever.rollback), ("switch", lambda one: one.switch(models["other"]))):
+            opened = Retriever.open(work)
+            try:
+                change(opened)
+                assert encoder_of(opened) == right[what]
+                break
+            except BinocleError as error:
+                assert "\n" not in str(error)  # noqa: PT017 - either will do
+                if encoder_of(opened) == right[what]:  # the damage was to a state before, met in tidying that away
+                    break
+                assert encoder_of(opened) == "wide"
+        else:
+            (work / name).write_bytes(whole)
+        assert Retriever.open(work).verify() == [], name
+
+
+# The command line
+
+
+def test_the_commands_say_what_they_did_and_what_can_be_done(index, models):
+    def said(*words) -> str:
+        done = CliRunner().invoke(cli, [*map(str, words)], catch_exceptions=False)
+        return re.sub(r"in \d+\.\d s", "in 0.1 s", done.output)
+
+    place, tiny, other = index.path, models["tiny"], models["other"]
+    print_of = {name: load_encoder(str(models[name])).fingerprint[:8] for name in ("tiny", "other")}
+    assert said("switch", other, place) == (
+        f"4 passages now of {other}, 4 embedded, in 0.1 s; 'binocle rollback {place}' brings {tiny} back\n"
+    )
+    assert said("switch", other, place) == f"the index has this encoder already: {other}\n"
+    status = said("status", place)
+    assert f"encoder    {other}, 32 dimensions, fingerprint {print_of['other']}\n" in status
+    assert (
+        f"previous   {tiny}, 32 dimensions, fingerprint {print_of['tiny']}: 'binocle rollback {place}' "
+        "brings it back; "
+        "4 vectors kept, 512 B\n"
+    ) in status
+    assert json.loads(said("status", place, "--json"))["previous"]["bytes"] == 4 * 4 * 32
+    assert said("rollback", "--model", tiny, place) == f"4 passages now of {tiny}, none embedded, in 0.1 s\n"
+    assert "previous" not in said("status", place)
+    assert json.loads(said("status", place, "--json"))["previous"] is None
+    told = json.loads(said("switch", other, "--index", place, "--json"))
+    assert (told["model"], told["before"], told["switched"], told["embedded"]) == (str(other), str(tiny), True, 4)
+    assert json.loads(said("rollback", place, "--json"))["reused"] == 4
+
+
+def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_path):
+    """Vectors of twice the dimension take twice the memory, and so few are always compared."""
+    retriever = Retriever.open(tmp_path / "index", model=models["tiny"])
+    retriever.add([{"id": str(n), "text": f"The cat sat on mat {n}."} for n in range(50)])
+    assert retriever.optimize(0.9, memory=10_000).met
+    run = CliRunner().invoke(cli, ["switch", str(models["wide"]), "--index", str(retriever.path)])
+    assert run.exit_code == 0
+    assert run.stderr == (
+        "when the vector index was built again for 50 passages, memory grew to 13.33 KB over the demanded 10 KB, and "
+        "nothing mends that: 'binocle optimize' with another demand\n"
+    )
+    assert "NOT MET" in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
+    run = CliRunner().invoke(cli, ["rollback", "--index", str(retriever.path)])
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "NOT MET" not in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
+
+
+def test_a_switched_index_is_proven_with_sentences_and_one_rolled_back_with_the_queries_it_was_chosen_by(
+    models, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Demand, "queries", 60)
+    retriever = Retriever.open(tmp_path / "index", model=models["tiny"])
+    retriever.add([{"id": str(n), "text": f"The cat sat on mat {n}."} for n in range(100)])
+    assert retriever.optimize(0.9, queries=[f"who sat on mat {n}" for n in range(100)]).met
+    assert retriever.status().vector_kind["measured"]["source"] == "100 of 100 queries that were given"
+    for change, source in (
+        (lambda: retriever.switch(models["wide"]), "100 sentences of the passages, encoded as queries"),
+        (retriever.rollback, "queries kept beside the index"),
+    ):
+        change()
+        measured = retriever.status().vector_kind["measured"]
+        assert (measured["source"], measured["queries"], measured["met"]) == (source, 50, True)

@@ -1,0 +1,688 @@
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import BinocleError, InputError
+from binocle.retriever.documents.document import Document, Part
+from binocle.retriever.indexing import indexer as indexing
+from binocle.retriever.indexing.indexer import Indexer
+from binocle.retriever.indexing.report import Report
+from binocle.retriever.indexing.sync import sync
+from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store.store import Store
+
+OLD = 1_700_000_000
+
+
+class Counting:
+    """The encoder given, and every text that it was asked to embed."""
+
+    def __init__(self, encoder):
+        self._encoder = encoder
+        self.name, self.dim, self.max_tokens, self.fingerprint = (
+            encoder.name,
+            encoder.dim,
+            encoder.max_tokens,
+            encoder.fingerprint,
+        )
+        self.texts: list[str] = []
+        self.fail_at: int | None = None
+        self.calls = 0
+
+    def encode(self, texts, *, kind="document"):
+        if self.calls == self.fail_at:
+            raise KeyboardInterrupt
+        self.calls += 1
+        if kind == "document":
+            self.texts += texts
+        return self._encoder.encode(texts, kind=kind)
+
+    def offsets(self, texts):
+        return self._encoder.offsets(texts)
+
+
+class World:
+    """A folder, its index, and an encoder that counts."""
+
+    def __init__(self, folder: Path, encoder: Counting):
+        self.folder = folder
+        self.encoder = encoder
+        folder.mkdir(exist_ok=True)
+
+    def write(self, name: str, text: str, mtime: float | None = OLD) -> None:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8", newline="")
+        if mtime is not None:
+            os.utime(file, (mtime, mtime))
+
+    @property
+    def retriever(self) -> Retriever:
+        retriever = Retriever.open(self.folder / ".binocle")
+        retriever._models.use(self.encoder)
+        return retriever
+
+    def sync(self, **options):
+        """One run; afterwards `verify` must find nothing. Gives what became of the files."""
+        self.encoder.texts = []
+        report = self.retriever.sync(self.folder, **options)
+        faults = self.retriever.verify()
+        assert faults == []
+        assert report.chunks_total == self.retriever.snapshot().chunks.count_rows()
+        assert report.embedded == len(self.encoder.texts)
+        return {state: count for state, count in report.as_dict()["files"].items() if count}
+
+    def states(self) -> dict[str, str]:
+        return {row["path"]: row["state"] for row in self.retriever.documents()}
+
+
+@pytest.fixture
+def world(tmp_path, tiny):
+    return World(tmp_path / "folder", Counting(tiny))
+
+
+def contents(store: Store, *, ids: bool = True) -> dict:
+    """The rows of both tables in order, vectors included."""
+    snapshot = store.snapshot()
+    documents = snapshot.documents.to_table().to_pylist()
+    chunks = snapshot.chunks.to_table().to_pylist()
+    paths = {row["id"]: row["path"] for row in documents}
+    for row in chunks:
+        row["document"] = paths[row["document"]]
+    for row in [*documents, *chunks] if not ids else []:
+        del row["id"]
+    return {
+        "documents": sorted(documents, key=lambda row: row["path"]),
+        "chunks": sorted(chunks, key=lambda row: (row["document"], row["char_start"])),
+    }
+
+
+TEXT = "The cat sat on the mat number {}. The dog ran to the sea.\n\nIncome tax is due every year; the queen pays it.\n"
+
+
+def test_a_new_file_is_indexed_and_then_left_alone(world):
+    world.write("a.txt", TEXT.format(1))
+    world.write("b/c.md", "# Title\n\n" + TEXT.format(2))
+    assert world.sync() == {"indexed": 2}
+    assert world.encoder.texts
+    commits = world.retriever.snapshot().head.commits
+    assert world.sync() == {"unchanged": 2}
+    assert world.encoder.texts == []
+    assert world.retriever.snapshot().head.commits == commits
+
+
+def test_an_edit_embeds_only_what_is_new(world):
+    paragraphs = [f"Paragraph {number}: " + "the cat sat on the mat and the dog ran. " * 5 for number in range(10)]
+    world.write("a.txt", "\n\n".join(paragraphs))
+    world.sync()
+    first = set(world.encoder.texts)
+    paragraphs[9] = "Paragraph 9: " + "bread and cheese in the oven for the king. " * 5
+    world.write("a.txt", "\n\n".join(paragraphs), OLD + 5)
+    assert world.sync() == {"indexed": 1}
+    assert 0 < len(world.encoder.texts) <= 2
+    assert not first & set(world.encoder.texts)
+
+
+def test_touching_a_file_embeds_nothing_and_is_remembered(world):
+    world.write("a.txt", TEXT)
+    world.sync()
+    os.utime(world.folder / "a.txt", (OLD + 100, OLD + 100))
+    assert world.sync() == {"unchanged": 1}
+    assert world.encoder.texts == []
+    (row,) = world.retriever.documents()
+    assert row["mtime_ns"] == (OLD + 100) * 10**9
+    assert row["settled"]
+
+
+def test_moving_a_file_embeds_nothing_and_keeps_its_chunks(world):
+    world.write("a.txt", TEXT)
+    world.sync()
+    before = contents(world.retriever._open_store())["chunks"]
+    (world.folder / "deep").mkdir()
+    (world.folder / "a.txt").rename(world.folder / "deep" / "b.txt")
+    assert world.sync() == {"moved": 1}
+    assert world.encoder.texts == []
+    after = contents(world.retriever._open_store())["chunks"]
+    assert [row["id"] for row in after] == [row["id"] for row in before]
+    assert world.retriever.search("cat")[0].path == "deep/b.txt"
+
+
+def test_moving_a_folder_moves_its_files(world):
+    for number in range(5):
+        world.write(f"old/{number}.txt", TEXT.format(number))
+    world.sync()
+    (world.folder / "old").rename(world.folder / "new")
+    assert world.sync() == {"moved": 5}
+    assert world.encoder.texts == []
+
+
+def test_two_files_that_change_names_with_each_other_are_right_after(world):
+    world.write("a.txt", "The cat sat on the mat.\n")
+    world.write("b.txt", "The dog ran to the sea.\n")
+    world.sync()
+    (world.folder / "a.txt").rename(world.folder / "x")
+    (world.folder / "b.txt").rename(world.folder / "a.txt")
+    (world.folder / "x").rename(world.folder / "b.txt")
+    for name in "ab":
+        os.utime(world.folder / f"{name}.txt", (OLD + 1, OLD + 1))
+    world.sync()
+    assert world.encoder.texts == []
+    assert world.retriever.search("cat", mode="lexical")[0].path == "b.txt"
+
+
+def test_a_renamed_and_edited_file_reuses_what_stayed(world):
+    world.write("a.txt", "\n\n".join(TEXT.format(number) * 3 for number in range(6)))
+    world.sync()
+    many = len(world.encoder.texts)
+    text = (world.folder / "a.txt").read_text()
+    (world.folder / "a.txt").unlink()
+    world.write("b.txt", text + "\n\nAnd a new end to it.\n")
+    assert world.sync() == {"indexed": 1, "removed": 1}
+    assert 0 < len(world.encoder.texts) < many / 2
+    assert world.states() == {"b.txt": "indexed"}
+
+
+def test_a_deleted_file_leaves_nothing_to_find(world):
+    world.write("a.txt", "The cat sat.\n")
+    world.write("b.txt", "The dog ran.\n")
+    world.sync()
+    (world.folder / "a.txt").unlink()
+    assert world.sync() == {"removed": 1, "unchanged": 1}
+    for mode in ("lexical", "semantic", "hybrid"):
+        assert {hit.path for hit in world.retriever.search("cat", mode=mode)} <= {"b.txt"}
+    assert world.retriever.search("cat", mode="lexical") == []
+
+
+def test_a_file_ignored_later_goes_and_comes_back(world):
+    world.write("a.txt", TEXT)
+    world.write("b.log", TEXT + "log")
+    world.sync()
+    world.write(".gitignore", "*.log\n")
+    assert world.sync() == {"unchanged": 1, "skipped": 2}
+    assert world.states() == {".gitignore": "skipped", "a.txt": "indexed", "b.log": "skipped"}
+    assert {hit.path for hit in world.retriever.search("cat")} == {"a.txt"}
+    (world.folder / ".gitignore").unlink()
+    assert world.sync() == {"indexed": 1, "unchanged": 1}
+    assert world.states() == {"a.txt": "indexed", "b.log": "indexed"}
+
+
+def test_a_folder_ignored_later_goes_and_comes_back(world):
+    world.write("x/a.txt", TEXT)
+    world.write("x/y/b.txt", TEXT + "more")
+    world.sync()
+    world.write(".gitignore", "x/\n")
+    world.sync()
+    assert world.states() == {".gitignore": "skipped", "x/": "skipped"}
+    assert world.retriever.search("cat") == []
+    world.write(".gitignore", "", OLD + 1)
+    assert world.sync() == {"indexed": 2, "skipped": 1}
+
+
+def test_a_failed_file_is_retried_when_it_changes_or_when_asked(world):
+    world.write("a.docx", "not a Word file at all")
+    world.write("b.txt", TEXT)
+    assert world.sync() == {"indexed": 1, "failed": 1}
+    (row,) = [row for row in world.retriever.documents() if row["state"] == "failed"]
+    assert row["reason"]
+    assert "\n" not in row["reason"]
+    assert world.sync() == {"unchanged": 1, "failed": 1}
+    commits = world.retriever.snapshot().head.commits
+    world.sync()
+    assert world.retriever.snapshot().head.commits == commits  # it was not even read again
+    assert world.sync(retry=True) == {"unchanged": 1, "failed": 1}
+    main = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    with zipfile.ZipFile(world.folder / "a.docx", "w") as archive:
+        text = "<w:p><w:r><w:t>The cat sat on the mat.</w:t></w:r></w:p>"
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="{main}"><w:body>{text}</w:body></w:document>')
+    assert world.sync() == {"indexed": 1, "unchanged": 1}
+    assert world.states() == {"a.docx": "indexed", "b.txt": "indexed"}
+
+
+def test_an_edit_of_the_same_size_right_after_indexing_is_seen(world):
+    world.write("a.txt", "The cat sat.\n", None)
+    world.sync()
+    status = (world.folder / "a.txt").stat()
+    world.write("a.txt", "The dog sat.\n", None)
+    os.utime(world.folder / "a.txt", ns=(status.st_atime_ns, status.st_mtime_ns))  # the clock had not ticked
+    assert world.sync() == {"indexed": 1}
+    assert world.retriever.search("dog", mode="lexical")
+
+
+def test_a_time_in_the_future_does_not_hide_an_edit(world):
+    later = time.time() + 10_000
+    world.write("a.txt", "The cat sat.\n", later)
+    world.sync()
+    world.write("a.txt", "The dog sat.\n", later)
+    assert world.sync() == {"indexed": 1}
+
+
+def test_an_older_time_is_a_change(world):
+    world.write("a.txt", "The cat sat.\n")
+    world.sync()
+    world.write("a.txt", "The dog sat.\n", OLD - 1000)
+    assert world.sync() == {"indexed": 1}
+
+
+def test_files_of_equal_content_are_two_documents_embedded_once(world):
+    world.write("a.txt", TEXT)
+    world.write("b.txt", TEXT)
+    assert world.sync() == {"indexed": 2}
+    assert len(world.encoder.texts) == len(set(world.encoder.texts))
+    assert {hit.path for hit in world.retriever.search("cat")} == {"a.txt", "b.txt"}
+    (world.folder / "a.txt").unlink()
+    world.write("c.txt", TEXT)
+    assert world.sync() == {"moved": 1, "unchanged": 1}
+    assert world.encoder.texts == []
+
+
+def test_a_file_renamed_to_another_ending_is_read_as_that(world):
+    world.write("page.txt", "<p>The cat sat on the mat.</p>\n")
+    world.write("notes.TXT", TEXT)
+    world.sync()
+    (world.folder / "page.txt").rename(world.folder / "page.html")
+    (world.folder / "notes.TXT").rename(world.folder / "later.txt")
+    assert world.sync() == {"indexed": 1, "moved": 1, "removed": 1}
+    assert world.retriever.text("page.html") == "The cat sat on the mat."
+
+
+def test_copies_made_at_once_take_one_as_moved_and_read_the_rest(world):
+    world.write("a.txt", TEXT)
+    world.sync()
+    (world.folder / "a.txt").unlink()
+    for name in "xyz":
+        world.write(f"{name}.txt", TEXT)
+    assert world.sync() == {"moved": 1, "indexed": 2}
+    assert world.encoder.texts == []
+    assert world.states() == dict.fromkeys(["x.txt", "y.txt", "z.txt"], "indexed")
+
+
+def test_a_link_replaced_by_the_file_it_led_to_is_that_file(world):
+    world.write("a.txt", TEXT)
+    (world.folder / "b.txt").symlink_to("a.txt")
+    assert world.sync() == {"indexed": 1, "skipped": 1}
+    (world.folder / "b.txt").unlink()
+    (world.folder / "a.txt").rename(world.folder / "b.txt")
+    world.sync()
+    assert world.states() == {"b.txt": "indexed"}
+
+
+def test_an_ignored_file_freed_with_the_bytes_of_a_gone_one_is_indexed_once(world):
+    world.write("a.txt", TEXT)
+    world.write("b.txt", TEXT)
+    world.write(".gitignore", "b.txt\n")
+    world.sync()
+    (world.folder / ".gitignore").unlink()
+    (world.folder / "a.txt").unlink()
+    world.sync()
+    assert world.states() == {"b.txt": "indexed"}
+
+
+def test_a_file_that_becomes_a_folder_and_back(world):
+    world.write("a", TEXT)
+    world.sync()
+    (world.folder / "a").unlink()
+    world.write("a/a", TEXT)
+    assert world.sync() == {"moved": 1}
+    shutil.rmtree(world.folder / "a")
+    world.write("a", TEXT)
+    assert world.sync() == {"moved": 1}
+    assert world.states() == {"a": "indexed"}
+
+
+def test_empty_and_unknown_files_are_accounted_for_and_not_read_again(world):
+    world.write("empty.txt", "")
+    world.write("blank.txt", " \n\n")
+    (world.folder / "x.bin").write_bytes(bytes(range(256)))
+    os.utime(world.folder / "x.bin", (OLD, OLD))
+    assert world.sync() == {"skipped": 3}
+    assert all(row["reason"] for row in world.retriever.documents())
+    commits = world.retriever.snapshot().head.commits
+    assert world.sync() == {"skipped": 3}
+    assert world.retriever.snapshot().head.commits == commits
+    world.write("empty.txt", TEXT, OLD + 1)
+    assert world.sync() == {"indexed": 1, "skipped": 2}
+
+
+def test_an_empty_folder_is_an_empty_index(world):
+    assert world.sync() == {}
+    for mode in ("hybrid", "semantic", "lexical"):
+        assert world.retriever.search("cat", mode=mode) == []
+    world.write("a.txt", TEXT)
+    assert world.sync() == {"indexed": 1}
+    (world.folder / "a.txt").unlink()
+    assert world.sync() == {"removed": 1}
+    assert world.retriever.search("cat") == []
+    world.write("b.txt", TEXT)
+    assert world.sync() == {"indexed": 1}
+    for mode in ("hybrid", "semantic", "lexical"):
+        assert world.retriever.search("cat", mode=mode)[0].path == "b.txt"
+
+
+def test_a_folder_that_is_gone_takes_nothing_from_the_index(tmp_path, tiny):
+    """An unmounted disk is not a deletion."""
+    world = World(tmp_path / "folder", Counting(tiny))
+    world.write("a.txt", TEXT)
+    retriever = Retriever.open(tmp_path / "index")
+    retriever._models.use(world.encoder)
+    retriever.sync(world.folder)
+    world.folder.rename(tmp_path / "away")
+    with pytest.raises(InputError, match="folder"):
+        retriever.sync()
+    assert retriever.search("cat")
+    (tmp_path / "away").rename(world.folder)
+    assert retriever.sync().unchanged == 1
+
+
+def test_a_folder_that_cannot_be_listed_takes_nothing_from_the_index(tmp_path, tiny, monkeypatch):
+    """As above, but the folder stands there and refuses: what was below it is not known to be gone."""
+    world = World(tmp_path / "folder", Counting(tiny))
+    world.write("a.txt", TEXT)
+    world.write("closed/b.txt", TEXT + "b")
+    world.sync()
+    list_it = os.scandir
+
+    def refuse(path):
+        if str(path).rstrip("/").endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return list_it(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    world.retriever.sync(world.folder)
+    monkeypatch.undo()
+    assert world.states()["closed/b.txt"] == "indexed"
+    assert world.sync() == {"unchanged": 2}
+
+
+def test_a_root_that_cannot_be_listed_takes_nothing_from_the_index(world, monkeypatch):
+    world.write("a.txt", TEXT)
+    world.sync()
+    list_it = os.scandir
+
+    def refuse(path):
+        if str(path).rstrip("/") == str(world.folder):
+            raise OSError(5, "Input/output error")
+        return list_it(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(BinocleError, match="Input/output error"):
+        world.retriever.sync(world.folder)
+    monkeypatch.undo()
+    assert world.states() == {"a.txt": "indexed"}
+
+
+def test_odd_names_are_stable_from_run_to_run(world):
+    world.write("new\nline.txt", TEXT)
+    world.write("a?.txt", TEXT + "x")
+    for name in (b"a\xff.txt", b"a\xfe.txt"):
+        Path(os.fsdecode(os.fsencode(world.folder) + b"/" + name)).write_text(TEXT)
+    first = world.sync()
+    states = world.states()
+    assert len(world.retriever.documents()) == 4
+    assert world.sync() == {"unchanged": 2, "skipped": 2}
+    assert first == {"indexed": 2, "skipped": 2}
+    assert world.states() == states
+
+
+def test_a_file_deleted_while_the_folder_is_read_is_no_disaster(world):
+    world.write("a.txt", TEXT)
+    world.write("b.txt", TEXT + "b")
+    (world.folder / "b.txt").chmod(0o644)
+
+    def progress(at):
+        (world.folder / "b.txt").unlink(missing_ok=True)
+
+    world.encoder.texts = []
+    report = world.retriever.sync(world.folder, progress=progress)
+    assert report.indexed >= 1
+    world.sync()
+    assert world.states() == {"a.txt": "indexed"}
+
+
+def test_a_folder_and_added_documents_share_an_index(world):
+    world.retriever.add([{"id": "a.txt", "text": "The queen of the sea."}, {"id": "note", "text": "The dog ran."}])
+    world.write("a.txt", "The cat sat.\n")
+    world.sync()
+    (world.folder / "a.txt").unlink()
+    assert world.sync() == {"removed": 1}
+    assert sorted(row["path"] for row in world.retriever.documents()) == ["a.txt", "note"]
+    assert world.retriever.search("queen", mode="lexical")[0].path == "a.txt"
+
+
+# Nothing is embedded twice
+
+
+def memory(tmp_path, encoder, name="index"):
+    return Store.create(tmp_path / name, EncoderId(encoder.name, encoder.fingerprint, encoder.dim))
+
+
+def pages(texts):
+    whole = "\n".join(texts) + "\n"
+    parts, start = [], 0
+    for page, text in enumerate(texts, 1):
+        parts.append(Part(start, start + len(text) + 1, 1, page))
+        start += len(text) + 1
+    return Document(whole, tuple(parts))
+
+
+def test_equal_pages_of_a_long_document_are_embedded_once(tmp_path, tiny):
+    encoder = Counting(tiny)
+    store = memory(tmp_path, encoder)
+    with store.write() as writer:
+        report = Report()
+        indexer = Indexer(writer, encoder, report)
+        indexer.add({"path": "long"}, pages(["the same footer on each page"] * 1_200))
+        indexer.add({"path": "more"}, pages(["the same footer on each page", "and another"]))
+        indexer.commit()
+        writer.finish()
+    assert sorted(encoder.texts) == ["and another", "the same footer on each page"]
+    assert (report.embedded, report.reused) == (2, 1_200)
+
+
+def test_texts_committed_before_are_not_embedded_again(tmp_path, tiny):
+    encoder = Counting(tiny)
+    store = memory(tmp_path, encoder)
+    for _ in range(3):
+        with store.write() as writer:
+            indexer = Indexer(writer, encoder, Report())
+            for number in range(3):
+                indexer.add({"path": f"{number}"}, pages([f"page {place}" for place in range(number + 3)]))
+                indexer.commit()
+            writer.finish()
+    assert sorted(encoder.texts) == [f"page {place}" for place in range(5)]
+
+
+def test_texts_whose_keys_collide_keep_their_own_vectors(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(indexing, "key_of", lambda context: len(context) % 2)
+    encoder = Counting(tiny)
+    store = memory(tmp_path, encoder)
+    texts = ["the cat", "the dog sat", "bread", "a moon", "red and blue"]
+    with store.write() as writer:
+        indexer = Indexer(writer, encoder, Report())
+        for number in range(2):
+            indexer.add({"path": f"{number}"}, pages(texts))
+            indexer.commit()
+        writer.finish()
+    assert sorted(encoder.texts) == sorted(texts)
+    for row in store.snapshot().chunks.to_table().to_pylist():
+        np.testing.assert_allclose(row["vector"], tiny.encode([row["context"]])[0], atol=1e-6)
+
+
+# Interruption
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(indexing, "_BATCH_CHUNKS", 3)
+    monkeypatch.setattr(indexing, "_BATCH_FILES", 4)
+
+
+def fill(folder: Path) -> None:
+    for number in range(9):
+        file = folder / f"{number:02}.txt"
+        file.write_text(
+            "\n\n".join(TEXT.format(f"{number} {part}") for part in range(1 + number % 3)) + "The same end.\n"
+        )
+        os.utime(file, (OLD, OLD))
+    (folder / "05.txt").write_text("")
+    (folder / "copy.txt").write_text((folder / "04.txt").read_text())
+    for name in ("05", "copy"):
+        os.utime(folder / f"{name}.txt", (OLD, OLD))
+
+
+class Stop(Exception):  # noqa: N818 - it is no error
+    pass
+
+
+def run(folder, index, encoder, progress=None):
+    store = Store.create(index, EncoderId(encoder.name, encoder.fingerprint, encoder.dim), str(folder))
+    with store.write() as writer:
+        sync(writer, folder, encoder, progress=progress)
+    return store
+
+
+def hits(store, tiny, query):
+    from binocle.retriever.search.query import Query
+
+    given = Query(store.snapshot(), query, lambda: tiny.encode([query], kind="query")).hits(
+        50, mode="hybrid", where=None
+    )
+    return [(hit.path, hit.char_start, hit.scores["lexical"], round(hit.scores["semantic"], 5)) for hit in given]
+
+
+def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(tmp_path, tiny, small_batches):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    fill(folder)
+    whole = Counting(tiny)
+    store = run(folder, tmp_path / "whole", whole)
+    expected, found = contents(store), hits(store, tiny, "the cat and the tax")
+    assert len(whole.texts) == len(set(whole.texts))
+
+    def stop_at(number):
+        def progress(at):
+            if at.files_done == number:
+                raise Stop
+
+        return progress
+
+    ways = [("encode", call) for call in range(whole.calls)] + [("progress", number) for number in (0, 1, 6, 9)]
+    for way, number in ways:
+        index = tmp_path / f"{way}{number}"
+        encoder = Counting(tiny)
+        encoder.fail_at = number if way == "encode" else None
+        with pytest.raises((KeyboardInterrupt, Stop)):
+            run(folder, index, encoder, stop_at(number) if way == "progress" else None)
+        committed = set(Store.open(index).snapshot().chunks.to_table(columns=["context"])["context"].to_pylist())
+        encoder.fail_at, encoder.texts = None, []
+        store = run(folder, index, encoder)
+        assert not committed & set(encoder.texts)
+        assert len(encoder.texts) + len(committed) == len(whole.texts)
+        assert contents(store) == expected
+        assert hits(store, tiny, "the cat and the tax") == found
+
+
+def test_an_interrupted_change_leaves_the_last_state_whole(tmp_path, tiny, small_batches):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    fill(folder)
+    base = tmp_path / "base"
+    run(folder, base, Counting(tiny))
+    (folder / "00.txt").rename(folder / "moved.txt")
+    (folder / "01.txt").unlink()
+    for number in (2, 3, 6, 7):
+        (folder / f"{number:02}.txt").write_text(f"Changed number {number}: bread and cheese.\n")
+        os.utime(folder / f"{number:02}.txt", (OLD + 9, OLD + 9))
+    shutil.copytree(base, tmp_path / "whole")
+    encoder = Counting(tiny)
+    expected = contents(run(folder, tmp_path / "whole", encoder), ids=False)
+    for number in range(encoder.calls):
+        index = Path(shutil.copytree(base, tmp_path / f"cut{number}"))
+        broken = Counting(tiny)
+        broken.fail_at = number
+        with pytest.raises(KeyboardInterrupt):
+            run(folder, index, broken)
+        assert_whole(Store.open(index))
+        broken.fail_at = None
+        assert contents(run(folder, index, broken), ids=False) == expected
+
+
+def assert_whole(store):
+    """Every document has the chunks that it says it has, and nothing else has any."""
+    snapshot = store.snapshot()
+    rows = snapshot.document_rows.to_pylist()
+    assert len({(row["source"], row["path"]) for row in rows}) == len(rows)
+    owners = snapshot.chunk_ids["document"].to_pylist()
+    assert {row["id"]: row["chunks"] for row in rows if row["chunks"]} == {
+        owner: owners.count(owner) for owner in set(owners)
+    }
+
+
+def test_an_error_of_the_encoder_reaches_the_caller_and_frees_the_lock(world):
+    world.write("a.txt", TEXT)
+
+    class Broken(Counting):
+        def encode(self, texts, *, kind="document"):
+            raise BinocleError("no more memory")
+
+    good, world.encoder = world.encoder, Broken(world.encoder)
+    with pytest.raises(BinocleError, match="no more memory"):
+        world.retriever.sync(world.folder)
+    world.encoder = good
+    assert world.sync() == {"indexed": 1}
+
+
+def test_vectors_that_are_not_finite_are_neither_stored_nor_searched_with(world):
+    world.write("a.txt", TEXT)
+    assert world.sync() == {"indexed": 1}
+    world.write("b.txt", "The moon is full at night.")
+
+    class Damaged(Counting):
+        def encode(self, texts, *, kind="document"):
+            return np.full((len(texts), self.dim), np.nan, np.float32)
+
+    good, world.encoder = world.encoder, Damaged(world.encoder)
+    for use in (
+        lambda retriever: retriever.sync(world.folder),
+        lambda retriever: retriever.search("tax"),
+        lambda retriever: retriever.context("tax"),
+        lambda retriever: retriever.optimize(0.5),
+    ):
+        with pytest.raises(InputError, match="not finite"):
+            use(world.retriever)
+    world.encoder = good
+    assert world.sync() == {"indexed": 1, "unchanged": 1}
+
+
+def test_progress_counts_files_bytes_and_chunks(world):
+    sizes = {f"{name}.txt": 20 * (number + 1) for number, name in enumerate("abc")}
+    for name, size in sizes.items():
+        world.write(name, "cat " * (size // 4))
+    seen = []
+    world.retriever.sync(world.folder, progress=seen.append)
+    assert [(at.files_done, at.files_total) for at in seen][:3] == [(0, 3), (1, 3), (2, 3)]
+    assert [at.bytes_done for at in seen][:3] == [0, 20, 60]
+    assert {at.bytes_total for at in seen} == {120}
+    assert [at.chunks for at in seen] == sorted(at.chunks for at in seen)
+
+
+def test_the_report_adds_up(world):
+    world.write("a.txt", TEXT * 5)
+    world.write("b.txt", TEXT * 5)
+    report = world.retriever.sync(world.folder).as_dict()
+    assert report["files"] == {"indexed": 2, "unchanged": 0, "moved": 0, "removed": 0, "skipped": 0, "failed": 0}
+    chunks = report["chunks"]
+    assert chunks["embedded"] + chunks["reused"] == chunks["total"] > 2
+    assert chunks["reused"] >= chunks["total"] // 2
+    assert chunks["removed"] == 0
+    (world.folder / "a.txt").unlink()
+    chunks = world.retriever.sync(world.folder).as_dict()["chunks"]
+    assert chunks["removed"] == chunks["total"] > 0
+    assert chunks["embedded"] == chunks["reused"] == 0

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import InputError
+from binocle.retriever.readers.pool.pool import ReaderPool, Reading
+from binocle.retriever.store.tables import chunk_schema, document_schema
+
+
+def kinds(retriever):
+    return {(fault.kind, fault.path) for fault in Retriever.open(retriever.path).verify()}
+
+
+def rewrite(retriever, table, change, schema):
+    """Rows of a table as someone else might leave them, committed by hand."""
+    path = retriever.path / f"{table}.lance"
+    rows = lance.dataset(path).to_table().to_pylist()
+    rows = change(rows)
+    dataset = lance.write_dataset(pa.Table.from_pylist(rows, schema), path, mode="overwrite")
+    if table == "chunks":
+        from binocle.retriever.store.tables import FULL_TEXT
+
+        dataset.create_scalar_index("context", "INVERTED", **FULL_TEXT)
+        dataset = lance.dataset(path)
+    head = json.loads((retriever.path / "HEAD.json").read_text())
+    head[table] = dataset.version
+    head["commits"] += 1
+    (retriever.path / "HEAD.json").write_text(json.dumps(head))
+
+
+def one(rows, **changes):
+    """The same rows, the first one that has a text changed."""
+    place = next(place for place, row in enumerate(rows) if row["text"])
+    return [row | changes if number == place else row for number, row in enumerate(rows)]
+
+
+def path_of_first_chunk(retriever):
+    row = lance.dataset(retriever.path / "chunks.lance").to_table(columns=["document"]).to_pylist()[0]
+    return next(document["path"] for document in retriever.documents() if document["id"] == row["document"])
+
+
+def test_an_index_as_it_should_be_has_no_faults(retriever):
+    assert retriever.verify() == []
+
+
+def test_a_changed_a_gone_and_an_unreadable_file_are_faults_of_documents(retriever, folder):
+    (folder / "notes/cats.txt").write_text("Something else.")
+    (folder / "README.md").unlink()
+    (folder / "data/prices.csv").unlink()
+    (folder / "data/prices.csv").mkdir()
+    faults = {fault.path: fault.problem for fault in retriever.verify()}
+    assert faults.keys() == {"notes/cats.txt", "README.md", "data/prices.csv"}
+    assert faults["notes/cats.txt"] == "has changed since it was indexed"
+    assert {fault.kind for fault in retriever.verify()} == {"document"}
+    assert all("\n" not in problem for problem in faults.values())
+
+
+def test_touching_a_file_is_no_fault(retriever, folder):
+    (folder / "notes/cats.txt").touch()
+    assert retriever.verify() == []
+
+
+CHUNKS = {
+    "text": lambda rows: one(rows, text="Something that nobody wrote."),
+    "place": lambda rows: one(rows, char_start=rows[0]["char_start"] + 1),
+    "first line": lambda rows: one(rows, line_start=77),
+    "last line": lambda rows: one(rows, line_end=77),
+    "context": lambda rows: one(rows, context="Something that was not embedded."),
+    "heading": lambda rows: one(rows, heading=["Another", "heading"]),
+    "key": lambda rows: one(rows, key=12345),
+}
+
+
+@pytest.mark.parametrize("case", CHUNKS)
+def test_a_chunk_that_is_not_what_it_was_is_found(case, retriever):
+    path = path_of_first_chunk(retriever)
+    rewrite(retriever, "chunks", CHUNKS[case], chunk_schema(32))
+    assert kinds(retriever) == {("chunk", path)}
+
+
+def test_a_chunk_that_is_not_what_it_was_is_repaired(retriever):
+    rewrite(retriever, "chunks", CHUNKS["text"], chunk_schema(32))
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+
+
+def test_a_page_that_a_chunk_cites_wrongly_is_found(retriever):
+    path = path_of_first_chunk(retriever)
+    rewrite(retriever, "chunks", lambda rows: one(rows, page=77), chunk_schema(32))
+    assert kinds(retriever) == {("chunk", path)}
+
+
+def other_vector():
+    return (np.ones(32) / np.sqrt(32)).astype(np.float32).tolist()
+
+
+def test_a_vector_that_differs_from_the_published_one_is_found(retriever):
+    rewrite(retriever, "chunks", lambda rows: one(rows, vector=other_vector()), chunk_schema(32))
+    assert {kind for kind, _ in kinds(retriever)} == {"vector index"}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_vector_that_is_not_finite_is_found(value, retriever):
+    rewrite(retriever, "chunks", lambda rows: one(rows, vector=[value] * 32), chunk_schema(32))
+    assert "store" in {kind for kind, _ in kinds(retriever)}
+
+
+def test_a_missing_and_a_doubled_chunk_are_found_and_repaired(retriever):
+    path = path_of_first_chunk(retriever)
+    rewrite(retriever, "chunks", lambda rows: rows[1:], chunk_schema(32))
+    assert ("store", path) in kinds(retriever)
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+    rewrite(retriever, "chunks", lambda rows: [*rows, rows[-1]], chunk_schema(32))
+    assert "store" in {kind for kind, _ in kinds(retriever)}
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+
+
+def test_a_chunk_of_no_document_is_found_and_repaired(retriever):
+    rewrite(retriever, "chunks", lambda rows: [*rows, rows[-1] | {"id": 900, "document": 999}], chunk_schema(32))
+    assert ("store", "document 999") in kinds(retriever)
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+
+
+def test_a_document_that_stands_twice_is_found_and_repaired(retriever):
+    rewrite(
+        retriever,
+        "documents",
+        lambda rows: [*rows, next(row for row in rows if row["text"]) | {"id": 900}],
+        document_schema(),
+    )
+    assert {kind for kind, _ in kinds(retriever)} == {"store"}
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+
+
+def test_a_stored_text_that_is_not_the_files_is_found(retriever):
+    """`show`, `context` and `lines` read it."""
+    rewrite(retriever, "documents", lambda rows: one(rows, text="Something that nobody wrote."), document_schema())
+    assert kinds(retriever) != set()
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+
+
+def test_a_damaged_vector_index_is_found_and_repaired(retriever):
+    (published,) = (retriever.path / "vectors").iterdir()
+    file = published / "vectors.f32"
+    data = bytearray(file.read_bytes())
+    data[5] ^= 1
+    file.write_bytes(data)
+    (fault,) = Retriever.open(retriever.path).verify()
+    assert (fault.kind, fault.path) == ("vector index", published.name)
+    assert "checksum" in fault.problem
+    Retriever.open(retriever.path).repair()
+    assert kinds(retriever) == set()
+    assert Retriever.open(retriever.path).search("cat")
+
+
+def test_added_documents_are_held_against_their_own_text(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "a", "text": "The cat sat.\n\nThe dog ran."}, {"id": "b", "text": "Bread and salt."}])
+    assert retriever.verify() == []
+    rewrite(retriever, "chunks", lambda rows: one(rows, char_end=5), chunk_schema(32))
+    assert {kind for kind, _ in kinds(retriever)} == {"chunk"}
+
+
+def test_an_added_documents_lines_are_held_against_its_text(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "a", "text": "The cat sat.\n\nThe dog ran."}])
+    rewrite(retriever, "chunks", lambda rows: one(rows, line_end=99), chunk_schema(32))
+    assert kinds(retriever) == {("chunk", "a")}
+
+
+def test_repair_keeps_added_documents(retriever):
+    retriever.add([{"id": "note", "text": "The queen of the sea."}])
+    (published,) = (retriever.path / "vectors").iterdir()
+    (published / "ids.npy").unlink()
+    retriever.repair()
+    assert Retriever.open(retriever.path).search("queen", mode="lexical")[0].path == "note"
+    assert kinds(retriever) == set()
+
+
+def test_repair_changes_nothing_while_the_folder_is_not_there(folder, tiny_model, tmp_path):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.sync(folder)
+    before = retriever.snapshot().head
+    folder.rename(tmp_path / "away")
+    with pytest.raises(InputError, match="there is no folder"):
+        retriever.repair()
+    assert retriever.snapshot().head == before
+
+
+def test_repair_keeps_what_is_stored_of_a_file_that_cannot_be_read_now(retriever, monkeypatch):
+    read_all = ReaderPool.read_all
+
+    def but_cats(pool, paths):
+        for reading in read_all(pool, paths):
+            held = reading.path.endswith("cats.txt")
+            yield Reading(reading.path, reason="permission denied") if held else reading
+
+    monkeypatch.setattr(ReaderPool, "read_all", but_cats)
+    (fault,) = retriever.verify()
+    assert (fault.path, fault.problem) == ("notes/cats.txt", "cannot be read now: permission denied")
+    assert retriever.repair().unchanged == 7
+    assert retriever.search("cat", mode="lexical")[0].path == "notes/cats.txt"
+
+
+def test_verifying_changes_nothing(retriever):
+    before = {file: file.read_bytes() for file in retriever.path.rglob("*") if file.is_file()}
+    Retriever.open(retriever.path).verify()
+    assert {file: file.read_bytes() for file in retriever.path.rglob("*") if file.is_file()} == before

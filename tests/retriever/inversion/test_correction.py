@@ -1,0 +1,93 @@
+"""Correction: a text is changed where that brings its vector nearer, and the nearest one comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from binocle.retriever.inversion.correction import Change, _together, correct
+
+TOKENS = 12
+VECTORS = np.linalg.qr(np.random.default_rng(0).standard_normal((16, TOKENS)))[0].T.astype(np.float32)
+
+
+def embed(texts):
+    """Each text as the mean of its tokens' vectors, a little of the order in it."""
+    made = np.array([sum(VECTORS[token] * (1 + 0.05 * at) for at, token in enumerate(ids)) for ids in texts])
+    return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Anything:
+    """Thinks every change alike."""
+
+    def changes(self, vector, ids, own):
+        everywhere = [(0.0, Change(at, "replace", token)) for at in range(len(ids)) for token in range(TOKENS)]
+        everywhere += [(0.0, Change(at, "insert", token)) for at in range(len(ids) + 1) for token in range(TOKENS)]
+        return everywhere + [(0.0, Change(at, "delete")) for at in range(len(ids))]
+
+    def rates(self, vector):
+        return lambda ids: 0.0
+
+
+@pytest.mark.parametrize("true", [(1, 2, 3), (7, 7, 0, 4), (5, 8)], ids=str)
+def test_the_true_words_are_found_when_every_change_may_be_tried(true):
+    found = correct(embed([true])[0], [(0, 1, 2)], Anything(), embed, seconds=5, seed=1)
+    assert set(found.ids) == set(true)
+    assert found.cosine > 0.995
+
+
+def test_no_time_gives_the_nearest_proposal():
+    vector = embed([(1, 2, 3)])[0]
+    found = correct(vector, [(4, 5), (1, 2), (8,)], Anything(), embed, seconds=0)
+    assert (found.ids, found.rounds) == ((1, 2), 0)
+    assert found.cosine == pytest.approx(float(embed([(1, 2)])[0] @ vector))
+
+
+def test_no_proposal_gives_no_text():
+    assert correct(VECTORS[0], [(), ()], Anything(), embed, seconds=1).ids == ()
+
+
+def test_a_change_that_leaves_nothing_is_no_way_nearer():
+    def bags(texts):  # token 0 stands for white space, of which some encoders make no vector at all
+        counts = np.array([[ids.count(token) for token in range(1, TOKENS)] for ids in texts], np.float32)
+        return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12)
+
+    found = correct(bags([(1, 2)])[0], [(5,)], Anything(), bags, seconds=1, seed=1)
+    assert set(found.ids) - {0} == {1, 2}
+
+
+def test_no_text_is_longer_than_asked():
+    found = correct(embed([(1, 2, 3, 4, 5, 6)])[0], [(1, 2)], Anything(), embed, seconds=1, longest=4)
+    assert 1 <= len(found.ids) <= 4
+
+
+def test_the_cosine_never_falls():
+    vector = embed([(3, 1, 4, 1, 5)])[0]
+    proposals = [(9, 2), (6, 5, 3)]
+    assert correct(vector, proposals, Anything(), embed, seconds=0.5).cosine >= max(embed(proposals) @ vector)
+
+
+@pytest.mark.parametrize(
+    ("change", "made"),
+    [
+        (Change(1, "replace", 9), (1, 9, 3)),
+        (Change(0, "insert", 9), (9, 1, 2, 3)),
+        (Change(3, "insert", 9), (1, 2, 3, 9)),
+        (Change(2, "delete"), (1, 2)),
+    ],
+    ids=str,
+)
+def test_a_change_is_made_at_its_place(change, made):
+    assert change((1, 2, 3)) == made
+
+
+def test_changes_that_were_measured_alone_are_joined_many_at_a_time():
+    true, wrong = (0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11)
+    found = correct(embed([true])[0], [wrong], Anything(), embed, seconds=20, seed=3)
+    assert set(found.ids) == set(true)
+    assert found.rounds < 15
+
+
+def test_changes_of_one_text_are_made_together():
+    changes = [Change(0, "insert", 7), Change(0, "delete"), Change(2, "replace", 9), Change(3, "insert", 8)]
+    assert _together((1, 2, 3), changes) == (7, 2, 9, 8)

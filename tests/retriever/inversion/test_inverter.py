@@ -1,0 +1,454 @@
+"""Inversion: what is trained on a tiny encoder reads it back, resumes, and tells text from no text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from binocle.retriever.models.load import load_encoder
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("datasets")
+
+from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
+from binocle.retriever.inversion.hidden_states import States
+from binocle.retriever.inversion.inverter import EmbeddingInverter, StateInverter, load
+from binocle.retriever.inversion.text_decoder import TextDecoderSettings, text_decoder
+from binocle.retriever.inversion.token_decoder import TokenDecoderSettings
+from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.training.data.tokenized import Rows
+from binocle.training.inversion import rows as inversion_rows
+from binocle.training.inversion.rows import Stretches
+from binocle.training.inversion.text import TextInversion, Texts, alone
+from binocle.training.inversion.tokens import TokenInversion
+from binocle.training.inversion.train import InverterConfig, train_inverter
+from binocle.training.pretraining import rows as pretraining_rows
+from binocle.training.runs.loop import Plan, learn
+
+WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
+LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_correction():
+    """What training measures takes a fiftieth of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binocle.training.inversion.evaluation._CONTROL_SECONDS", 0.05)
+        patch.setattr("binocle.training.inversion.evaluation._JUDGED", 24)
+        yield
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short documents of words that the tiny vocabulary holds."""
+    random = np.random.default_rng(0)
+    rows = [" ".join(random.choice(WORDS, random.integers(4, 9))) for _ in range(600)]
+    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    file.write_text("\n".join(rows) + "\n", "utf-8")
+    return file
+
+
+def config(**options: object) -> InverterConfig:
+    given = {"steps": 60, "max_length": 8, "batch_size": 16, "held_out": 0.1, "bf16": False, "evaluations": 2}
+    return InverterConfig(**given | options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def embedding(texts: Path, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("inverters") / "embedding"
+    train_inverter(texts, out, encoder=tiny_model, config=config(steps=300, learning_rate=2e-3))
+    return out
+
+
+@pytest.mark.parametrize("decoder", ["linear", "lstm", "transformer"])
+def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str, tmp_path: Path):
+    settings = config(kind="hidden", decoder=decoder, layers=LAYERS[decoder])
+    made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=settings)
+    assert made.measures[0]["name"] == "token accuracy"
+    assert made.measures[0]["value"] > 0.9
+    read = load(tmp_path / "out").read("moon cheese ship night")
+    assert [guess.token for guess in read.named] == list(read.tokens)
+    assert read.accuracy == 1
+
+
+@pytest.fixture
+def narrow(tiny_model: str, tmp_path: Path) -> str:
+    """An ALBERT of the tiny vocabulary, with word embeddings half as wide as its states."""
+    from transformers import AlbertConfig, AlbertModel
+
+    folder = tmp_path / "albert"
+    shutil.copytree(tiny_model, folder)
+    vocabulary = len((folder / "vocab.txt").read_text("utf-8").splitlines())
+    sizes = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    AlbertModel(AlbertConfig(vocab_size=vocabulary, intermediate_size=64, **sizes)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("decoder", "layer"), [("linear", 0), ("lstm", 2), ("transformer", 1)])
+def test_states_wider_than_the_word_embeddings_are_read_back(
+    decoder: str, layer: int, narrow: str, texts: Path, tmp_path: Path
+):
+    settings = config(kind="hidden", decoder=decoder, layer=layer, layers=LAYERS[decoder], masked=0.2, steps=4)
+    train_inverter(texts, tmp_path / "out", encoder=narrow, config=settings)
+    inverter = load(tmp_path / "out")
+    facts = inverter.about.decoder
+    assert (inverter.about.dim, facts["width"], facts["target_width"]) == (32, 32, 16)
+    assert inverter.read("moon cheese ship night").accuracy >= 0.5
+    assert len(inverter.read("moon cheese ship night", masked=0.9).named) > 0
+
+
+def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("binocle.retriever.inversion.hidden_states.POSITIONS", 8)
+    assert States(tiny_model).room == 6
+
+
+def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
+    made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
+    whole, masked = (row["value"] for row in made.measures)
+    assert 0 <= masked < whole
+
+
+def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, tiny_model: str, tmp_path: Path):
+    made = train_inverter(
+        texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=1e-6, steps=2)
+    )
+    assert [row["name"] for row in made.measures] == ["token accuracy"]
+    log = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
+    assert all(np.isfinite(row["loss"]) for row in log)
+
+
+def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_path: Path):
+    states = States(tiny_model)
+    pretraining_rows.prepare([("moon cheese", False)], tmp_path, states.tokenizer, room=6)
+    settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
+    rows = Rows(tmp_path / "train.arrow")
+    inversion = TokenInversion(states, settings, rows, layer=states.layers, batch_size=1, masked=0.01)
+    assert all(torch.isfinite(inversion.loss(step)) for step in range(20))
+
+
+def test_a_batch_of_which_no_token_is_drawn_has_one_masked():
+    torch.manual_seed(0)
+    decoder = text_decoder(TextDecoderSettings(8, 60, 8, width=16, layers=1, heads=4, inner=16, wide=16))
+    texts = Texts([np.array([10, 11, 12])], np.array([3]), np.ones((1, 8), np.float32), 8)
+    inversion = TextInversion(decoder, texts, (0, 1, 2, 3), batch_size=1)
+    assert all(inversion.loss(step) > 0 for step in range(40))
+
+
+def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model, tmp_path: Path):
+    model = make_model(tmp_path / "dot", normalize=False)
+    (model / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "dot"}', "utf-8")
+    encoder = load_encoder(str(model))
+    text = "moon cheese ship night"
+    raw, tokens = encoder.encode([text])[0], EncoderTokens(encoder)
+    assert np.linalg.norm(raw) > 2
+    texts = [(text, held) for held in (False, True)]
+    inversion_rows.prepare(texts, tmp_path / "rows", encoder, tokens, longest=8, most=20)
+    for name in ("train", "held_out"):
+        made = Stretches.read(tmp_path / "rows", name, encoder.dim).vectors
+        np.testing.assert_allclose(made, [raw / np.linalg.norm(raw)], atol=1e-6)
+    moon = tokens(["moon"])[0][0]
+    words = alone(encoder, tokens, moon + 1)
+    np.testing.assert_allclose(np.linalg.norm(words[moon]), 1, atol=1e-6)
+    assert np.argmax(words @ words[moon]) == moon
+
+
+def test_a_vector_gives_back_the_words_of_its_text(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    text = "moon cheese ship night"
+    made = inverter.invert(inverter.encoder.encode([text]), seconds=1)[0]
+    assert made.recovered
+    assert made.cosine > 0.9
+    assert len(set(made.text.split()) & set(text.split())) >= 2
+    assert all(0 <= guess.probability <= 1 for guess in made.tokens)
+
+
+def test_vectors_of_no_text_give_no_text(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    random = np.random.default_rng(1).standard_normal((4, inverter.about.dim))
+    for made in inverter.invert(random, seconds=0.2):
+        assert (made.recovered, made.text, made.tokens) == (False, "", ())
+
+
+def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
+    inverter = EmbeddingInverter.load(embedding)
+    vectors = inverter.encoder.encode(["moon cheese", "ship night", "cat", "the king", "bread and salt"])
+    expected, bag, asked = inverter.invert(vectors, seconds=0), inverter.proposing.bag, []
+    monkeypatch.setattr("binocle.retriever.inversion.inverter._AT_ONCE", 2)
+    monkeypatch.setattr(inverter.proposing, "bag", lambda given: [asked.append(len(given)), bag(given)][1])
+    assert [made.text for made in inverter.invert(vectors, seconds=0)] == [made.text for made in expected]
+    assert asked == [2, 2, 1]
+    assert inverter.invert(vectors[:0]) == []
+
+
+def test_another_encoders_vectors_are_refused(embedding: Path, make_model, tmp_path: Path):
+    from binocle.retriever.models.load import load_encoder
+
+    inverter, other = EmbeddingInverter.load(embedding), load_encoder(str(make_model(tmp_path / "other", seed=7)))
+    with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
+        inverter.invert(other.encode(["cat"]), fingerprint=other.fingerprint)
+    with pytest.raises(EncoderMismatchError, match="train an inverter for that one"):
+        EmbeddingInverter.load(embedding, encoder=other)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [np.zeros((2, 3)), np.full((1, 32), np.nan), np.full((1, 32), 1e300), np.array([["a"] * 32]), np.zeros((1, 2, 32))],
+    ids=["dim", "nan", "huge", "text", "shape"],
+)
+def test_what_are_no_vectors_is_told(embedding: Path, vectors: np.ndarray):
+    with pytest.raises(InputError, match="expected"):
+        EmbeddingInverter.load(embedding).invert(vectors)
+
+
+def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="is no inverter"):
+        load(tmp_path)
+    for name in ("inverter.json", "inverter.safetensors"):
+        copy = tmp_path / name.split(".")[1]
+        shutil.copytree(embedding, copy)
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(InputError, match="copy"):
+            load(copy)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hidden"])
+def test_a_run_that_is_killed_goes_on_to_the_same_weights(
+    kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("_JUDGED", "_CONTROLS"):
+        monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
+    settings = {"kind": kind, "steps": 20, "evaluations": 4}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train_inverter(texts, whole, encoder=tiny_model, config=config(**settings))
+    code = (
+        "from binocle.training.inversion.train import InverterConfig, train_inverter\n"
+        f"train_inverter({str(texts)!r}, {str(killed)!r}, encoder={tiny_model!r}, "
+        f"config=InverterConfig(max_length=8, batch_size=16, held_out=0.1, bf16=False, **{settings!r}))\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    place = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
+    while child.poll() is None and not list(place.glob("checkpoint-*/whole.json")):
+        time.sleep(0.005)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert (killed / "run").is_dir()
+    made = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
+    assert made.resumed_from
+    assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _killed_at(step: int, *given: object, **options: object) -> None:
+    """A short run, which tells of every step, killed at one of them."""
+    left = iter(range(step - 1))
+
+    def progress(_update: object) -> None:
+        if next(left, None) is None:
+            raise _Killed
+
+    with pytest.raises(_Killed):
+        train_inverter(*given, progress=progress, **options)
+
+
+@pytest.fixture
+def asked(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What is asked of runs of 10 steps for the bag and 10 for the text, on an encoder of their own."""
+    for name in ("_JUDGED", "_CONTROLS"):
+        monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
+    model = str(make_model(tmp_path / "model", seed=1))
+    return {"texts": texts, "out": tmp_path / "out", "encoder": model, "config": config(steps=20, evaluations=5)}
+
+
+@pytest.mark.parametrize(("step", "at"), [(5, 4), (11, 10), (15, 14)], ids=["bag", "between", "text"])
+def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, asked: dict[str, object]):
+    _killed_at(step, **asked)
+    made = train_inverter(**asked)
+    assert (made.resumed_from, made.steps) == (at, 20)
+
+
+def test_the_seconds_of_a_run_that_was_killed_count_too(asked: dict[str, object]):
+    _killed_at(15, **asked)
+    for state in (asked["out"] / "run" / "checkpoints").glob("*/*/state.json"):
+        facts = json.loads(state.read_text("utf-8"))
+        assert 0 < facts["seconds"] < 900
+        state.write_text(json.dumps(facts | {"seconds": 1_000.0}), "utf-8")
+    made = train_inverter(**asked)
+    assert 2_000 < made.seconds < 2_900
+    assert json.loads((asked["out"] / "binocle.json").read_text("utf-8"))["seconds"] == round(made.seconds, 1)
+
+
+def test_measuring_what_was_learned_is_told(asked: dict[str, object], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
+    told: list[str] = []
+    train_inverter(**asked, tell=told.append)
+    assert told[-5:] == [
+        "comparing held-out texts with those learned from",
+        "correcting 2 held-out texts for 0.05 s each",
+        "correcting 2 held-out texts for 0.05 s each: 50% done",
+        "correcting 2 vectors of no text for 0.05 s each",
+        "correcting 2 vectors of no text for 0.05 s each: 50% done",
+    ]
+
+
+def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(asked: dict[str, object], make_model, tmp_path: Path):
+    _killed_at(5, **asked)
+    make_model(tmp_path / "model", seed=2)
+    with pytest.raises(InputError, match="unfinished run with other settings"):
+        train_inverter(**asked)
+
+
+def test_an_encoder_that_is_not_there_leaves_nothing_behind(texts: Path, tmp_path: Path):
+    with pytest.raises(ModelNotFoundError):
+        train_inverter(texts, tmp_path / "out", encoder=str(tmp_path / "none"), config=config())
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_says_what_it_is_of(embedding: Path, tiny_model: str):
+    facts = json.loads((embedding / "inverter.json").read_text("utf-8"))
+    assert (facts["kind"], facts["encoder"]) == ("embedding", tiny_model)
+    assert set(facts["control"]) == {"texts, 5th percentile", "no texts, highest"}
+    card = (embedding / "README.md").read_text("utf-8")
+    assert "token F1, bag" in card
+    assert {path.name for path in embedding.iterdir()} >= {"inverter.safetensors", "binocle.json", "log.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"kind": "words"}, "expected one of embedding, hidden"),
+        ({"decoder": "gru"}, "expected one of linear, lstm, transformer"),
+        ({"minutes": -1}, "minutes is a number above 0"),
+        ({"held_out": 0}, "held out is a number above 0, not 0"),
+        ({"held_out": 1.0}, "held out is a share"),
+        ({"masked": 1.0}, "masked is a share"),
+        ({"max_length": 2}, "at least 4"),
+        ({"seed": -1}, "from 0, not -1"),
+        ({"seed": 1 << 32}, "below 2"),
+        ({"learning_rate": float("nan")}, "learning rate is a number above 0, not nan"),
+        ({"decoder": "lstm"}, "^decoder is of hidden states: leave it out, or give --from hidden$"),
+        ({"layers": 2}, "^layers is of hidden states"),
+        ({"layer": 3}, "^layer is of hidden states"),
+        ({"bidirectional": False}, "^bidirectional is of hidden states"),
+        ({"masked": 0.5}, "^masked is of hidden states"),
+        ({"kind": "hidden", "texts": 10}, "^texts is of embeddings: leave it out, or give --from embedding$"),
+        ({"kind": "hidden", "decoder": "linear", "layers": 9}, "^layers is of an LSTM or a Transformer"),
+        ({"kind": "hidden", "bidirectional": False}, "^bidirectional is of an LSTM"),
+    ],
+)
+def test_settings_that_cannot_be_are_told(options: dict, says: str, texts: Path, tiny_model: str, tmp_path: Path):
+    with pytest.raises(InputError, match=says):
+        train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(**options))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hidden"])
+def test_one_document_is_too_few(kind: str, tiny_model: str, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("The cat sat on the mat and the dog ran to the house.\n", "utf-8")
+    with pytest.raises(InputError, match=r"^there is 1 document: expected at least 2, so that some can be held out$"):
+        train_inverter(tmp_path / "a.txt", tmp_path / "out", encoder=tiny_model, config=config(kind=kind))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_layer_that_is_not_there_is_told(texts: Path, tiny_model: str, tmp_path: Path):
+    with pytest.raises(InputError, match="layers 0"):
+        train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", layer=9))
+
+
+def test_kinds_are_not_mistaken_for_each_other(embedding: Path):
+    with pytest.raises(InputError, match="inverts embeddings"):
+        StateInverter.load(embedding)
+
+
+def invert(*arguments: object) -> tuple[int, str]:
+    from click.testing import CliRunner
+
+    from binocle.cli import cli
+
+    done = CliRunner().invoke(cli, ["invert", *map(str, arguments)], standalone_mode=False)
+    if done.exception:
+        raise done.exception
+    return done.return_value, done.output
+
+
+def test_the_command_prints_text_and_words_with_probabilities(embedding: Path):
+    code, shown = invert("moon cheese ship night", "--inverter", embedding, "--seconds", 0.5)
+    text, cosine, words = shown.splitlines()
+    assert code == 0
+    assert {"moon", "cheese"} & set(text.split())
+    assert re.fullmatch(r"  cosine (0\.[5-9]\d\d|1\.000)", cosine)
+    assert re.fullmatch(r"  (\S+ [01]\.\d\d(  )?)+", words)
+
+
+def test_vectors_of_a_file_come_back_row_by_row(embedding: Path, tmp_path: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    given = inverter.encoder.encode(["moon cheese ship night", "cat dog house tax"])
+    np.save(tmp_path / "v.npy", np.concatenate([given, np.random.default_rng(0).standard_normal((1, given.shape[1]))]))
+    code, shown = invert("--vectors", tmp_path / "v.npy", "--inverter", embedding, "--seconds", 0.3, "--json")
+    rows = [json.loads(line) for line in shown.splitlines()]
+    assert code == 0
+    assert [(row["row"], row["recovered"]) for row in rows] == [(0, True), (1, True), (2, False)]
+    assert rows[2]["text"] == ""
+    code, shown = invert("--vectors", tmp_path / "v.npy", "--inverter", embedding, "--row", 2, "--seconds", 0.1)
+    assert (code, "no text recovered" in shown) == (1, True)
+
+
+def test_a_passage_of_an_index_is_inverted_unless_another_encoder_made_it(
+    embedding: Path, tiny_model: str, make_model, tmp_path: Path
+):
+    from binocle import Retriever
+
+    for name, model in (("own", tiny_model), ("other", str(make_model(tmp_path / "model", seed=5)))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("moon cheese ship night\n")
+        Retriever.open(tmp_path / name, model=model).sync()
+    common = ("--inverter", embedding, "--seconds", 0.3, "--json")
+    code, shown = invert("--passage", "a.txt:1", tmp_path / "own", *common)
+    assert code == 0
+    assert json.loads(shown)["true"] == "moon cheese ship night"
+    with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
+        invert("--passage", "a.txt:1", tmp_path / "other", *common)
+
+
+def test_a_search_names_the_facts_that_a_vector_has_lost(embedding: Path, tiny_model: str, tmp_path: Path):
+    from click.testing import CliRunner
+
+    from binocle import Retriever
+    from binocle.cli import cli
+
+    (tmp_path / "a.txt").write_text("The moon and the Ship of 1998 at night.\n")
+    Retriever.open(tmp_path, model=tiny_model).sync()
+    asked = ["search", "moon", str(tmp_path), "--explain", "--inverter", str(embedding)]
+    found = CliRunner().invoke(cli, [*asked, "--json"], standalone_mode=False)
+    passage = json.loads(found.output)["vector"]["passage"]
+    assert sorted(passage["kept"] + passage["lost"]) == ["1998", "ship"]
+    assert "its vector still says" in CliRunner().invoke(cli, asked, standalone_mode=False).output
+
+
+def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tmp_path: Path):
+    train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", decoder="linear"))
+    code, shown = invert("moon cheese", "--inverter", tmp_path / "out")
+    assert code == 0
+    assert shown.splitlines()[-1] == "100.0% of 2 tokens recovered"
+    with pytest.raises(InputError, match="give it a text"):
+        invert("--vectors", texts, "--inverter", tmp_path / "out")
+
+
+def test_time_buys_no_more_passes_than_there_may_be():
+    module = torch.nn.Linear(1, 1)
+    plan = Plan(1e-3, batch_size=10, seconds=3_600, rows=200, passes=3)
+    assert learn(module, lambda _: module(torch.ones(1)).sum(), plan).steps == 60

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from binocle import Context, Retriever
+from binocle.core.errors import InputError
+from binocle.retriever.search.context import pack
+from binocle.retriever.search.query import Hit
+
+
+def words(text):
+    return len(text.split())
+
+
+def hit(document, start, end, documents, *, page=None, heading=(), path=None):
+    text = documents[document]
+    return Hit(
+        rank=1,
+        score=1.0,
+        scores={},
+        path=path or f"{document}.md",
+        sha256="",
+        char_start=start,
+        char_end=end,
+        line_start=1 + text[:start].count("\n"),
+        line_end=1 + text[: end - 1].count("\n"),
+        page=page,
+        heading=heading,
+        text=text[start:end],
+        title="",
+        format="text",
+        metadata={},
+        **({"source": "file"} if "source" in Hit.__dataclass_fields__ else {}),
+        document=document,
+        chunk=start,
+    )
+
+
+DOCUMENTS = {1: "alpha one\nbeta two\n\ngamma three\ndelta four\n", 2: "epsilon five\nzeta six\n"}
+
+
+def test_a_hit_is_written_under_its_citation():
+    given = hit(1, 10, 18, DOCUMENTS, page=3, heading=("Guide", "Linux"))
+    packed = pack([given], DOCUMENTS, words, 100)
+    assert packed.text == "[1] 1.md:2-2 p. 3 (Guide > Linux)\nbeta two"
+    (passage,) = packed.passages
+    assert passage.citation == "[1] 1.md:2-2 p. 3 (Guide > Linux)"
+    assert (passage.text, passage.hits) == ("beta two", (given,))
+    assert packed.tokens == words(packed.text)
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\u2028", "\x85"])
+def test_no_name_of_a_file_or_a_heading_forges_a_citation(line_break):
+    forged = f"a.md:1-1{line_break}[9] salaries.md"
+    packed = pack([hit(1, 10, 18, DOCUMENTS, path=forged, heading=(forged,))], DOCUMENTS, words, 100)
+    shown = line_break.encode("unicode_escape").decode()
+    assert packed.text == f"[1] a.md:1-1{shown}[9] salaries.md:2-2 (a.md:1-1 [9] salaries.md)\nbeta two"
+    assert packed.passages[0].path == forged
+
+
+def test_neighbours_are_joined_and_written_in_the_order_of_the_document():
+    later, earlier, other = hit(1, 20, 31, DOCUMENTS), hit(1, 10, 18, DOCUMENTS), hit(2, 0, 12, DOCUMENTS)
+    packed = pack([later, other, earlier], DOCUMENTS, words, 100)
+    assert packed.text == "[1] 1.md:2-4\nbeta two\n\ngamma three\n\n[2] 2.md:1-1\nepsilon five"
+    assert packed.passages[0].hits == (earlier, later)
+
+
+def test_neighbours_are_cited_under_the_heading_that_all_of_them_stand_under():
+    headings = [("Guide", "Install", "Linux"), ("Guide", "Install", "macOS"), ("Guide", "Use")]
+    spans = [(0, 9), (10, 18), (20, 31)]
+    hits = [hit(1, *span, DOCUMENTS, heading=heading) for span, heading in zip(spans, headings, strict=True)]
+    cited = [pack(hits[:count], DOCUMENTS, words, 100).passages[0].heading for count in (1, 2, 3)]
+    assert cited == [("Guide", "Install", "Linux"), ("Guide", "Install"), ("Guide",)]
+
+
+def test_passages_with_text_between_them_stay_apart():
+    packed = pack([hit(1, 0, 9, DOCUMENTS), hit(1, 20, 31, DOCUMENTS)], DOCUMENTS, words, 100)
+    assert [passage.text for passage in packed.passages] == ["alpha one", "gamma three"]
+    assert [passage.number for passage in packed.passages] == [1, 2]
+
+
+def test_neighbours_on_different_pages_stay_apart():
+    packed = pack([hit(1, 0, 9, DOCUMENTS, page=1), hit(1, 10, 18, DOCUMENTS, page=2)], DOCUMENTS, words, 100)
+    assert [passage.page for passage in packed.passages] == [1, 2]
+
+
+def test_the_same_words_are_written_once_however_they_are_spaced():
+    documents = {1: "the same  words", 2: "the same\nwords", 3: "other words"}
+    packed = pack([hit(number, 0, len(documents[number]), documents) for number in (1, 2, 3)], documents, words, 100)
+    assert [passage.path for passage in packed.passages] == ["1.md", "3.md"]
+
+
+def test_what_does_not_fit_makes_way_for_what_does():
+    documents = {1: "long " * 50 + "end", 2: "short one", 3: "long " * 40 + "end", 4: "another short"}
+    hits = [hit(number, 0, len(text), documents) for number, text in documents.items()]
+    packed = pack(hits, documents, words, 10)
+    assert [passage.path for passage in packed.passages] == ["2.md", "4.md"]
+    assert packed.tokens <= 10
+
+
+def test_what_joining_spares_goes_to_the_next_best():
+    """Six neighbours become one passage, so that the seventh fits, which is better than the eighth."""
+    documents = {1: "\n".join(["six words stand in this line"] * 6), 2: "word " * 11 + "end", 3: "two words"}
+    lines = [(28 * n, 28 * n + 27) for n in range(6)]
+    documents[1] = "\n".join(f"line {n} of six words now".ljust(27, ".") for n in range(6))
+    hits = [hit(1, start, end, documents) for start, end in lines]
+    hits += [hit(2, 0, len(documents[2]), documents), hit(3, 0, len(documents[3]), documents)]
+    whole = pack(hits, documents, words, 1_000)
+    assert [passage.path for passage in whole.passages] == ["1.md", "2.md", "3.md"]
+    for limit in range(whole.tokens - 4, whole.tokens + 20):
+        packed = pack(hits, documents, words, limit)
+        assert [passage.path for passage in packed.passages][:2] == ["1.md", "2.md"]
+        assert packed.tokens <= limit
+
+
+def test_nothing_fits_or_nothing_is_found_gives_an_empty_context():
+    assert pack([], DOCUMENTS, words, 100) == Context("", (), 0)
+    assert pack([hit(1, 0, 9, DOCUMENTS)], DOCUMENTS, words, 3) == Context("", (), 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_the_hits_the_context_fits_cites_and_repeats_nothing(seed):
+    draw = random.Random(seed)
+    documents = {
+        number: " ".join(
+            draw.choice("abcdefgh") * draw.randint(1, 5) + draw.choice(["", "\n", "\n\n"]) for _ in range(80)
+        )
+        for number in range(3)
+    }
+    hits = []
+    for number, text in documents.items():  # passages as a chunker makes them: apart from each other
+        place = 0
+        while place < len(text) - 40:
+            start = place + re.match(r"\s*", text[place:]).end()
+            end = start + len(text[start : start + draw.randint(5, 60)].rstrip())
+            hits.append(hit(number, start, end, documents, page=1 + start // 90))
+            place = end + draw.choice([0, 0, 1, 40])
+    draw.shuffle(hits)
+    hits = hits[: draw.randint(1, len(hits))]
+    limit = draw.choice([5, 20, 60, 1000])
+    packed = pack(hits, documents, words, limit)
+    assert packed.tokens == words(packed.text) <= limit
+    assert packed.text == "\n\n".join(f"{passage.citation}\n{passage.text}" for passage in packed.passages)
+    assert [passage.number for passage in packed.passages] == list(range(1, len(packed.passages) + 1))
+    for passage in packed.passages:
+        document = passage.hits[0].document
+        assert passage.text == documents[document][passage.char_start : passage.char_end]
+        assert passage.line_end == 1 + documents[document][: passage.char_end - 1].count("\n")
+        for one in passage.hits:
+            assert passage.char_start <= one.char_start < one.char_end <= passage.char_end
+    if limit == 1000:
+        for one in hits:
+            assert " ".join(one.text.split()) in " ".join(packed.text.split())
+
+
+# Through the retriever
+
+
+def test_a_context_is_counted_in_the_encoders_tokens(retriever, tiny):
+    for limit in (1, 20, 60, 200, 2_000):
+        packed = retriever.context("cancel a task", max_tokens=limit)
+        assert packed.tokens == len(tiny.offsets([packed.text])[0]) <= limit
+    assert "notes/guide/tasks.md" in packed.text
+    for passage in packed.passages:
+        assert retriever.document(passage.path)["text"][passage.char_start : passage.char_end] == passage.text
+        assert len(passage.sha256) == 64
+
+
+def test_a_context_can_be_filtered(retriever):
+    packed = retriever.context("cancel a task", where="path=notes/*.txt")
+    assert {passage.path for passage in packed.passages} == {"notes/cats.txt"}
+
+
+def test_a_context_of_no_tokens_is_refused(retriever):
+    for limit in (0, -5):
+        with pytest.raises(InputError, match="max_tokens"):
+            retriever.context("cat", max_tokens=limit)
+
+
+def test_a_context_is_of_what_search_finds(retriever, make_reranker, tmp_path):
+    for asked in ({"mode": "lexical"}, {"mode": "semantic", "rerank": make_reranker(tmp_path / "model"), "k": 3}):
+        found = retriever.context("cancel a task", max_tokens=np.int64(10_000), **asked)
+        best = retriever.search("cancel a task", **{"k": 50, **asked})
+        cited = {hit.chunk: hit.scores for passage in found.passages for hit in passage.hits}
+        assert cited == {hit.chunk: hit.scores for hit in best}
+    with pytest.raises(InputError, match="there is no mode 'words'"):
+        retriever.context("cat", mode="words")
+
+
+def test_an_empty_index_gives_an_empty_context(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([])
+    assert retriever.context("cat") == Context("", (), 0)

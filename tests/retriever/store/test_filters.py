@@ -1,0 +1,465 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import OrderedDict
+from datetime import date, datetime, timedelta, timezone
+from types import MappingProxyType
+
+import pytest
+
+from binocle.core.errors import InputError
+from binocle.retriever.store.filters import parse, unknown, unmet
+
+
+def row(
+    path="docs/guide.md",
+    *,
+    kind="markdown",
+    size=5_000,
+    modified="2024-06-15T12:00",
+    title="The Guide",
+    source="file",
+    **metadata,
+):
+    moment = datetime.fromisoformat(modified).astimezone().timestamp()
+    return {
+        "path": path,
+        "format": kind,
+        "size": size,
+        "mtime_ns": round(moment * 1e9) if source == "file" else 0,
+        "title": title,
+        "source": source,
+        "metadata": json.dumps(metadata),
+    }
+
+
+def passes(where, **changes):
+    return parse(where).passes(row(**changes))
+
+
+def test_no_filter_is_none():
+    assert parse(None) is None
+    assert parse([]) is None
+    assert parse({}) is None
+    assert parse(()) is None
+
+
+@pytest.mark.parametrize(
+    ("glob", "paths", "others"),
+    [
+        ("docs/**", ["docs/a.md", "docs/b/c.md"], ["src/docs/a.md", "docs.md"]),
+        ("docs/", ["docs/a.md", "src/docs/a.md"], ["docs", "docs.md"]),
+        ("/docs/", ["docs/a.md"], ["src/docs/a.md"]),
+        ("*.md", ["a.md", "docs/b/c.md"], ["a.md.txt", "md"]),
+        ("/*.md", ["a.md"], ["docs/a.md"]),
+        ("docs/*.md", ["docs/a.md"], ["docs/b/c.md", "x/docs/a.md"]),
+        ("**/notes/*.txt", ["notes/a.txt", "x/y/notes/a.txt"], ["notes/b/a.txt"]),
+        ("docs/a.md", ["docs/a.md"], ["docs/aXmd", "x/docs/a.md"]),
+        ("./docs/a.md", ["docs/a.md"], ["docs/b.md"]),
+        ("a?.md", ["ab.md"], ["a.md", "abc.md"]),
+        ("[ab].md", ["a.md"], ["c.md"]),
+        ("a=b.md", ["a=b.md"], ["a.md"]),
+        ("größe*", ["größe.md"], ["grosse.md"]),
+        ("my notes/", ["my notes/a.md"], ["my/notes/a.md"]),
+    ],
+)
+def test_a_path_is_a_glob_in_the_manner_of_gitignore(glob, paths, others):
+    for path in paths:
+        assert passes(f"path={glob}", path=path)
+        assert not passes(f"path!={glob}", path=path)
+        assert passes({"path": glob}, path=path)
+    for path in others:
+        assert not passes(f"path={glob}", path=path)
+        assert passes(f"path!={glob}", path=path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["#notes.md", "!important.md", "docs/#1.md", "a b.md", "tab\t.md", "-x.md", "~.md", "天気.md", "a=b>c.md", "./y"],
+)
+def test_a_file_is_found_by_its_own_path(path):
+    assert passes({"path": path}, path=path)
+
+
+@pytest.mark.parametrize("path", ["#notes.md", "!important.md", "a b.md", "天気.md", "a=b>c.md"])
+def test_a_file_is_found_by_its_own_path_in_a_condition(path):
+    assert passes(f"path={path}", path=path)
+    assert not passes(f"path={path}", path="else.md")
+
+
+@pytest.mark.parametrize("value", ["markdown", "md", ".md", "MD", "Markdown"])
+def test_type_is_the_format_or_the_ending(value):
+    assert passes(f"type={value}")
+    assert passes(f"format={value}")
+    assert passes(f"type={value}", path="README.MD", kind="text") == (value.lower().strip(".") == "md")
+    assert not passes(f"type={value}", path="md/readme", kind="text")
+    assert not passes(f"type!={value}")
+
+
+def test_a_moment_in_a_mapping_may_be_seconds_since_1970():
+    moment = datetime.fromisoformat("2024-06-15T12:00").astimezone().timestamp()
+    assert passes({"modified": moment})
+    assert passes({"modified": [1, int(moment)]})
+    assert not passes({"modified": moment + 1})
+
+
+def test_a_moment_is_found_as_os_stat_gives_it(tmp_path):
+    for nanoseconds in range(1_700_000_000_123_456_789, 1_700_000_000_123_457_789, 37):
+        os.utime(tmp_path, ns=(nanoseconds, nanoseconds))
+        assert parse({"modified": tmp_path.stat().st_mtime}).passes(row() | {"mtime_ns": nanoseconds})
+
+
+def test_type_takes_several_in_a_mapping():
+    assert passes({"type": ["pdf", "md"]})
+    assert not passes({"type": ["pdf", "html"]})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("modified>=2024-06-15", True),
+        ("modified>2024-06-15", False),
+        ("modified<2024-06-15", False),
+        ("modified<2024-06-16", True),
+        ("modified>=2024-06-16", False),
+        ("modified>=2024-06-15T12:00", True),
+        ("modified>2024-06-15T12:00", False),
+        ("modified<=2024-06-15T12:00:00", True),
+        ("modified<=2024-06-15 12:00", True),
+        ("modified=2024-06-15T12:00", True),
+        ("modified!=2024-06-15T12:00", False),
+        ("modified<2024-06-15T11:59:59.5", False),
+    ],
+)
+def test_modified_is_compared_in_local_time(condition, expected):
+    assert passes(condition) is expected
+
+
+def test_a_day_means_the_whole_of_it():
+    """modified=2024-06-15 is "on that day", and <= includes it."""
+    assert passes("modified=2024-06-15")
+    assert not passes("modified=2024-06-14")
+    assert not passes("modified!=2024-06-15")
+    assert passes("modified<=2024-06-15")
+
+
+@pytest.fixture
+def in_berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("hour", ["00:00", "02:30", "22:59:59.9", "23:00", "23:59:59.9"])
+@pytest.mark.parametrize("day", ["2026-03-29", "2026-06-15", "2026-10-25", "20261025"])
+def test_a_day_in_which_the_clocks_are_changed_has_23_or_25_hours(day, hour, in_berlin):
+    parsed = date.fromisoformat(day)
+    modified = f"{parsed.isoformat()}T{hour}"
+    for operator, expected in (("=", True), ("<=", True), (">=", True), ("!=", False), ("<", False), (">", False)):
+        assert passes(f"modified{operator}{day}", modified=modified) is expected
+    for other in (parsed - timedelta(days=1), parsed + timedelta(days=1)):
+        assert not passes(f"modified={other}", modified=modified)
+        assert passes(f"modified>{other}", modified=modified) is (other < parsed)
+
+
+def test_the_last_day_of_the_calendar_has_an_end():
+    assert passes("modified<=9999-12-31")
+    assert not passes("modified=9999-12-31")
+
+
+def test_modified_may_carry_a_zone():
+    moment = datetime.fromisoformat("2024-06-15T12:00").astimezone()
+    elsewhere = moment.astimezone(timezone(timedelta(hours=-9)))
+    assert passes(f"modified={elsewhere.isoformat()}")
+    assert not passes(f"modified>{elsewhere.isoformat()}")
+
+
+def test_an_added_document_is_as_old_as_its_metadata_says():
+    assert passes("modified>=2020-01-01", source="added", modified="2024-06-15T12:00") is False  # nothing stated
+    stated = {**row(source="added"), "metadata": json.dumps({"modified": "2021-05-05"})}
+    assert parse("modified>=2021-01-01").passes(stated)
+    assert not parse("modified>=2022-01-01").passes(stated)
+    for odd in ("whenever", [1], True, ["2021-05-05"]):
+        assert not parse("modified>=0001-01-02").passes({**stated, "metadata": json.dumps({"modified": odd})})
+    for number in (1_700_000_000, 1_700_000_000.5):  # the 14th of November 2023
+        since = {**stated, "metadata": json.dumps({"modified": number})}
+        assert parse(["modified>=2023-11-13", "modified<2023-11-16"]).passes(since)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found", "missed"),
+    [
+        ({"type": "Invoice"}, ["type=invoice", "type=text", {"type": "invoice"}, "type!=letter"], ["type!=invoice"]),
+        ({"type": ["faq", "help"]}, ["type=help", "type=faq"], ["type=invoice", "type!=help", "format=help"]),
+        ({"format": "latex"}, ["format=latex", {"format": ["latex", "pdf"]}], ["type=latex"]),
+        ({"path": "docs/a.md"}, ["path=docs/**", "path=faq-1", {"path": "docs/"}], ["path=src/**", "path!=docs/**"]),
+        ({"size": 3}, ["size=3", "size<1KB", "size=5000", {"size": 3}], ["size=4", "size!=3", "size>5KB"]),
+        ({"size": "large"}, ["size=5000", "size!=3"], ["size=3"]),
+        ({"title": "Offer"}, ["title=offer", {"title": "Offer"}, "title=the guide"], ["title=x", {"title": "offer"}]),
+    ],
+)
+def test_what_an_added_document_says_of_itself_under_a_fields_name_is_found_too(metadata, found, missed):
+    added = {**row("faq-1", kind="text", source="added"), "metadata": json.dumps(metadata)}
+    for where in found:
+        assert parse(where).passes(added), where
+    for where in missed:
+        assert not parse(where).passes(added), where
+
+
+def test_what_a_file_says_of_itself_under_a_fields_name_is_not_looked_at():
+    assert not parse("type=invoice").passes({**row(), "metadata": json.dumps({"type": "invoice"})})
+
+
+@pytest.mark.parametrize("condition", ["modified!=2024-06-15", "missing!=x"])
+def test_a_document_without_a_value_has_another_one(condition):
+    assert parse(condition).passes({**row(source="added"), "metadata": "{}"})
+
+
+@pytest.mark.parametrize("size", ["5000", "5000B", "5KB", "5 KB", "5kb", "0.005MB", "5.0kB", "0.000005 gb"])
+def test_sizes_have_units(size):
+    assert passes(f"size={size}")
+    assert passes(f"size>={size}")
+    assert passes(f"size<={size}")
+    assert not passes(f"size>{size}")
+    assert not passes(f"size!={size}")
+
+
+def test_binary_units_are_larger():
+    assert passes("size=1KiB", size=1024)
+    assert passes("size<1MiB", size=1_000_000)
+    assert not passes("size<1MB", size=1_000_000)
+    assert passes({"size": 5000})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("title=The Guide", True),
+        ("title=the guide", True),
+        ("title=*guide", True),
+        ("title=guide", False),
+        ("title!=guide", True),
+        ("title!=THE*", False),
+        ("author=Ada", True),
+        ("author = ada ", True),
+        ("author=A*", True),
+        ("author=Bob", False),
+        ("author!=Bob", True),
+        ("author!=ada", False),
+        ("author:Ada", True),
+        ("year=2024", True),
+        ("year=2024.0", True),
+        ("year!=2024", False),
+        ("year>=2024", True),
+        ("year>2024", False),
+        ("year<2024.5", True),
+        ("year>1e3", True),
+        ("score=0.5", True),
+        ("score<.75", True),
+        ("draft=true", True),
+        ("draft=True", True),
+        ("draft=false", False),
+        ("draft=1", False),
+        ("tags=red", True),
+        ("tags=GREEN", True),
+        ("tags=blue", False),
+        ("tags!=blue", True),
+        ("tags!=red", False),
+        ("tags=gr*", True),
+        ("counts>2", True),
+        ("counts>3", False),
+        ("counts=2", True),
+        ("missing=x", False),
+        ("missing=*", False),
+        ("missing!=x", True),
+        ("missing>1", False),
+        ("empty=x", False),
+        ("empty!=x", True),
+        ("dc.creator=Eve", True),
+        ("a-b=1", True),
+        ("version>=1.10", True),
+    ],
+)
+def test_metadata_compares_as_text_numbers_or_any_member_of_a_list(condition, expected):
+    metadata = {
+        "author": "Ada",
+        "year": 2024,
+        "score": 0.5,
+        "draft": True,
+        "tags": ["red", "Green"],
+        "counts": [1, 2, 3],
+        "empty": [],
+    }
+    assert passes(condition, **metadata, **{"dc.creator": "Eve", "a-b": 1, "version": 1.10}) is expected
+
+
+ODD = ["Notes [draft]", "C[1]", "What?", "*", "a*b", "[", "[!x]"]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_a_text_is_found_by_itself_whatever_its_characters(value):
+    for where in ({"title": value}, f"title={value}", {"title": [value, "else"]}):
+        assert passes(where, title=value)
+    for where in ({"tag": value}, f"tag={value}", f"tag={value.upper()}"):
+        assert passes(where, tag=value)
+        assert passes(where, tag=["else", value])
+    for where in (f"title!={value}", f"tag!={value}"):
+        assert not passes(where, title=value, tag=value)
+    if value != "[":  # no glob, which is said
+        assert passes({"path": value}, path=value)
+        assert passes(f"path={value}", path=value)
+        assert not passes(f"path!={value}", path=value)
+        assert passes({"path": f"./{value}"}, path=value)
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_a_text_in_a_mapping_is_no_glob(value):
+    for other in ("Notes d", "C1", "Whats", "axb", "anything", "y"):
+        assert not passes({"title": value}, title=other)
+        assert not passes({"tag": value}, tag=other)
+    assert passes("tag=C[1]", tag="C1")
+    assert passes("title=A*B", title="axb")
+
+
+def test_a_field_that_nothing_has_is_told_from_a_value_that_nothing_has():
+    rows = [row(author="Ada", type="x"), row(year=1)]
+    assert unknown(["author=Bob", "year>1", "path=x", "type=pdf", "format=pdf", "modified>2020-01-01"], rows) == ""
+    assert unknown(["typ=pdf", "author=Ada", "yaer=1"], rows) == (
+        "no document has 'typ', 'yaer': a filter may ask for path, type, modified, size, title, author, year"
+    )
+    many = [row(**{f"key{number:02}": 1}) for number in range(30)]
+    assert unknown(["typ=pdf"], many).endswith("title, " + "".join(f"key{n:02}, " for n in range(20)) + "…")
+
+
+def test_conditions_that_no_document_passes_are_told_and_the_types_there_are():
+    rows = [row("a.md", kind="markdown"), row("b.txt", kind="text")]
+    assert unmet([], rows) == unmet(["type=text", "path=b*"], rows) == ""
+    assert unmet(["type=markdwn", "size>0"], rows) == (
+        "no document passes type=markdwn and size>0 (types here: markdown, text)"
+    )
+    assert unmet(["path=c*"], rows) == "no document passes path=c*"
+
+
+def test_several_conditions_must_all_hold():
+    assert passes(["path=docs/**", "size>1KB", "author=Ada"], author="Ada")
+    assert not passes(["path=docs/**", "size>10KB", "author=Ada"], author="Ada")
+    assert passes({"path": "docs/**", "author": ["Bob", "Ada"]}, author="Ada")
+    assert not passes({"path": "src/**", "author": ["Bob", "Ada"]}, author="Ada")
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, MappingProxyType])
+def test_any_mapping_is_a_mapping(kind):
+    assert passes(kind({"author": "Ada"}), author="Ada")
+    assert not passes(kind({"author": "Bob"}), author="Ada")
+
+
+def test_filters_that_ask_for_the_same_are_equal():
+    same = [parse({"year": 2024}), parse(MappingProxyType({"year": [2024]}))]
+    assert len({*same}) == 1
+    assert len({parse("year=2024"), parse(["year=2024"])}) == 1
+    others = [
+        "year=2024",
+        "year>=2024",
+        ["year=2024", "path=x"],
+        {"year": [2024, 2025]},
+        {"year": 2025},
+        {"year": "2024"},
+        {"title": 2024},
+        {"year": 1},
+        {"year": True},
+    ]
+    assert len({*map(parse, others), *same}) == len(others) + 1
+
+
+def test_values_in_a_mapping_may_be_numbers_booleans_and_sets():
+    assert passes({"year": 2024, "draft": True, "score": 0.5}, year=2024, draft=True, score=0.5)
+    assert passes({"year": {2023, 2024}}, year=2024)
+    assert not passes({"year": 2023}, year=2024)
+    assert not passes({"draft": False}, draft=True)
+    assert not passes({"year": []}, year=2024)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others"),
+    [
+        ("aB3x", ["Ab3X", "ab3x", "aB3x ", ["AB3X"]]),
+        (1234567890123456789, [1234567890123456768, 1234567890123456790, "1234567890123456789"]),
+        ("007", [7, "7", 7.0]),
+        (1, [True, "1", [True]]),
+        (True, [1, "True", "true"]),
+    ],
+)
+def test_a_value_in_a_mapping_is_found_by_itself_alone(wanted, others):
+    """Or one tenant would see the documents of another."""
+    assert passes({"tenant": wanted}, tenant=wanted)
+    assert passes({"tenant": wanted}, tenant=["else", wanted])
+    assert passes({"title": "aB3x"}, title="aB3x")
+    assert not passes({"title": "aB3x"}, title="Ab3X")
+    for other in others:
+        assert not passes({"tenant": wanted}, tenant=other), other
+
+
+def test_whole_numbers_of_any_length_are_told_apart_in_a_condition():
+    assert passes("n=1234567890123456789", n=1234567890123456789)
+    assert not passes("n=1234567890123456789", n=1234567890123456768)
+    assert passes("n<1234567890123456789", n=1234567890123456788)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        " ",
+        "path",
+        "=x",
+        "path=",
+        "path= ",
+        "path ~ x",
+        "two words=x",
+        "modified>=yesterday",
+        "modified>=2024-13-01",
+        "modified>=99999-01-01",
+        "size>big",
+        "size>5 parsecs",
+        "size>1.2.3",
+        "size>",
+        "size>=-",
+        "path>docs",
+        "type<pdf",
+        "path<=x",
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_named(condition):
+    with pytest.raises(InputError) as caught:
+        parse(condition)
+    assert "\n" not in str(caught.value)
+    assert (
+        condition.strip() in str(caught.value)
+        or condition.partition(">")[2].strip("= ") in str(caught.value)
+        or "compared" in str(caught.value)
+    )
+
+
+@pytest.mark.parametrize("where", [3, True, [3], object(), b"path=x", [None]])
+def test_what_is_no_filter_is_refused(where):
+    with pytest.raises(InputError):
+        parse(where)
+
+
+@pytest.mark.parametrize("value", ["\n", "a\nb", "\0", "[", "[!", "**[", "\\", "a\\", "\ud800", "*" * 200, "((", "$^"])
+def test_odd_values_match_or_do_not_but_never_break(value):
+    for name in ("path", "type", "title", "author"):
+        try:
+            chosen = parse({name: value})
+        except InputError:
+            continue
+        assert chosen.passes(row(author="Ada")) in (True, False)
+
+
+def test_a_mapping_names_what_it_looks_at_by_texts():
+    with pytest.raises(InputError, match=r"names what it looks at by a text, such as 'type', not as \{1: 2\} does"):
+        parse({1: 2})

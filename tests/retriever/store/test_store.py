@@ -1,0 +1,1055 @@
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
+from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store import store as storing
+from binocle.retriever.store import vector_index as vectors
+from binocle.retriever.store import writer as writing
+from binocle.retriever.store.filters import parse
+from binocle.retriever.store.head import FORMAT, Settings
+from binocle.retriever.store.location import ANY
+from binocle.retriever.store.store import Store
+from binocle.retriever.store.tables import FULL_TEXT, chunk_schema, document_schema
+
+DIM = 32
+ENCODER = EncoderId("some/model", "f" * 32, DIM)
+
+
+def vector(seed):
+    values = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
+    return values / np.linalg.norm(values)
+
+
+def document_row(number, **changes):
+    row = {
+        "id": number,
+        "path": f"{number}.txt",
+        "source": "added",
+        "state": "indexed",
+        "reason": "",
+        "size": 1,
+        "mtime_ns": 0,
+    }
+    row |= {
+        "settled": False,
+        "sha256": "",
+        "format": "text",
+        "title": "",
+        "metadata": "{}",
+        "chunks": 1,
+        "text": f"text {number}",
+    }
+    return row | changes
+
+
+def chunk_row(number, document, text="the cat sat"):
+    row = {
+        "id": number,
+        "document": document,
+        "key": number,
+        "char_start": 0,
+        "char_end": len(text),
+        "line_start": 1,
+        "line_end": 1,
+    }
+    return row | {"page": None, "heading": [], "text": text, "context": text, "vector": vector(number).tolist()}
+
+
+def chunks(*rows):
+    return pa.Table.from_pylist(list(rows), chunk_schema(DIM))
+
+
+def documents(*rows):
+    return pa.Table.from_pylist(list(rows), document_schema())
+
+
+def put(writer, *numbers, drop=()):
+    """Commit documents of one chunk each, under the same number."""
+    if numbers:
+        writer.stage(chunks(*(chunk_row(number, number) for number in numbers)))
+    writer.commit(drop=drop, documents=documents(*(document_row(number) for number in numbers)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "index", ENCODER)
+
+
+def ids(store):
+    snapshot = store.snapshot()
+    return snapshot.document_rows["id"].to_pylist(), snapshot.chunk_ids["id"].to_pylist()
+
+
+def assert_whole(store):
+    """Every document has the chunks that it says it has, and nothing else has any."""
+    snapshot = store.snapshot()
+    rows = snapshot.document_rows.to_pylist()
+    assert len({(row["source"], row["path"]) for row in rows}) == len(rows)
+    owners = snapshot.chunk_ids["document"].to_pylist()
+    assert {row["id"]: row["chunks"] for row in rows if row["chunks"]} == {
+        owner: owners.count(owner) for owner in set(owners)
+    }
+    numbers = snapshot.chunk_ids["id"].to_pylist()
+    assert len(set(numbers)) == len(numbers)
+    columns = ["id", "document", "context"]
+    stored = {row["id"]: row for row in snapshot.chunks.to_table(columns=columns).to_pylist()}
+    assert snapshot.chunks_by_id([*numbers, -1, 10**12], columns[1:]) == stored
+    assert snapshot.documents_by_id([row["id"] for row in rows]) == {row["id"]: row for row in rows}
+    index = snapshot.index
+    stored = vectors_of(snapshot, numbers)
+    np.testing.assert_array_equal(index.reconstruct(np.array(numbers, np.int64)), stored)
+
+
+def vectors_of(snapshot, numbers):
+    rows = {row["id"]: row["vector"] for row in snapshot.chunks.to_table(columns=["id", "vector"]).to_pylist()}
+    return np.array([rows[number] for number in numbers], np.float32).reshape(-1, DIM)
+
+
+# Making and opening
+
+
+def test_a_new_store_is_empty_and_hides_itself_from_git(store):
+    assert ids(store) == ([], [])
+    assert (store.path / ".gitignore").read_text() == "*\n"
+    assert store.settings == Store.open(store.path).settings == Settings(FORMAT, None)
+    assert store.head().encoder == ENCODER
+
+
+def test_creating_again_keeps_what_is_there(store):
+    with store.write() as writer:
+        put(writer, 0)
+    assert ids(Store.create(store.path, EncoderId("other", "0" * 32, 4))) == ([0], [0])
+
+
+def test_a_folder_with_other_things_is_not_made_an_index(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(StoreError, match="not empty"):
+        Store.create(tmp_path, ENCODER)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["lock", "vectors/logo.svg", ".gitignore", "a.md"],
+        ["lock", "vectors/logo.svg"],
+        ["lock", "documents.lance/data", "chunks.lance/data"],
+        ["lock", "lock.json", "settings.json", "documents.lance/data"],
+        ["settings.json"],
+        [".gitignore"],
+    ],
+)
+def test_names_alone_do_not_make_a_folder_an_unfinished_index(names, tmp_path):
+    """What is there may be the user's own: whose it is shows in what it holds."""
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = bytes_below(tmp_path)
+    with pytest.raises(StoreError, match="not empty"):
+        Store.create(tmp_path, ENCODER)
+    assert bytes_below(tmp_path) == before
+    assert Retriever.open(tmp_path).path == tmp_path / ".binocle"
+
+
+@pytest.mark.parametrize(
+    "name", ["vectors", "switching", "documents.lance", "chunks.lance", "lock", ".lock.json", ".HEAD.json"]
+)
+def test_nothing_is_written_or_removed_through_a_link_in_an_index(name, store, tmp_path):
+    victim = tmp_path / "home"
+    if name.startswith((".", "lock")):
+        victim.write_text("mine")
+    else:
+        (victim / ".ssh").mkdir(parents=True)
+        (victim / ".ssh/key").write_text("mine")
+        os.utime(victim / ".ssh", (0, 0))
+    link = store.path / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.symlink_to(victim)
+    with pytest.raises(StoreError, match=f"/{name} is a symbolic link") as caught, store.write():
+        pass
+    assert "\n" not in str(caught.value)
+    held = victim if victim.is_file() else victim / ".ssh/key"
+    assert held.read_text() == "mine"
+    assert list(victim.rglob("*")) in ([], [victim / ".ssh", victim / ".ssh/key"])
+    link.unlink()
+
+
+def test_an_index_may_lie_behind_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "index").symlink_to(tmp_path / "disk")
+    with Store.create(tmp_path / "index", ENCODER).write() as writer:
+        put(writer, 0)
+    assert ids(Store.open(tmp_path / "disk")) == ([0], [0])
+
+
+def test_a_file_is_never_written_through_a_link(store, tmp_path):
+    """Though one be put there while the lock is held."""
+    (tmp_path / "mine").write_text("mine")
+    (store.path / ".HEAD.json").symlink_to(tmp_path / "mine")
+    store.place.write("HEAD.json", b"{}", over=ANY)
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (store.path / "HEAD.json").read_bytes() == b"{}"
+    assert not (store.path / "HEAD.json").is_symlink()
+
+
+def test_a_creation_cut_short_is_finished(tmp_path, monkeypatch):
+    path = tmp_path / "index"
+
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    for name in ("Settings", "document_schema", "chunk_schema", "Head"):
+        with monkeypatch.context() as patch:
+            patch.setattr(storing, name, stop)
+            with pytest.raises(KeyboardInterrupt):
+                Store.create(path, ENCODER)
+        with pytest.raises(NoIndexError):
+            Store.open(path)
+        assert Retriever.open(path).path == path
+    assert ids(Store.create(path, ENCODER)) == ([], [])
+
+
+def test_no_index_says_how_to_make_one(tmp_path):
+    with pytest.raises(NoIndexError, match="binocle index FOLDER"):
+        Store.open(tmp_path)
+
+
+def test_another_format_is_refused(store):
+    change(store.path / "settings.json", format=FORMAT + 1)
+    with pytest.raises(StoreError, match="index again"):
+        Store.open(store.path)
+
+
+def change(file, **changes):
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def every(value):
+    """The same object with all its values but the format's replaced."""
+
+    def spoil(data):
+        return json.dumps({name: one if name == "format" else value for name, one in json.loads(data).items()}).encode()
+
+    return spoil
+
+
+DAMAGE = {
+    "empty": b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "not json": b"{'a': 1}",
+    "not text": b"\xff\xfe\x00",
+    "a list": b"[]",
+    "null": b"null",
+    "a number": b"3",
+    "no field": b"{}",
+    "an unknown field": lambda data: data[:-1] + b', "more": 1}',
+    "nested beyond reason": b"[" * 100_000,
+    "every value a text": every("x"),
+    "every value a list": every([1]),
+    "every value null": every(None),
+    "every value negative": every(-1),
+    "every value huge": every(10**30),
+    "every value half": every(0.5),
+}
+
+
+DAMAGED = [(name, case) for name in ("HEAD.json", "settings.json") for case in DAMAGE]
+POSSIBLE = [("settings.json", "every value a text"), ("settings.json", "every value null")]  # a folder, or none
+
+
+@pytest.mark.parametrize(("name", "case"), [damage for damage in DAMAGED if damage not in POSSIBLE])
+def test_a_damaged_file_is_named_in_one_line(name, case, retriever):
+    file = retriever.path / name
+    how = DAMAGE[case]
+    file.write_bytes(how(file.read_bytes()) if callable(how) else how)
+    with pytest.raises(StoreError) as caught:
+        Retriever.open(retriever.path).search("cat")
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value) or isinstance(caught.value, DamagedError)
+
+
+@pytest.mark.parametrize("field", ["documents", "chunks"])
+@pytest.mark.parametrize("value", [0, 999, 10**12])
+def test_a_version_that_is_not_there_is_damage(field, value, retriever):
+    change(retriever.path / "HEAD.json", **{field: value})
+    with pytest.raises(DamagedError, match="index again"):
+        Retriever.open(retriever.path).search("cat")
+
+
+def test_a_head_cannot_point_out_of_the_index(retriever, tmp_path):
+    shutil.copytree(next((retriever.path / "vectors").iterdir()), tmp_path / "elsewhere")
+    change(retriever.path / "HEAD.json", vectors="../../elsewhere")
+    with pytest.raises(DamagedError):
+        Retriever.open(retriever.path).search("cat", mode="semantic")
+
+
+# Damage below
+
+
+def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
+    queries = ("cat", "income tax", "timeout of a request")
+    expected = {
+        query: [(hit.chunk, round(hit.score, 4)) for hit in retriever.search(query, mode="semantic")]
+        for query in queries
+    }
+    (folder,) = (retriever.path / "vectors").iterdir()
+    whole = {file: file.read_bytes() for file in folder.iterdir()}
+
+    def flip(file):
+        data = bytearray(whole[file])
+        data[len(data) // 2] ^= 4
+        file.write_bytes(data)
+
+    for spoil in (
+        flip,
+        Path.unlink,
+        lambda file: file.write_bytes(whole[file][:-4]),
+        lambda file: file.write_bytes(b""),
+    ):
+        for file, data in whole.items():
+            spoil(file)
+            fresh = Retriever.open(retriever.path)
+            for query in queries:
+                assert [(hit.chunk, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[
+                    query
+                ]
+            assert {fault.kind for fault in fresh.verify()} == {"vector index"}
+            file.write_bytes(data)
+    shutil.rmtree(folder)
+    assert [
+        (hit.chunk, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")
+    ] == expected["cat"]
+    Retriever.open(retriever.path).repair()
+    assert Retriever.open(retriever.path).verify() == []
+
+
+def test_a_damaged_table_is_damage_and_not_a_crash(retriever):
+    """Every file of both tables: gone, emptied, cut. An answer or one line, nothing else."""
+    for file in sorted(
+        path
+        for name in ("documents", "chunks")
+        for path in (retriever.path / f"{name}.lance").rglob("*")
+        if path.is_file()
+    ):
+        whole = file.read_bytes()
+        for content in (None, b"", whole[: len(whole) // 2]):
+            if content is None:
+                file.unlink()
+            else:
+                file.write_bytes(content)
+            for mode in ("lexical", "semantic"):
+                try:
+                    Retriever.open(retriever.path).search("cat", mode=mode)
+                except BinocleError as error:
+                    assert "\n" not in str(error)  # noqa: PT017 - either will do
+        file.write_bytes(whole)
+    assert Retriever.open(retriever.path).verify() == []
+
+
+def test_an_index_may_be_moved(retriever, tmp_path):
+    expected = [(hit.path, hit.score) for hit in retriever.search("cancel a task")]
+    (tmp_path / "elsewhere").mkdir()
+    moved = Path(shutil.move(retriever.path.parent, tmp_path / "elsewhere"))
+    there = Retriever.open(moved)
+    assert [(hit.path, hit.score) for hit in there.search("cancel a task")] == expected
+    assert there.folder == moved
+    assert there.verify() == []
+    assert there.sync().unchanged == 7
+
+
+# Commits
+
+
+def test_what_is_staged_is_not_seen_before_its_commit(store):
+    with store.write() as writer:
+        writer.stage(chunks(chunk_row(0, 0)))
+        assert ids(store) == ([], [])
+        writer.commit(drop=[], documents=documents(document_row(0)))
+        assert ids(store) == ([0], [0])
+
+
+def test_a_commit_removes_and_adds_at_once(store):
+    with store.write() as writer:
+        put(writer, 0, 1, 2)
+        put(writer, 3, drop=[0, 2])
+    assert ids(store) == ([1, 3], [1, 3])
+
+
+def test_a_snapshot_stays_as_it_is(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        before = store.snapshot()
+        put(writer, 2, drop=[0])
+        assert before.chunk_ids["id"].to_pylist() == [0, 1]
+        assert sorted(before.document_rows["id"].to_pylist()) == [0, 1]
+        assert before.chunks_by_id([0], ["text"]) == {0: {"id": 0, "text": "the cat sat"}}
+        np.testing.assert_array_equal(vectors_of(before, [1, 0]), [vector(1), vector(0)])
+
+
+def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(store):
+    """It holds open files and mapped vectors, of deleted documents too."""
+    with store.write() as writer:
+        put(writer, 0, 1)
+    snapshot = store.snapshot()
+    filters = [parse(f"path={number}.txt") for number in range(20)]
+    assert [snapshot.passing(where).chunks.tolist() for where in filters] == [[0], [1], *[[]] * 18]
+    assert snapshot.passing(filters[19]) is snapshot.passing(parse("path=19.txt"))
+    assert len(snapshot._passed) == 8
+    left = weakref.ref(snapshot)
+    gc.disable()
+    try:
+        del snapshot
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda snapshot: snapshot.read("documents", ["id"]),
+        lambda snapshot: snapshot.chunks_by_id([1], ["text"]),
+        lambda snapshot: list(snapshot.batches(["text"])),
+        lambda snapshot: snapshot.full_text("cat", 3),
+    ],
+    ids=["rows", "by id", "batches", "full text"],
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_state_that_is_gone_is_not_called_damaged(opened, read, store):
+    """What was deleted is erased at once; other states after ten minutes."""
+    with store.write() as writer:
+        put(writer, 0, 1, 2)
+        writer.finish()
+        before = store.snapshot()
+        if opened:
+            assert before.chunks.count_rows() == before.documents.count_rows() == 3
+        writer.forget([document_row(0)], "asked")
+    with pytest.raises(StoreError) as raised:
+        read(before)
+    assert type(raised.value) is StoreError
+    assert str(raised.value) == (
+        f"{store.path} was written to meanwhile, and what was being read is gone: run it again"
+    )
+    shutil.rmtree(store.path / "chunks.lance" / "data")
+    shutil.rmtree(store.path / "documents.lance" / "data")
+    with pytest.raises(DamagedError, match="is damaged .*remove the folder"):
+        store.snapshot().read("chunks", ["id"])
+
+
+def test_what_passes_a_filter_is_the_same_where_compaction_put_documents_behind_others(store, small_fragments):
+    with store.write() as writer:
+        for start in (0, 10, 20):
+            put(writer, *range(start, start + 10))
+        writer.forget([document_row(5)], "asked")
+    snapshot, left = store.snapshot(), [number for number in range(30) if number != 5]
+    assert snapshot.document_rows["id"].to_pylist() != left  # else this test proves nothing
+    passing = snapshot.passing(parse("path=*.txt"))
+    assert passing.documents.tolist() == passing.chunks.tolist() == left
+
+
+def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
+    with store.write() as writer:
+        put(writer, 0)
+    with store.write() as writer:
+        writer.stage(chunks(chunk_row(1, 1), chunk_row(2, 2)))
+    assert ids(store) == ([0], [0])
+    with store.write() as writer:
+        assert writer.head.next_chunk == 1
+        put(writer, 1)
+    assert ids(store) == ([0, 1], [0, 1])
+    assert_whole(store)
+
+
+def test_what_keeps_a_writer_from_taking_tables_back_is_told_in_one_line(store, monkeypatch):
+    with store.write() as writer:
+        put(writer, 0)
+        writer.stage(chunks(chunk_row(1, 1)))
+
+    def full(table):
+        raise OSError("LanceError(IO): No space left on device (os error 28), /rust/lance/src/io.rs:1")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lance.LanceDataset, "restore", full)
+        with pytest.raises(StoreError) as raised, store.write():
+            pass
+    assert str(raised.value) == (
+        f"cannot write to {store.path} (LanceError(IO): No space left on device (os error 28)); "
+        "what was committed before is kept"
+    )
+    with store.write() as writer:
+        put(writer, 1)
+    assert_whole(store)
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
+    """The steps are the writes to the tables; the last is HEAD's rename."""
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.finish()
+    before = ids(store)
+    steps = 0
+
+    def counted(function):
+        def step(*args, **options):
+            nonlocal steps
+            if steps == at:
+                raise KeyboardInterrupt
+            steps += 1
+            return function(*args, **options)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lance, "write_dataset", counted(lance.write_dataset))
+        patch.setattr(lance.LanceDataset, "delete", counted(lance.LanceDataset.delete))
+        patch.setattr(Path, "replace", counted(Path.replace))
+        patch.setattr(os, "replace", counted(os.replace))
+        patch.setattr(Path, "rename", counted(Path.rename))
+        try:
+            with store.write() as writer:
+                put(writer, 2, drop=[0])
+            assert steps <= at
+        except KeyboardInterrupt:
+            pass
+    assert ids(store) in (before, ([1, 2], [1, 2]))
+    assert_whole(store)
+    with store.write() as writer:
+        if 2 not in ids(store)[0]:
+            put(writer, 2, drop=[0])
+        writer.finish()
+    assert ids(store) == ([1, 2], [1, 2])
+    assert_whole(store)
+    assert store.snapshot().full_text("cat", 10)["id"].to_pylist() != []
+
+
+def test_full_text_of_an_earlier_version_answers_and_is_made_anew_by_the_next_write(tmp_path, tiny_model, monkeypatch):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    with monkeypatch.context() as patch:
+        patch.delitem(FULL_TEXT, "custom_stop_words")
+        retriever.add([{"id": "old", "text": "a cat in C"}])
+    assert [hit.path for hit in retriever.search("cat", mode="lexical")] == ["old"]
+    assert retriever.search("C", mode="lexical") == []
+    report = retriever.add([{"id": "old", "text": "a cat in C"}])
+    assert (report.unchanged, report.embedded) == (1, 0)
+    assert [hit.path for hit in retriever.search("C", mode="lexical")] == ["old"]
+    made = lance.dataset(retriever.path / "chunks.lance").version
+    retriever.add([{"id": "old", "text": "a cat in C"}])
+    assert lance.dataset(retriever.path / "chunks.lance").version == made
+
+
+def test_ids_are_never_used_twice(store):
+    with store.write() as writer:
+        put(writer, 0, 1, 2)
+        put(writer, drop=[1, 2])
+    with store.write() as writer:
+        assert (writer.head.next_document, writer.head.next_chunk) == (3, 3)
+
+
+# One writer, many readers
+
+
+def in_another_process(code, *arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from binocle.retriever.store.store import Store
+with Store.open(Path(sys.argv[1])).write():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_writer_is_told_at_once_who_holds_the_lock(store):
+    process = in_another_process(HOLD, store.path, stdin=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == "held\n"
+        began = time.monotonic()
+        with pytest.raises(LockedError, match=rf"process {process.pid} on ") as caught, store.write():
+            pass
+        assert time.monotonic() - began < 1
+        assert "\n" not in str(caught.value)
+        assert ids(store) == ([], [])  # reading needs no lock
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with store.write() as writer:  # the dead hold nothing
+            put(writer, 0)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_two_writers_in_one_process_exclude_each_other(store):
+    with store.write(), pytest.raises(LockedError, match=str(os.getpid())), Store.open(store.path).write():
+        pass
+    with store.write():
+        pass
+
+
+def test_a_lock_without_a_name_still_locks(store):
+    with store.write():
+        (store.path / "lock.json").write_text("{")
+        with pytest.raises(LockedError, match="another process"), Store.open(store.path).write():
+            pass
+
+
+def test_readers_see_whole_commits_while_another_writes(store):
+    faults, seen, done = [], set(), threading.Event()
+
+    def read():
+        try:
+            while not done.is_set():
+                fresh = Store.open(store.path)
+                assert_whole(fresh)
+                seen.add(fresh.snapshot().head.commits)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with store.write() as writer:
+        for number in range(0, 60, 3):
+            put(writer, number, number + 1, number + 2, drop=[number - 3, number - 2] if number else [])
+            if number % 15 == 0:
+                writer.finish(rebuild=number % 30 == 0)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert len(seen) > 3
+    assert len(ids(store)[0]) == 22
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from binocle.retriever.indexing import indexer, sync
+from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.models.load import load_encoder
+from binocle.retriever.store import store, vector_index as vectors
+indexer._BATCH_CHUNKS, indexer._BATCH_FILES = 2, 2
+vectors._STALE_ROWS = 3
+folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+encoder = load_encoder(model)
+print("go", flush=True)
+opened = store.Store.create(index, EncoderId(model, encoder.fingerprint, encoder.dim), str(folder))
+with opened.write() as writer:
+    sync.sync(writer, folder, encoder)
+print("done", flush=True)
+"""
+
+
+def commits_of(index):
+    return Store.open(index).head().commits if (index / "HEAD.json").exists() else 0
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one_goes_on(tmp_path, tiny_model, tiny):
+    folder, index = tmp_path / "folder", tmp_path / "index"
+    folder.mkdir()
+    draw = random.Random(5)
+    number, committed = 0, 0
+    for turn in range(5):
+        for _ in range(16):
+            name = folder / f"{draw.randint(0, 30):02}.txt"
+            name.write_text(f"The cat number {number} sat on the mat.\n\n" * draw.randint(1, 6))
+            number += 1
+        process = in_another_process(WRITER, folder, index, tiny_model)
+        assert process.stdout.readline() == "go\n", process.stderr.read()
+        deadline = time.monotonic() + 20
+        while turn % 2 and time.monotonic() < deadline and commits_of(index) <= committed and process.poll() is None:
+            time.sleep(0.01)  # every other time it gets something done, however busy the machine
+        time.sleep(draw.uniform(0.03, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if (index / "HEAD.json").exists():
+            opened = Store.open(index)
+            assert_whole(opened)
+            commits = opened.snapshot().head.commits
+            assert commits >= committed
+            committed = commits
+    assert committed
+    made_with = EncoderId(tiny_model, tiny.fingerprint, DIM)
+    from binocle.retriever.indexing.sync import sync
+
+    for place in (index, tmp_path / "afresh"):
+        opened = Store.create(place, made_with, str(folder))
+        with opened.write() as writer:
+            sync(writer, folder, tiny)
+        assert_whole(opened)
+    rows = [
+        sorted(
+            (row["context"], np.round(row["vector"], 5).tolist())
+            for row in Store.open(place).snapshot().chunks.to_table().to_pylist()
+        )
+        for place in (index, tmp_path / "afresh")
+    ]
+    assert [context for context, _ in rows[0]] == [context for context, _ in rows[1]]
+    np.testing.assert_allclose([v for _, v in rows[0]], [v for _, v in rows[1]], atol=2e-2)  # bulk and single rounding
+    assert not [path.name for path in index.iterdir() if path.name.startswith(".HEAD")]
+
+
+# An ordinary LanceDB database
+
+
+def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
+    lancedb = pytest.importorskip("lancedb")
+    database = lancedb.connect(retriever.path)
+    assert set(database.list_tables().tables) >= {"documents", "chunks"}
+    documents = database.open_table("documents").to_arrow().to_pylist()
+    assert sorted(row["path"] for row in documents) == [row["path"] for row in retriever.documents()]
+    chunks = database.open_table("chunks")
+    assert chunks.count_rows() == retriever.snapshot().chunks.count_rows()
+    texts = {row["id"]: row["text"] for row in documents}
+    for row in chunks.to_arrow().to_pylist():
+        assert texts[row["document"]][row["char_start"] : row["char_end"]] == row["text"]
+        assert np.linalg.norm(row["vector"]) == pytest.approx(1, abs=1e-5)
+    for words in ("cancel the task", "income tax", "oven"):
+        theirs = chunks.search(words, query_type="fts").limit(20).to_list()
+        ours = retriever.search(words, 20, mode="lexical")
+        assert {row["id"]: pytest.approx(row["_score"], rel=1e-5) for row in theirs} == {
+            hit.chunk: hit.score for hit in ours
+        }
+    (row,) = (
+        chunks.search(retriever.encoder.encode(["oven"], kind="query")[0].tolist())
+        .distance_type("dot")
+        .limit(1)
+        .to_list()
+    )
+    assert row["id"] == retriever.search("oven", 1, mode="semantic")[0].chunk
+
+
+# Tidiness and forgetting
+
+
+def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
+    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(vectors, "_STALE_ROWS", 1)
+    for number in range(0, 40, 2):
+        with store.write() as writer:
+            put(writer, number, number + 1)
+            writer.finish()
+    assert len(list((store.path / "vectors").iterdir())) == 1
+    assert len(store.snapshot().chunks.versions()) <= 6
+    assert len(store.snapshot().documents.versions()) <= 6
+    assert len(store.snapshot().chunks.get_fragments()) <= 32
+    assert_whole(store)
+    assert len(store.snapshot().full_text("cat", 100)) == 40
+
+
+def test_a_long_run_tidies_up_on_the_way(store, monkeypatch, small_fragments):
+    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
+    with store.write() as writer:
+        for number in range(100):
+            put(writer, number, drop=[number - 1] if number % 10 == 9 else [])
+            assert len(store.snapshot().chunks.get_fragments()) <= 33 + 40
+        assert writer.staged(["id"], [0, 8, 50, 99])["id"].to_pylist() == [0, 50, 99]
+        assert len(store.snapshot().chunks.versions()) <= 3 * 40
+        assert len(store.snapshot().documents.versions()) <= 3 * 40
+    left = [number for number in range(100) if number % 10 != 8]
+    assert [sorted(numbers) for numbers in ids(store)] == [left, left]
+    assert_whole(store)
+
+
+def test_a_reader_of_a_long_run_finds_what_it_began_with(store, monkeypatch, small_fragments):
+    monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
+    with store.write() as writer:
+        put(writer, 0, 1)
+        before = store.snapshot()
+        for number in range(2, 45):
+            put(writer, number, drop=[number - 2])
+    assert before.chunk_ids["id"].to_pylist() == [0, 1]
+    np.testing.assert_array_equal(vectors_of(before, [1, 0]), [vector(1), vector(0)])
+
+
+class Cut:
+    """Lets so many calls through, and then is the end of the process."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, function):
+        def step(*args, **options):
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return function(*args, **options)
+
+        return step
+
+
+def test_a_long_run_cut_at_any_step_of_tidying_up_leaves_what_was_committed(
+    store, tmp_path, monkeypatch, small_fragments
+):
+    from lance.dataset import DatasetOptimizer
+
+    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    with store.write() as writer:
+        for number in range(34):
+            put(writer, number)
+    monkeypatch.setattr(writing, "_TIDY_COMMITS", 1)
+    for at in range(9):
+        opened, cut = Store.open(shutil.copytree(store.path, tmp_path / f"cut at {at}")), Cut(at)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), opened.write() as writer:
+            patch.setattr(DatasetOptimizer, "compact_files", cut(DatasetOptimizer.compact_files))
+            patch.setattr(lance.LanceDataset, "cleanup_old_versions", cut(lance.LanceDataset.cleanup_old_versions))
+            patch.setattr(Path, "replace", cut(Path.replace))
+            put(writer, 34, drop=[7])
+        left = [number for number in range(35) if number != 7] if at else list(range(34))
+        assert [sorted(numbers) for numbers in ids(opened)] == [left, left]
+        assert_whole(opened)
+        with opened.write() as writer:
+            put(writer, 35)
+        assert [sorted(numbers) for numbers in ids(opened)] == [[*left, 35]] * 2
+        assert_whole(opened)
+    assert cut.left == 1  # one too many for the commit, and for merging, committing and cleaning each table
+
+
+def test_a_commit_checks_only_what_is_new(store, monkeypatch):
+    looked = []
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda self, **how: (looked.append(self), stat(self, **how))[1])
+    with store.write() as writer:
+        for number in range(6):
+            looked.clear()
+            put(writer, number)
+    assert sorted(file.parts[-3] for file in looked if file.suffix == ".lance") == ["chunks.lance", "documents.lance"]
+
+
+def test_a_version_that_a_reader_may_be_at_is_kept(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.finish()
+    before = store.snapshot()
+    for number in range(2, 8):
+        with store.write() as writer:
+            put(writer, number, drop=[number - 2])
+            writer.finish(rebuild=True)
+    assert before.chunk_ids["id"].to_pylist() == [0, 1]
+    assert before.index.search(vector(1)[None], 1)[1].tolist() == [[1]]
+
+
+def test_an_index_made_long_ago_is_kept_for_a_reader_that_knew_it_a_moment_ago(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.finish()
+    before = store.snapshot()
+    folder = store.place.vectors(before.head.vectors)
+    os.utime(folder, (0, 0))
+    with store.write() as writer:
+        writer.finish(rebuild=True)
+    assert before.damage is None and before.published is not None
+    os.utime(folder, (0, 0))
+    with store.write() as writer:
+        writer.finish()
+    assert not folder.exists()
+
+
+def test_only_what_is_a_vector_indexs_is_tidied_away(store):
+    with store.write() as writer:
+        put(writer, 0)
+        writer.finish()
+        writer.finish(rebuild=True)
+    names = {folder.name for folder in (store.path / "vectors").iterdir()}
+    assert len(names) == 2
+    for name in (".0123456789ab", ".ssh", "photos", "ivf-4-notes"):
+        (store.path / "vectors" / name).mkdir()
+    store.place.tidy(store.head().parts, math.inf)
+    left = {folder.name for folder in (store.path / "vectors").iterdir()}
+    assert left == {*store.head().parts, ".ssh", "photos", "ivf-4-notes"}
+
+
+def bytes_below(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def secret_of(retriever):
+    """What must not be found on the disk any more: words, and the vector that they could be inverted from."""
+    (row,) = [row for row in retriever.snapshot().chunks.to_table().to_pylist() if "zyxwvut" in row["text"].lower()]
+    return [b"zyxwvut", b"Zyxwvut", b"ZYXWVUT", np.array(row["vector"], np.float32)[:8].tobytes()]
+
+
+def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "keep", "text": "The cat sat on the mat."}])
+    retriever.add(
+        [
+            {
+                "id": "secret",
+                "title": "Zyxwvut",
+                "metadata": {"by": "ZYXWVUT"},
+                "text": "The password is zyxwvut, tell nobody.",
+            }
+        ]
+    )
+    retriever.add([{"id": "more", "text": "The dog ran."}])
+    secret = secret_of(retriever)
+    stored = bytes_below(retriever.path).values()
+    assert sum(any(piece in data for data in stored) for piece in secret) >= 2  # else this test proves nothing
+    assert retriever.delete("secret") == 1
+    for file, data in bytes_below(retriever.path).items():
+        for piece in secret:
+            assert piece not in data, file
+        assert b"secret" not in data, file
+    assert [hit.path for hit in retriever.search("zyxwvut password", mode="lexical")] == []
+    assert {hit.path for hit in retriever.search("cat")} == {"keep", "more"}
+    assert retriever.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("at", "write"), [("finish", "sync"), ("finish", "delete"), ("_tidy", "add"), ("_tidy", "build_index")]
+)
+def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write, retriever, monkeypatch):
+    (retriever.folder / "secret.md").write_text("The password is zyxwvut.\n")
+    retriever.add([{"id": "secret", "text": "Another password is zyxwvut."}])
+    retriever.sync()
+
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.Writer, at, stop)
+        with pytest.raises(KeyboardInterrupt):
+            retriever.delete("secret.md", "secret")
+    assert any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
+    arguments = {"add": [[{"id": "more", "text": "The dog ran."}]], "delete": ["secret.md"], "build_index": ["flat"]}
+    getattr(retriever, write)(*arguments.get(write, []))
+    assert not any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
+    assert not retriever.snapshot().head.erase
+    assert retriever.verify() == []
+
+
+def test_vectors_that_a_switch_was_to_erase_are_erased_by_the_next_writer(retriever, make_model, tmp_path, monkeypatch):
+    vectors = retriever.snapshot().chunks.to_table()["vector"].to_pylist()
+    before = [np.array(one, np.float32)[:8].tobytes() for one in vectors]
+
+    def stop(*_args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.Writer, "_tidy", stop)
+        with pytest.raises(KeyboardInterrupt):
+            retriever.switch(make_model(tmp_path / "other", seed=1), keep=False)
+    assert any(one in data for data in bytes_below(retriever.path).values() for one in before)
+    retriever.delete("nothing")
+    assert not any(one in data for data in bytes_below(retriever.path).values() for one in before)
+
+
+def test_a_head_without_the_word_on_erasing_is_read(retriever):
+    file = retriever.path / "HEAD.json"
+    head = json.loads(file.read_text())
+    del head["erase"]
+    file.write_text(json.dumps(head))
+    assert Store.open(retriever.path).head().erase is False
+
+
+def test_a_forgotten_file_leaves_its_name_and_nothing_else(folder, tiny_model, write):
+    write(folder, {"notes/secret.md": "# Zyxwvut\n\nThe password is zyxwvut.\n"})
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    secret = secret_of(retriever)
+    assert retriever.delete("notes/secret.md") == 1
+    for file, data in bytes_below(retriever.path).items():
+        for piece in secret:
+            assert piece not in data, file
+    (row,) = [row for row in retriever.documents() if row["path"] == "notes/secret.md"]
+    assert (row["state"], row["reason"], row["title"], row["chunks"]) == ("skipped", "forgotten on request", "", 0)
+    report = retriever.sync()
+    assert (report.indexed, report.skipped) == (0, 5)
+    assert retriever.search("zyxwvut", mode="lexical") == []
+
+
+def test_a_document_deleted_with_its_file_is_gone_from_the_disk_in_time(tmp_path, tiny_model, monkeypatch):
+    """Without being asked to forget, old versions go once no reader can be at them."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The cat sat.")
+    (folder / "b.txt").write_text("The password is zyxwvut.")
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    (folder / "b.txt").unlink()
+    retriever.sync()
+    assert retriever.search("zyxwvut", mode="lexical") == []
+
+
+def test_replaced_rows_keep_their_chunks(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.replace_rows(documents(document_row(1, path="moved.txt")))
+    assert ids(store) == ([0, 1], [0, 1])
+    assert store.snapshot().documents_by_id([1], ["path"]) == {1: {"id": 1, "path": "moved.txt"}}
+
+
+def test_orphans_are_dropped(store):
+    with store.write() as writer:
+        put(writer, 0, 1)
+        writer.stage(chunks(chunk_row(2, 77)))
+        writer.commit(drop=[], documents=document_schema().empty_table())
+        writer.drop_orphans([1])
+    assert ids(store) == ([0], [0])
+
+
+def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
+    with store.write() as writer:
+        for start in (0, 10, 20):
+            put(writer, *range(start, start + 10), drop=[start - 1] if start else [])
+    batches = list(store.snapshot().batches(["id"], rows=4))
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == [
+        number for number in range(30) if number not in (9, 19)
+    ]
+    assert max(map(len, batches)) <= 10
+
+
+def test_rows_that_compaction_puts_behind_others_come_in_order_of_id(store, small_fragments):
+    with store.write() as writer:
+        for start in (0, 10, 20):
+            put(writer, *range(start, start + 10))
+        for number in (5, 15):  # the second builds the vector index from what the first has moved
+            writer.forget([document_row(number)], "asked")
+    snapshot, left = store.snapshot(), [number for number in range(30) if number not in (5, 15)]
+    assert snapshot.read("chunks", ["id"])["id"].to_pylist() != left  # else this test proves nothing
+    batches = list(snapshot.batches(["text", "id", "vector"], rows=4))
+    assert {tuple(batch.schema.names) for batch in batches} == {("text", "id", "vector")}
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == left
+    assert max(map(len, batches)) == 4
+    found = np.array([value for batch in batches for value in batch["vector"].to_pylist()], np.float32)
+    np.testing.assert_array_equal(found, vectors_of(snapshot, left))
+    some = snapshot.batches(["id"], where="id >= 4 AND id <= 21")
+    assert [number for batch in some for number in batch["id"].to_pylist()] == [4, *range(6, 15), *range(16, 22)]
+    assert snapshot.damage is None
+    assert snapshot.index.published.ids.tolist() == left
+    assert_whole(store)

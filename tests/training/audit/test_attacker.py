@@ -1,0 +1,79 @@
+"""The audit's attacker on a tiny encoder: it reads stolen vectors back, also rotated ones that it has pairs of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+
+from binocle.training.audit.attacker import Attackers
+from binocle.training.inversion.metrics import overlap
+
+WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    random = np.random.default_rng(0)
+    return list(dict.fromkeys(" ".join(random.choice(WORDS, random.integers(3, 7))) for _ in range(900)))
+
+
+@pytest.fixture(scope="module")
+def rotation(tiny) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(1).standard_normal((tiny.dim, tiny.dim)))[0].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def attackers(tiny, texts, rotation):
+    """One who has learned vectors as they are, one who has learned rotated ones, and one who has their first half."""
+    make, own = Attackers(), tiny.encode(texts[:-60])
+    made = {}
+    for name, stolen in (("plain", own), ("rotated", own @ rotation), ("half", own[:, : tiny.dim // 2])):
+        made[name] = make(stolen.shape[1], 0, tiny)
+        made[name].fit(stolen, texts[:-60], seconds=1.5)
+    return made
+
+
+def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
+    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
+    told = []
+    attacker = Attackers(told.append)(tiny.dim, 0, tiny)
+    attacker.fit(tiny.encode(texts[:40]), texts[:40], seconds=0.05)
+    attacker.recover(tiny.encode(texts[:3]))
+    stages = [what for what in told if "step" not in what]
+    assert stages == [
+        "encoding the attacker's texts without a defence",
+        "encoding the vocabulary",
+        "learning which words a vector holds",
+        "learning to put them into texts",
+        "choosing among texts for 3 vectors: 33% done",
+        "choosing among texts for 3 vectors: 67% done",
+    ]
+    steps = [what.partition(",")[0] for what in told if "step" in what]
+    assert steps == sorted(steps, reverse=True)
+    assert set(steps) == {"learning to invert", "learning"}
+
+
+def f1(true: list[str], found: list[str]) -> float:
+    return float(np.mean([overlap(one.split(), other.split())[2] for one, other in zip(true, found, strict=True)]))
+
+
+def test_stolen_vectors_give_words_back_whatever_their_defence(attackers, tiny, texts, rotation):
+    true, vectors = texts[-60:], tiny.encode(texts[-60:])
+    chance = f1(true, [texts[0]] * 60)
+    plain = f1(true, attackers["plain"].recover(vectors))
+    assert plain > chance + 0.05
+    assert f1(true, attackers["rotated"].recover(vectors @ rotation)) > chance + 0.05
+    assert len(attackers["half"].recover(vectors[:, : tiny.dim // 2])) == 60
+
+
+def test_rotated_vectors_say_nothing_to_one_without_pairs(attackers, tiny, texts, rotation):
+    true, vectors = texts[-60:], tiny.encode(texts[-60:])
+    without = f1(true, attackers["plain"].recover(vectors @ rotation))
+    assert without < f1(true, attackers["rotated"].recover(vectors @ rotation)) - 0.05
+
+
+def test_every_attacker_begins_from_the_same_decoder(attackers):
+    assert len({id(one._base["decoder"]) for one in attackers.values()}) == 1

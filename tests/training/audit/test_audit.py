@@ -1,0 +1,636 @@
+"""The leak audit from end to end on a small index, with an attacker of a few lines in the place of the trained one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sacrebleu")
+
+from binocle import Retriever
+from binocle.cli import cli, main
+from binocle.core.errors import InputError, MissingExtraError
+from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.training.audit import audit as auditing
+from binocle.training.audit import search_cost
+from binocle.training.audit.apply import defend
+from binocle.training.audit.audit import audit
+from binocle.training.audit.config import AuditConfig
+from binocle.training.audit.html_report import page
+from binocle.training.audit.statements import ENCODER_ONLY, PAIRS, remarks
+from binocle.training.audit.texts import LeakTexts, cut
+from binocle.training.data import documents as corpus
+from binocle.training.evaluation.measures import ndcg_at_10
+from binocle.training.inversion.overlap import Known
+
+
+class Ridge:
+    """Ridge regression from a vector to how often each token comes; the likeliest tokens, as many as texts have."""
+
+    def __init__(self, dim, seed, encoder):
+        self.dim, self.tokens = dim, EncoderTokens(encoder)
+
+    def _with_one(self, vectors):
+        assert vectors.shape[1] == self.dim and vectors.dtype == np.float32
+        return np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
+
+    def fit(self, vectors, texts, seconds):
+        counts = np.zeros((len(texts), self.tokens.size + 1), np.float32)
+        for row, tokens in zip(counts, self.tokens(texts), strict=True):
+            np.add.at(row, tokens, 1)
+            row[-1] = len(tokens)
+        given = self._with_one(vectors)
+        self.weights = np.linalg.solve(given.T @ given + 0.01 * np.eye(given.shape[1]), given.T @ counts)
+
+    def recover(self, vectors):
+        scores = self._with_one(vectors) @ self.weights
+        return [self.tokens.text(np.argsort(-row[:-1])[: max(1, round(row[-1]))]) for row in scores.astype(np.float32)]
+
+
+HOSTILE = "<script>alert(1)</script> </td><img src=x onerror=alert(2)> \x1b[31m \u202e & \"quoted\" 'too'"
+THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese oven salt task server".split()
+OPTIONS = {"lengths": (4, 8), "texts_per_length": 12, "corpus_texts": 200, "seconds": 0.1}
+SETTINGS = ("noise=0.5", "truncate=16", "rotation")
+
+
+def documents():
+    for a in THINGS:
+        for b in THINGS[:5]:
+            text = f"The {a} and the {b} sat in the house by the water. A {b} ran over the mountain at night with {a}."
+            yield {"id": f"{a}-{b}", "title": f"{a} {b}", "text": f"{text} {HOSTILE if a == 'cat' else ''}"}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory, tiny_model):
+    place = tmp_path_factory.mktemp("audited") / "index"
+    Retriever.open(place, model=tiny_model).add(documents())
+    return place
+
+
+@pytest.fixture
+def index(filled, tmp_path):
+    return Retriever.open(shutil.copytree(filled, tmp_path / "index"))
+
+
+@pytest.fixture(scope="module")
+def found(filled):
+    """An audit, not to be changed."""
+    return audit(Retriever.open(filled), settings=SETTINGS, attacker=Ridge, **OPTIONS)
+
+
+# Texts that are cut out
+
+
+def test_texts_have_the_tokens_asked_for_and_begin_and_end_with_words(index):
+    encoder = index.encoder
+    sources = list(corpus.from_index(index.snapshot()))
+    made = cut(sources, encoder, (1, 5, 9), 30, seed=1)
+    whole = [passage.text for source in sources for passage in source.passages]
+    for length, texts in made.items():
+        assert len(texts) == len(set(texts)) == (30 if length > 1 else len(texts))
+        for text in texts:
+            assert len(encoder.offsets([text])[0]) == length
+            assert any(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", one) or text in one for one in whole)
+    assert made == cut(sources, encoder, (1, 5, 9), 30, seed=1) != cut(sources, encoder, (1, 5, 9), 30, seed=2)
+    assert all(not texts for texts in cut(sources, encoder, (5,), 9, without=frozenset(whole)).values())
+
+
+def test_a_word_is_never_cut_in_two(tiny):
+    text = "unfamiliar words: cancellation, ménage naïve of-the-sea"
+    (source,) = [corpus.Source("a", "", (corpus.Passage(text),))]
+    borders = {0, len(text), *(place for word in re.finditer(r"\w+|[^\w\s]", text) for place in word.span())}
+    for length in range(1, 12):
+        for part in cut([source], tiny, (length,), 4)[length]:
+            start = text.index(part)
+            assert start in borders and start + len(part) in borders
+
+
+def test_few_documents_hold_the_passages_wanted_whatever_their_size():
+    sizes = {"large": [300] * 10, "small": [1] * 500, "mixed": [500, *[1] * 50], "none": []}
+    for counts in sizes.values():
+        sources = [corpus.Source(f"{n}", "", (corpus.Passage("a"),) * count) for n, count in enumerate(counts)]
+        for wanted in (1, 60, 240, 10_000):
+            taken = [len(source.passages) for source in corpus.few(sources, wanted, 3)]
+            assert sum(taken) >= min(wanted, sum(counts))
+            assert sum(taken) - max(taken, default=0) < wanted
+
+
+def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
+    random = np.random.default_rng(0)
+    text = {n: ". ".join(" ".join(random.choice(THINGS, 60)) for _ in range(300)) for n in range(10)}
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add({"id": f"{n}", "text": text[n]} for n in text)
+    assert retriever.snapshot().chunks.count_rows() > 1_000
+    config = AuditConfig((4, 8), texts_per_length=12, corpus_texts=200)
+    texts = LeakTexts.of(retriever, config, lambda _: None)
+    assert len(texts.corpus) == 200
+    assert {length: len(found) for length, found in texts.true.items()} == {4: 12, 8: 12}
+
+
+def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_model):
+    random = np.random.default_rng(0)
+    common = "the queen and the king sat in the house by the water with bread and cheese"
+    rows = [{"id": f"{n}", "text": f"{' '.join(random.choice(THINGS, 12))}. {common}."} for n in range(80)]
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(rows)
+    config = AuditConfig((4, 8), texts_per_length=30, corpus_texts=400)
+    texts = LeakTexts.of(retriever, config, lambda _: None)
+    learned = set(texts.corpus)
+    assert any(text in common for text in learned)
+    assert {length: len(found) for length, found in texts.true.items()} == {4: 30, 8: 30}
+    assert not learned & {text for found in texts.true.values() for text in found}
+
+
+def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, tiny_model):
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(60):
+        words = random.choice(THINGS, 40).tolist()
+        rows.append({"id": f"{number}", "text": " ".join(words)})
+        if number < 40:
+            rows.append({"id": f"{number} again", "text": " ".join([*words[:39], "edited"])})
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(rows)
+    config = AuditConfig((16,), texts_per_length=50, corpus_texts=4_000, held_out=0.5)
+    texts = LeakTexts.of(retriever, config, lambda _: None)
+    known = Known(texts.tokens(texts.corpus))
+    assert not any(map(known.holds, texts.tokens(texts.true[16])))
+    assert any("most of each stands in what the attacker learned from" in note for note in texts.notes)
+
+
+# What an audit finds
+
+
+def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
+    assert [result.name for result in found.results] == ["none", *SETTINGS]
+    for result in found.results:
+        for attack in result.attacks.values():
+            assert list(attack.by_length) == [4, 8]
+            for length, recovery in attack.by_length.items():
+                assert recovery.texts == len(recovery.f1) == 12, length
+                for value in recovery.measures.values():
+                    assert value.value is None or value.low <= value.value <= value.high
+                assert recovery["f1"] == pytest.approx(np.mean(recovery.f1), abs=1e-4)
+        every = [result.nearest, *(attack.by_length for attack in result.attacks.values())]
+        assert result.leak == max(by_length[n]["f1"] for by_length in every for n in (4, 8))
+    assert [result.dim for result in found.results] == [32, 32, 16, 32]
+    assert [result.bytes for result in found.results] == [128, 128, 64, 128]
+    assert (found.documents, found.passages) == (80, 85)  # those with the hostile text are longer
+    assert "made" in found.query_source and found.queries > 3
+
+
+def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(found):
+    plain, noise, truncated, _ = (result.attacks[PAIRS].by_length[8]["f1"] for result in found.results)
+    assert plain > found.frequent[8]["f1"] + 0.05
+    assert noise < plain - 0.1 and truncated < plain + 0.02
+    assert found.results[1].keep < 1
+
+
+def test_an_attacker_that_has_learned_nothing_lowers_no_leak_and_is_told(filled):
+    class Silent(Ridge):
+        def recover(self, vectors):
+            return [""] * len(vectors)
+
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
+    for result in made.results:
+        assert result.leak == max(recovery["f1"] for recovery in result.nearest.values()) > 0.3
+        (told,) = [note for note in made.notes if note.startswith(f"With {result.name} ")]
+        assert "of texts of 4, 8 tokens than the most frequent tokens" in told
+        assert told in made.as_dict()["statements"]
+    drawn = re.findall(r"int8: F1 ([\d.]+)", page(made.as_dict()))
+    assert drawn[0] == f"{made.results[1].leak:.3f}"
+
+
+def test_a_rotation_helps_against_one_attacker_and_not_against_the_other_and_costs_nothing(found):
+    plain, *_, rotated = found.results
+    with_pairs, without = (rotated.attacks[name].by_length[8]["f1"] for name in (PAIRS, ENCODER_ONLY))
+    assert with_pairs == pytest.approx(plain.attacks[PAIRS].by_length[8]["f1"], abs=0.03)
+    assert without < with_pairs - 0.1
+    assert rotated.same_ranking and rotated.keep == 1 and rotated.ndcg == plain.ndcg
+    assert rotated.nearest[8]["f1"] == plain.nearest[8]["f1"]
+    (said,) = [line for line in found.as_dict()["statements"] if "rotation" in line]
+    assert "helps against a thief who has the vectors and the public encoder alone" in said
+    assert "does not help against one who also has pairs" in said
+    assert "nDCG@10 of every query is exactly what it was" in said
+
+
+def test_the_parts_share_no_document_and_each_attacker_learns_anew(filled, monkeypatch):
+    seen = []
+
+    class Watching(Ridge):
+        def fit(self, vectors, texts, seconds):
+            seen.append((self.dim, tuple(texts), seconds))
+            super().fit(vectors, texts, seconds)
+
+    retriever = Retriever.open(filled)
+    made = audit(retriever, settings=["truncate=8"], attacker=Watching, **OPTIONS)
+    assert [(dim, seconds) for dim, _, seconds in seen] == [(32, 0.1), (8, 0.1)]
+    own, _ = corpus.split(corpus.from_index(retriever.snapshot()), 0.2, 0)
+    known = [passage.text for source in own for passage in source.passages]
+    assert seen[0][1] == seen[1][1] and all(any(text in one for one in known) for text in seen[0][1])
+    attacked = {one.true for result in made.results for one in result.attacks[PAIRS].examples}
+    assert attacked and not any(one == text for one in attacked for text in known)
+
+
+def test_it_is_told_that_many_tokens_are_unknown_to_the_encoder(found, index):
+    told = "The encoder does not know 25% of the tokens attacked"
+    assert not any("does not know" in note for note in found.notes)
+    results = [replace(one, attacks=dict(one.attacks)) for one in found.results]
+    by_length = {at: replace(one, unknown=0.25) for at, one in results[0].attacks["pairs"].by_length.items()}
+    results[0].attacks["pairs"] = replace(results[0].attacks["pairs"], by_length=by_length)
+    assert any(note.startswith(told) for note in remarks(index.encoder, results, found.frequent))
+
+
+def test_the_same_seed_gives_the_same_audit(found, filled):
+    again = audit(Retriever.open(filled), settings=SETTINGS, attacker=Ridge, **OPTIONS)
+    assert again.as_dict() | {"seconds": 0} == found.as_dict() | {"seconds": 0}
+
+
+def test_the_baseline_of_frequent_tokens_is_the_best_of_one_answer_for_all(found, index):
+    assert found.frequent[8]["cosine"] < 1
+    assert 0 < found.frequent[4]["f1"] < 1
+    assert found.frequent[4]["exact"] == 0
+
+
+def test_the_cosine_is_that_of_the_recovered_text_with_the_undefended_vector(filled):
+    class Knowing(Ridge):
+        def recover(self, vectors):
+            return ["", *["the cat sat on the mat"] * (len(vectors) - 1)]
+
+    retriever = Retriever.open(filled)
+    made = audit(retriever, settings=["rotation"], attacker=Knowing, **OPTIONS)
+    values = [result.attacks[PAIRS].by_length[8]["cosine"] for result in made.results]
+    assert values[0] == values[1]  # the same text against the same true vectors, turned or not
+    assert 0 < values[0] < 1
+
+
+def test_labelled_queries_are_measured_as_evaluate_measures_them(filled, tmp_path):
+    retriever = Retriever.open(filled)
+    (tmp_path / "qrels").mkdir()
+    names = [row["id"] for row in documents()][:20]
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": n, "text": n.replace("-", " and ")}) + "\n" for n in names)
+    )
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{n}\t{n}\t1\n" for n in names))
+    made = audit(retriever, settings=[], queries=tmp_path, attacker=Ridge, **OPTIONS)
+    run = {
+        n: [(hit.path, hit.score) for hit in retriever.search(n.replace("-", " and "), 80, mode="semantic")]
+        for n in names
+    }
+    assert made.results[0].ndcg.value == pytest.approx(ndcg_at_10({n: {n: 1} for n in names}, run), abs=1e-3)
+    assert made.queries == 20
+    assert not any("made from the documents" in line for line in made.as_dict()["statements"])
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\ncat-cat\telsewhere\t1\n")
+    with pytest.raises(InputError, match="none of the documents that"):
+        audit(retriever, queries=tmp_path, attacker=Ridge, **OPTIONS)
+
+
+def test_of_a_large_index_the_judged_documents_and_some_others_are_searched(index, monkeypatch):
+    monkeypatch.setattr(search_cost, "_MOST", 10)
+    queries = search_cost.Queries("", {"q": "cat"}, {"q": {"ship-sun": 0, "salt-dog": 1}})
+    some = search_cost.passages(index.snapshot(), queries, 0)
+    assert len(some.paths) == len(some.contexts) == len(some.vectors) == 10
+    found = search_cost.ndcg(queries, search_cost.encoded(queries, index.encoder), some.vectors, some)
+    assert found.keys() == {"q"}
+    rows = index.snapshot().read("chunks", ["context", "vector"]).to_pylist()
+    stored = {row["context"]: row["vector"] for row in rows}
+    assert all(stored[text] == vector.tolist() for text, vector in zip(some.contexts, some.vectors, strict=True))
+
+
+def test_where_no_query_finds_its_document_nothing_is_said_to_be_kept(filled, monkeypatch):
+    monkeypatch.setattr(search_cost, "ndcg", lambda queries, *_: dict.fromkeys(queries.texts, 0.0))
+    made = audit(Retriever.open(filled), settings=["rotation"], attacker=Ridge, **OPTIONS)
+    assert [result.keep for result in made.results] == [0, 0]
+    assert made.satisfying(None, 0.9) == []
+    assert any("No query finds its document" in note for note in made.as_dict()["statements"])
+    Reading(page(made.as_dict()))
+
+
+def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(index, tmp_path):
+    defend(index, "truncate=16", folder=tmp_path / "secret")
+    told = []
+    made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, tell=told.append, **OPTIONS)
+    assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
+    said = "\n".join(made.as_dict()["statements"])
+    assert "defended already, by truncate: 'none' is its vectors as they are stored" in said
+    assert "undefended" not in "\n".join([said, *told])
+
+
+def test_every_part_of_an_audit_is_told_with_the_setting_that_it_is_of(filled, monkeypatch):
+    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 1e9)
+    told = []
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, tell=told.append, **OPTIONS)
+    assert told == [
+        "cutting texts out of the passages",
+        "making queries from the documents",
+        "fitting the defences to the passages",
+        f"encoding {made.learned} texts that the attacker learns from",
+        "encoding the texts that are attacked",
+        *(f"1 of 2, as stored: {what}" for what in _told_of(made)),
+        *(f"2 of 2, int8: {what}" for what in _told_of(made)),
+    ]
+
+
+def _told_of(made):
+    attacked = made.results[0].attacks["pairs"].by_length
+    return ["learning", *(f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items())]
+
+
+# Limits
+
+
+def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(found):
+    names = [result.name for result in found.satisfying(1, 0)]
+    quality = {result.name: result.ndcg.value for result in found.results}
+    assert sorted(names) == sorted(quality)
+    assert [quality[name] for name in names] == sorted(quality.values(), reverse=True)
+    leaks = {result.name: result.leak for result in found.results}
+    least = min(leaks, key=leaks.get)
+    assert [one.name for one in found.satisfying(leaks[least], None)] == [least]
+    assert [one.leak for one in found.satisfying(None, 0)] == sorted(leaks.values())
+    assert found.satisfying(leaks[least] - 0.01, None) == []
+    assert found.nearest(leaks[least] - 0.01, None)[0].name == least
+    assert found.nearest(None, 2)[0].keep == max(result.keep for result in found.results)
+
+
+def test_the_pareto_front_is_what_nothing_beats(found):
+    front = found.front()
+    for one in found.results:
+        beaten = [
+            other.name
+            for other in found.results
+            if other.leak <= one.leak and other.keep >= one.keep and (other.leak, other.keep) != (one.leak, one.keep)
+        ]
+        assert (one.name in front) == (not beaten)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"lengths": ()}, "numbers of tokens from 1, not none"),
+        ({"lengths": (8, 8)}, "different numbers"),
+        ({"lengths": (0,)}, "from 1, not 0"),
+        ({"lengths": (100,)}, "holds too little to audit"),
+        ({"seconds": 0}, "seconds is a number above 0"),
+        ({"texts_per_length": 1}, "texts is a whole number from 2"),
+        ({"corpus_texts": 1}, "corpus texts is a whole number from 20"),
+        ({"held_out": 1}, "a share from 0 to below 1"),
+        ({"seed": -1}, "seed is a number from 0"),
+        ({"settings": ["blur"]}, "there is no defence 'blur'"),
+        ({"queries": "nowhere"}, "there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_with_the_reason(options, says, filled):
+    with pytest.raises(InputError, match=says):
+        audit(Retriever.open(filled), attacker=Ridge, **{"settings": [], **OPTIONS, **options})
+
+
+def test_an_index_of_one_passage_holds_too_little(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "only", "text": "The cat and the dog sat in the house by the water and the river."}])
+    with pytest.raises(InputError, match="holds too little to audit"):
+        audit(retriever, attacker=Ridge, **OPTIONS)
+
+
+def test_lengths_that_the_encoder_cannot_read_are_left_out_and_told(filled):
+    made = audit(Retriever.open(filled), settings=[], attacker=Ridge, **(OPTIONS | {"lengths": (4, 128)}))
+    assert list(made.frequent) == [4]
+    assert "texts of 128 were left out" in made.notes[0]
+
+
+def test_without_sacrebleu_nothing_is_begun(filled, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(MissingExtraError, match=r"binocle\[audit\]"):
+        audit(Retriever.open(filled), attacker=None)
+
+
+# The page
+
+
+class Reading(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *one) for one in attrs]
+        if tag not in ("meta", "polyline", "circle", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("polyline", "circle"):
+            assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_needs_nothing_else_and_runs_nothing(found):
+    report = found.as_dict()
+    example = {"length": 4, "f1": 0.5, "true": HOSTILE, "recovered": f"{HOSTILE} \ud800"}
+    report["settings"][0]["attacks"][PAIRS]["examples"].append(example)
+    report["index"] = f"/tmp/{HOSTILE}"
+    text = page(report)
+    text.encode()
+    read = Reading(text)
+    assert read.open == []
+    assert not {"script", "img", "link", "iframe", "object", "embed", "form", "a"} & set(read.tags)
+    assert read.tags.count("svg") == 3
+    for _, name, value in read.attributes:
+        assert not name.startswith("on") and name not in ("src", "href", "style")
+        assert "javascript" not in (value or "")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "default-src &#x27;none&#x27;" in text or "default-src 'none'" in text
+    assert "\x1b" not in text and "\u202e" not in text
+    for name in ("noise=0.5", "truncate=16", "rotation", ENCODER_ONLY, "ROUGE-L", "nearest own text"):
+        assert name in text
+    assert text == page(report)
+
+
+def test_no_text_of_the_index_is_in_a_report_without_examples(filled):
+    made = audit(Retriever.open(filled), settings=[], attacker=Ridge, examples=0, **OPTIONS)
+    assert "house by the water" not in json.dumps(made.as_dict())
+    assert "Examples" not in page(made.as_dict())
+
+
+# The command
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, index):
+    monkeypatch.setattr(auditing, "default_attacker", lambda _: Ridge)
+    monkeypatch.setattr(search_cost, "_QUERIES", 40)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+
+    def running(*arguments):
+        few = ("--lengths", "4", "--texts", "6", "--seconds", "0.1", "--defences", "int8,rotation")
+        monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *few, *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code or 0, out, err
+
+    return running
+
+
+def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
+    code, out, _ = run("--out", tmp_path / "leak")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "F1@4"]
+    assert [line.split()[0] for line in lines[1:3]] == ["*", "int8"] or lines[1].split()[0] in ("none", "*")
+    assert any(line.endswith("encoder only") for line in lines)
+    assert lines[-2:] == [str(tmp_path / "leak/report.json"), str(tmp_path / "leak/report.html")]
+    report = json.loads((tmp_path / "leak/report.json").read_text())
+    assert [setting["name"] for setting in report["settings"]] == ["none", "int8", "rotation"]
+    assert (tmp_path / "leak/report.html").read_text() == page(report)
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "says"),
+    [
+        (("--max-token-f1", 1, "--min-ndcg-keep", 0.5), 0, "within the gate, best nDCG@10 first: "),
+        (("--min-ndcg-keep", 0.01), 0, "within the gate, least leak first: "),
+        (("--max-token-f1", 0.001, "--min-ndcg-keep", 0.98), 1, "no setting is within the gate; nearest: "),
+        (("--min-ndcg-keep", 3), 1, "no setting is within the gate; nearest: "),
+    ],
+)
+def test_a_gate_is_an_exit_code_and_names_the_settings(gate, code, says, run):
+    found, out, _ = run(*gate)
+    assert found == code
+    (line,) = [line for line in out.splitlines() if line.startswith(says)]
+    assert "none (F1 " in line and "rotation (F1 " in line
+
+
+def test_json_has_the_gate_too(run):
+    code, out, _ = run("--json", "--max-token-f1", 0.001)
+    found = json.loads(out)
+    assert code == 1
+    assert found["gate"]["within"] == [] and set(found["gate"]["nearest"]) == {"none", "int8", "rotation"}
+
+
+def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path, monkeypatch):
+    before = index.encoder.fingerprint
+    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.1 if self.kind == "none" else 0.9))
+    code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
+    assert (code, index.encoder.fingerprint) == (0, before)
+    assert "the index stays as it is: its vectors as stored are within the gate" in out
+    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    moved = []
+    monkeypatch.setattr(
+        "binocle.commands.progress_bar.Moving.__call__", lambda _, at: moved.append((at.done, at.total))
+    )
+    code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
+    assert code == 0
+    passages = index.snapshot().chunks.count_rows()
+    assert moved[-1] == (passages, passages)
+    assert f"{tmp_path / 'secret'} is the encoder, with what is secret: it stays outside of the index" in out
+    assert "'binocle rollback'" in out
+    now = Retriever.open(index.path)
+    assert now.encoder.fingerprint != before and now.encoder.name == str(tmp_path / "secret")
+    assert now.search("cat", mode="semantic")
+    now.rollback()
+    assert Retriever.open(index.path).encoder.fingerprint == before
+
+
+def test_a_gate_of_quality_alone_applies_what_leaks_least(run, index, tmp_path, monkeypatch):
+    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.1 if self.kind == "int8" else 0.9))
+    code, out, _ = run("--min-ndcg-keep", 0, "--apply", "--encoder", tmp_path / "secret")
+    assert code == 0
+    assert "passages now of int8" in out
+
+
+def test_apply_changes_nothing_where_no_setting_will_do(run, index, tmp_path):
+    before = index.snapshot().head
+    code, _, _ = run("--max-token-f1", 0.001, "--apply", "--encoder", tmp_path / "secret")
+    assert code == 1
+    assert index.snapshot().head == before and not (tmp_path / "secret").exists()
+
+
+def test_what_cannot_be_applied_is_refused_before_anything_is_measured(run, index, tmp_path, monkeypatch):
+    def measured(*arguments, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(auditing, "audit", measured)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    asked = ("--max-token-f1", 1, "--apply", "--encoder")
+    for place, says in ((tmp_path / "full", "is there already"), (index.path / "secret", "is in the index")):
+        code, out, err = run(*asked, place)
+        assert (code, out) == (2, "")
+        assert says in err.splitlines()[-1]
+    defend(index, "int8", folder=tmp_path / "first")
+    code, out, err = run(*asked, tmp_path / "second")
+    assert (code, out) == (2, "")
+    assert "has a defended encoder already" in err.splitlines()[-1]
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(run, tmp_path, monkeypatch):
+    def measured(*arguments, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(auditing, "audit", measured)
+    (tmp_path / "file").touch()
+    code, out, err = run("--out", tmp_path / "file/leak")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == f"binocle: {tmp_path / 'file/leak'}: Not a directory"
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_was_found_is_told_though_it_cannot_be_written(form, run, tmp_path, monkeypatch):
+    def failing(report):
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr("binocle.training.audit.html_report.page", failing)
+    code, out, err = run("--out", tmp_path / "leak", *form)
+    assert code == 2 and "the disk is full" in err
+    assert "rotation" in out
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypatch):
+    def failing(*arguments, **options):
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr("binocle.training.audit.apply.defend", failing)
+    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    code, out, err = run("--max-token-f1", 0.3, "--apply", *form)
+    assert code == 2 and "the disk is full" in err
+    assert "rotation" in out and "gate" in out
+    if form:
+        assert json.loads(out)["gate"]["within"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--apply",), "--apply needs --max-token-f1"),
+        (("--erase",), "go with --apply"),
+        (("--lengths", "short"), "expected lengths such as"),
+        (("--defences", "blur"), "there is no defence 'blur'"),
+        (("--max-token-f1", "-1"), "not in the range"),
+        (("--max-token-f1", "nan"), "expected a finite number, not nan"),
+        (("--max-token-f1", "inf"), "expected a finite number, not inf"),
+        (("--min-ndcg-keep", "nan"), "expected a finite number, not nan"),
+        (("--queries", "nowhere"), "there is no folder nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, says, run):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err.splitlines()[-1] and err.splitlines()[-1].startswith("binocle: ")
+
+
+def test_examples_of_the_help_are_commands(run):
+    examples = re.findall(r"^    binocle audit (.*)$", cli.commands["audit"].help, re.MULTILINE)
+    assert examples
+    for line in examples:
+        cli.commands["audit"].make_context("audit", line.split())

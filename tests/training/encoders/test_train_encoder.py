@@ -1,0 +1,892 @@
+"""Encoders of every family train, save, load and encode; a run that was killed ends as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from binocle.retriever.models.load import load_encoder, load_reranker
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+
+from binocle.core.errors import InputError, ModelNotFoundError
+from binocle.training.data.batches import Batches
+from binocle.training.data.dataset import Prepared, Shape, prepare
+from binocle.training.data.distributed_batches import SharedBatches
+from binocle.training.encoders import heldout
+from binocle.training.encoders import losses as objectives
+from binocle.training.encoders import train as encoding
+from binocle.training.encoders.base_model import make_model
+from binocle.training.encoders.config import Config
+from binocle.training.encoders.mining_rounds import train_rounds
+from binocle.training.encoders.teacher_vectors import _shortener, teacher_vectors
+from binocle.training.encoders.train import train_encoder
+from binocle.training.encoders.tsdae import thinned
+from binocle.training.mining.negatives import MiningReport
+from binocle.training.rerankers.config import RerankerConfig
+from binocle.training.rerankers.train import train_reranker
+from binocle.training.runs.callbacks import watcher
+from binocle.training.runs.checkpoints import last_checkpoint, resumable
+from binocle.training.runs.run_folder import RunFolder, files_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+ANIMALS = "cat dog queen king moon sun sea ship river mountain".split()
+PAIRS = [{"query": f"{a} and {b}", "positive": f"the {a} sat on the {b} for a time"} for a in ANIMALS for b in ANIMALS]
+
+
+def family(name, folder, tiny_model):
+    """A random model of a family, its tokenizer that of the tiny BERT."""
+    import torch
+    import transformers as hf
+
+    torch.manual_seed(0)
+    tokenizer = hf.PreTrainedTokenizerFast(
+        tokenizer_file=str(Path(tiny_model) / "tokenizer.json"),
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    )
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    configs = {
+        "bert": lambda: hf.BertConfig(**sizes, max_position_embeddings=80),
+        "roberta": lambda: hf.RobertaConfig(**sizes, max_position_embeddings=80),
+        "albert": lambda: hf.AlbertConfig(**sizes, embedding_size=16, max_position_embeddings=80),
+        "distilbert": lambda: hf.DistilBertConfig(
+            vocab_size=len(tokenizer), dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=80
+        ),
+        "deberta-v2": lambda: hf.DebertaV2Config(
+            **sizes, max_position_embeddings=80, relative_attention=True, pos_att_type=["p2c", "c2p"]
+        ),
+        "mpnet": lambda: hf.MPNetConfig(**sizes, max_position_embeddings=80),
+        "modernbert": lambda: hf.ModernBertConfig(
+            **sizes,
+            max_position_embeddings=80,
+            cls_token_id=tokenizer.cls_token_id,
+            sep_token_id=tokenizer.sep_token_id,
+            bos_token_id=tokenizer.cls_token_id,
+            eos_token_id=tokenizer.sep_token_id,
+        ),
+    }
+    hf.AutoModel.from_config(configs[name]()).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def same_as_sentence_transformers(folder, texts=("the cat sat", "a ship on the sea in the night")):
+    from sentence_transformers import SentenceTransformer
+
+    loaded = SentenceTransformer(str(folder), device="cpu")
+    expected = loaded.encode(list(texts), normalize_embeddings=True)
+    np.testing.assert_allclose(load_encoder(str(folder)).encode(list(texts)), expected, atol=1e-5)
+
+
+FAST = Config(steps=3, batch_size=8, learning_rate=1e-3, evaluations=1, held_out=0.1)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "deberta-v2", "mpnet", "modernbert"])
+def test_every_family_trains_saves_loads_and_encodes(name, tmp_path, tiny_model):
+    base = family(name, tmp_path / "base", tiny_model)
+    made = train_encoder(PAIRS, tmp_path / "out", base=base, config=FAST)
+    assert made.steps == 3
+    assert made.objective == "ranking"
+    same_as_sentence_transformers(tmp_path / "out")
+    assert not (tmp_path / "out" / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_no_more_is_learned_of_a_long_text_than_the_base_has_positions_for(name, tmp_path, tiny_model):
+    base = family(name, tmp_path / "base", tiny_model)
+    rows = [
+        {"query": f"{a} {b} " * 200, "positive": f"{b} {a} " * 200, "negative": a} for a in ANIMALS for b in ANIMALS
+    ]
+    config = Config(steps=1, batch_size=4, evaluations=1, max_length=300)
+    assert train_encoder(rows, tmp_path / "out", base=base, config=config).steps == 1
+    reranker = RerankerConfig(steps=1, batch_size=4, evaluations=1)
+    made = train_reranker(rows, tmp_path / "reranker", base=base, config=reranker)
+    assert np.isfinite(load_reranker(str(made.folder)).score("cat", ["a dog " * 300])).all()
+
+
+@pytest.mark.parametrize("pooling", [("cls",), ("mean",), ("max",), ("cls", "mean"), ("mean", "max", "cls")])
+def test_pooling_by_name(pooling, tmp_path, tiny_model):
+    config = Config(steps=1, batch_size=8, pooling=pooling, evaluations=1)
+    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    encoder = load_encoder(str(tmp_path / "out"))
+    assert encoder.dim == load_encoder(tiny_model).dim * len(pooling)
+    same_as_sentence_transformers(tmp_path / "out")
+
+
+TEXTS = [row["positive"] for row in PAIRS]
+DATA = {
+    Shape.PAIRS: PAIRS,
+    Shape.TRIPLETS: [row | {"negative": "a recipe for bread"} for row in PAIRS],
+    Shape.SCORED: [
+        {"sentence1": r["query"], "sentence2": r["positive"], "score": n % 5} for n, r in enumerate(PAIRS, 3)
+    ],
+    Shape.LABELLED: [
+        {"sentence1": r["query"], "sentence2": r["positive"], "label": n % 2} for n, r in enumerate(PAIRS)
+    ],
+    Shape.CLASSED: [
+        {"premise": r["query"], "hypothesis": r["positive"], "label": "abc"[n % 3]} for n, r in enumerate(PAIRS)
+    ],
+    Shape.GRADED: [r | {"negative": TEXTS[n - 9], "scores": [2.5, 1.0]} for n, r in enumerate(PAIRS)],
+    Shape.GROUPED: [{"text": text, "label": text.split()[1]} for text in TEXTS],
+    Shape.TEXTS: [{"text": text} for text in TEXTS],
+}
+
+
+@pytest.mark.parametrize("objective", objectives.OBJECTIVES)
+def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path, tiny_model):
+    for shape in objectives.OBJECTIVES[objective].shapes:
+        out = tmp_path / shape.name
+        teacher = tiny_model if objective == "embeddings" else None
+        made = train_encoder(
+            DATA[shape],
+            out,
+            base=tiny_model,
+            teacher=teacher,
+            config=Config(objective=objective, steps=2, batch_size=8, evaluations=1),
+        )
+        assert made.objective == objective
+        assert (out / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(("times", "objective"), [(1, "kl"), (20, "kl"), (1, "margin-mse"), (20, "margin-mse")])
+def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, objective, tmp_path, tiny_model):
+    import torch
+
+    model = make_model(tiny_model, Config())
+    rows = DATA[Shape.GRADED]
+    vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}
+    scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]
+    given = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
+    data = prepare(given, tmp_path, held_out=0.0)
+    loss = objectives.OBJECTIVES[objective].build(model, data, objectives.Options())
+    labels = torch.tensor([row["scores"] for row in given])
+    labels = labels[:, 0] - labels[:, 1] if objective == "margin-mse" else labels
+    features = [model.preprocess([row[name] for row in given]) for name in vectors]
+    assert float(loss(features, labels)) < 1e-6
+
+
+def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
+    from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
+
+    table = pa.table({"text": [str(n) for n in range(64)]})
+
+    def drawn(epoch, told):
+        batches = Batches(table, np.arange(64, dtype=np.uint32), ("text",), batch_size=4, different=False)
+        batches.set_epoch(epoch)
+        shard = BatchSamplerShard(batches, num_processes=2, process_index=1)
+        if told:
+            told_epoch = watcher(None, texts=4, metric=None)
+            told_epoch.on_epoch_begin(
+                None, SimpleNamespace(epoch=1.25), None, train_dataloader=SimpleNamespace(batch_sampler=shard)
+            )
+        return list(SkipBatchSampler(shard, skip_batches=2))
+
+    assert drawn(0, told=True) == drawn(1, told=False) != drawn(0, told=False)
+
+
+@pytest.mark.parametrize("answers", [60, 7, 5])
+def test_what_processes_learn_together_in_a_step_has_no_text_twice(answers):
+    from accelerate.data_loader import BatchSamplerShard
+
+    rows = [{"query": f"question {n}", "positive": f"answer {n % answers}"} for n in range(240)]
+    table, numbers = pa.Table.from_pylist(rows), np.arange(240, dtype=np.uint32)
+    inner = Batches(table, numbers, ("query", "positive"), batch_size=6, different=True)
+    shared = SharedBatches(inner, 3)
+    assert (len(shared), shared.batch_size) == (120, 2)
+    processes = [list(BatchSamplerShard(shared, num_processes=3, process_index=number)) for number in range(3)]
+    assert [len(batches) for batches in processes] == [40, 40, 40]
+    for parts in zip(*processes, strict=True):
+        assert [len(part) for part in parts] == [2, 2, 2]
+        if answers > 5:  # else no batch can be full
+            assert len({rows[number]["positive"] for part in parts for number in part}) == 6
+
+
+def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():
+    words = "the cat sat on the mat and the dog ran over the mountain at night".split()
+    kept = thinned("  ".join(words), 0, 0).split()
+    assert 0 < len(kept) < len(words)
+    rest = iter(words)
+    assert all(word in rest for word in kept)
+    for text in ("私は昨日の夜に船で海を渡って山に登りました", "我昨天晚上坐船过海爬山", "ฉันข้ามทะเลเมื่อคืนนี้"):
+        kept = thinned(text, 0, 0)
+        assert 0 < len(kept) < len(text)
+        rest = iter(text)
+        assert all(character in rest for character in kept)
+
+
+def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_read(tmp_path, monkeypatch):
+    asked = []
+
+    class Teacher:
+        dim = 2
+
+        def encode(self, texts, kind):
+            asked.append(texts)
+            time.sleep(0.05)
+            return np.eye(2, dtype=np.float32)
+
+    def measure(*_, **__):
+        asked.append("measured")
+        time.sleep(0.05)
+        return heldout.Estimate("agreement", 0.5, 0.4, 0.6, 2)
+
+    def vectors(session):
+        found = teacher_vectors(session.run, "t", Dataset.from_dict({"text": ["a", "b"]}), 2, session.tell)
+        return np.load(found).tolist(), encoding._Session._before(session).as_dict()
+
+    from datasets import Dataset
+
+    for module in ("train", "teacher_vectors"):
+        monkeypatch.setattr(f"binocle.training.encoders.{module}.load_encoder", lambda _: Teacher())
+    monkeypatch.setattr(heldout, "measure", measure)
+    sessions = []
+    for _ in range(3):
+        run = RunFolder(tmp_path / "out", {})
+        run.open()
+        given = {"_encode": None, "_teacher_encode": lambda: None, "data": None, "config": FAST}
+        given |= dict.fromkeys(("tell", "_tell_measuring"), lambda _: None)
+        sessions.append(SimpleNamespace(run=run, **given))
+    with ThreadPoolExecutor() as pool:
+        first, *others = pool.map(vectors, sessions)
+    assert others == [first, first]
+    assert asked == [["a", "b"], "measured"]
+    assert first == ([[1, 0], [0, 1]], measure().as_dict())
+
+
+def test_the_objective_follows_from_the_shape():
+    assert {shape: objectives.choose(None, shape) for shape in Shape} == {
+        Shape.PAIRS: "ranking",
+        Shape.TRIPLETS: "ranking",
+        Shape.SCORED: "cosent",
+        Shape.LABELLED: "online-contrastive",
+        Shape.CLASSED: "softmax",
+        Shape.GRADED: "kl",
+        Shape.GROUPED: "batch-semi-hard",
+        Shape.TEXTS: "tsdae",
+    }
+
+
+def test_training_brings_a_query_to_its_positive(tmp_path, tiny_model):
+    made = train_encoder(
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=Config(epochs=6, batch_size=16, learning_rate=2e-3, held_out=0.2, evaluations=2),
+    )
+    assert made.after.value > made.before.value + 0.1
+    assert made.after.low <= made.after.value <= made.after.high
+
+
+def test_low_rank_training_changes_weights_and_leaves_an_ordinary_folder(tmp_path, tiny_model):
+    pytest.importorskip("peft")
+    from safetensors.numpy import load_file
+
+    train_encoder(
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=Config(steps=3, batch_size=8, lora=2, learning_rate=1e-2, evaluations=1),
+    )
+    before, after = load_file(Path(tiny_model) / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    assert {name.removeprefix("bert.") for name in before} == set(after)
+    assert any(
+        np.abs(after[name.removeprefix("bert.")] - value).max() > 1e-4
+        for name, value in before.items()
+        if "query.weight" in name
+    )
+    same_as_sentence_transformers(tmp_path / "out")
+
+
+def test_shorter_vectors_are_learned_with_the_long_ones(tmp_path, tiny_model):
+    made = train_encoder(
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=Config(steps=2, batch_size=8, matryoshka=(16, 8), evaluations=1),
+    )
+    assert made.steps == 2
+    with pytest.raises(InputError, match="Matryoshka lengths are from 1 to"):
+        train_encoder(PAIRS, tmp_path / "two", base=tiny_model, config=Config(steps=2, matryoshka=(1000,)))
+
+
+@pytest.mark.parametrize("shape", [Shape.CLASSED, Shape.TEXTS])
+def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shape, tmp_path, tiny_model):
+    teacher = tiny_model if shape is Shape.TEXTS else None
+    config = Config(steps=1, batch_size=8, matryoshka=(16,), evaluations=1)
+    made = train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, teacher=teacher, config=config)
+    assert np.isfinite([row["loss"] for row in made.history if "loss" in row]).all()
+    assert np.isfinite(load_encoder(str(made.folder)).encode(["the cat sat on the moon"])).all()
+
+
+def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_path, tiny_model):
+    long = tmp_path / "long"
+    train_encoder(PAIRS, long, base=tiny_model, config=Config(steps=1, batch_size=8, pooling=("cls", "mean")))
+    config = Config(steps=1, batch_size=8, evaluations=1)
+    made = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, teacher=str(long), config=config)
+    assert made.objective == "embeddings"
+    assert load_encoder(str(tmp_path / "out")).dim == load_encoder(tiny_model).dim
+    with pytest.raises(InputError, match="the teacher's vectors have 32 dimensions, the student's 64"):
+        train_encoder(DATA[Shape.TEXTS], tmp_path / "not", base=str(long), teacher=tiny_model, config=config)
+
+
+def test_vectors_are_shortened_with_the_cosines_that_they_had():
+    generator = np.random.default_rng(0)
+    flat = generator.standard_normal((500, 8)) @ generator.standard_normal((8, 20))  # 8 directions hold all of them
+    vectors = (flat / np.linalg.norm(flat, axis=1, keepdims=True)).astype(np.float32)
+
+    class Teacher:
+        dim = 20
+
+        def encode(self, texts, *, kind):
+            return vectors[[int(text) for text in texts]]
+
+    short = _shortener(Teacher(), [str(n) for n in range(500)], 8)(vectors)
+    assert short.shape == (500, 8)
+    np.testing.assert_allclose(short @ short.T, vectors @ vectors.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_weights_of_the_base_are_kept_by_share(lora, tmp_path, tiny_model):
+    if lora:
+        pytest.importorskip("peft")
+    from safetensors.numpy import load_file
+
+    for keep in (0.0, 0.75):
+        config = Config(steps=2, batch_size=8, keep=keep, evaluations=1, lora=lora, learning_rate=1e-2)
+        train_encoder(PAIRS, tmp_path / str(keep), base=tiny_model, config=config)
+    base = {
+        name.removeprefix("bert."): value for name, value in load_file(Path(tiny_model) / "model.safetensors").items()
+    }
+    whole, part = (load_file(tmp_path / name / "model.safetensors") for name in ("0.0", "0.75"))
+    for name, value in whole.items():
+        np.testing.assert_allclose(part[name], 0.75 * base[name] + 0.25 * value, atol=1e-6)
+
+
+def test_the_card_says_what_was_measured(tmp_path, tiny_model):
+    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert f"| ndcg@10 | held-out rows, after | {made.after.value:.4f} |" in card
+    assert made.fingerprint == load_encoder(str(tmp_path / "out")).fingerprint == facts["fingerprint"]
+    assert facts["data"]["training"] + facts["data"]["held_out"] + facts["data"]["left_out"] == len(PAIRS)
+    assert str(tmp_path) not in card + json.dumps(facts)
+    steps = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
+    assert [row["step"] for row in steps if "loss" in row] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["document", "passage", "corpus"])
+def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_knows(
+    name, tmp_path, tiny_model, monkeypatch
+):
+    monkeypatch.setattr(heldout, "_DOCUMENTS", 0)  # among many, some are told apart by rounding
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    prompts = {"prompts": {"query": "moon and cat ", name: "the ship on the sea "}}
+    (base / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
+    config = Config(steps=1, batch_size=8, learning_rate=1e-12, evaluations=1, held_out=0.2, bf16=False)
+    made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=config)
+    assert made.before.value == pytest.approx(made.after.value, abs=1e-4)
+    texts = ["the cat sat on the moon"]
+    expected, found = (load_encoder(str(one)).encode(texts) for one in (base, made.folder))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
+    made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
+    run = SimpleNamespace(folder=tmp_path)
+    session = encoding._Session(run, tiny_model, Config(), made, "tsdae", None, None, None, None)
+    session.model.prompts["document"] = "text: "
+    assert session._prompts() == {"noisy": "text: "}
+
+
+def test_progress_is_told(tmp_path, tiny_model):
+    told = []
+    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST, progress=told.append)
+    assert (told[-1].step, told[-1].steps) == (3, 3)
+    assert told[-1].metric_name == "ndcg@10"
+    assert any(update.loss is not None and update.texts_per_second > 0 for update in told)
+
+
+# Killed, and gone on from
+
+LONG = Config(epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None)
+RUN = f"""
+import sys, json
+from binocle.training.encoders.train import Config, train_encoder
+from binocle.training.encoders.mining_rounds import train_rounds
+train_encoder(json.load(open(sys.argv[1])), sys.argv[3], base=sys.argv[2], config={LONG!r})
+"""
+
+
+def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model):
+    from safetensors.numpy import load_file
+
+    (tmp_path / "pairs.json").write_text(json.dumps(PAIRS), "utf-8")
+    command = [sys.executable, "-c", RUN, str(tmp_path / "pairs.json"), tiny_model, str(tmp_path / "killed")]
+    killed = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    checkpoints = tmp_path / "killed" / "run" / "checkpoints"
+    while not list(checkpoints.glob("checkpoint-*/whole.json")):
+        assert killed.poll() is None, "ended before it could be killed"
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    made, whole = (train_encoder(PAIRS, tmp_path / name, base=tiny_model, config=LONG) for name in ("killed", "whole"))
+    assert made.resumed_from
+    assert whole.resumed_from is None
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("killed", "whole"))
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name])
+    facts = [json.loads((tmp_path / name / "binocle.json").read_text("utf-8")) for name in ("killed", "whole")]
+    assert facts[0]["measures"] == facts[1]["measures"]
+    assert facts[0]["fingerprint"] == facts[1]["fingerprint"]
+
+
+def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monkeypatch):
+    """Killed when it had stopped early and not yet written the model."""
+    config = Config(
+        steps=30, batch_size=8, evaluations=30, patience=2, learning_rate=0.3, warmup=0.5, held_out=0.2, dropout=0.1
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    last = last_checkpoint(tmp_path / "out/run/checkpoints")
+    made = train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 30
+    rows = [row for row in made.history if "eval_ndcg@10" in row]
+    found = [row["eval_ndcg@10"] for row in rows]
+    assert max(found) > max(found[-2:])
+    best = max(found) - rows[found.index(max(found))]["eval_ndcg@10 margin"]
+    chosen = [row["eval_ndcg@10"] for row in rows if row["eval_ndcg@10"] >= best]
+    assert any(made.after.value == pytest.approx(value, abs=0.02) for value in chosen)  # in another precision
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "chosen"),
+    [
+        ([0.5, 0.9, 0.7], 0.1, 2),  # the last is worse by more than chance
+        ([0.5, 0.9, 0.85], 0.1, 3),
+        ([0.9, 0.85, 0.78], 0.1, 2),  # held against the best, not against the one before
+        ([0.5, 0.9, 0.85], None, 2),
+    ],
+)
+def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, margin, chosen):
+    from transformers import Trainer, TrainerState
+
+    trainer = resumable(Trainer).__new__(resumable(Trainer))
+    trainer.args = SimpleNamespace(metric_for_best_model="eval_m", greater_is_better=True, save_strategy="steps")
+    trainer.state = TrainerState()
+    for step, value in enumerate(values, 1):
+        trainer.state.global_step = step
+        more = {} if margin is None else {"eval_m margin": margin}
+        trainer._determine_best_metric({"eval_m": value, **more}, None)
+    assert (trainer.state.best_global_step, trainer.state.best_metric) == (chosen, max(values))
+
+
+def test_another_run_does_not_go_on_in_an_unfinished_ones_folder(tmp_path, tiny_model):
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    (tmp_path / "out" / "run" / "asked.json").write_text("{}", "utf-8")
+    with pytest.raises(InputError, match="unfinished run with other settings"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+
+
+def test_nothing_but_safetensors_and_json_is_written(tmp_path, tiny_model):
+    seen = set()
+    checkpoints = tmp_path / "out" / "run"
+
+    def look(_update):
+        seen.update(path.suffix for path in checkpoints.rglob("*") if path.is_file())
+
+    train_encoder(
+        PAIRS, tmp_path / "out", base=tiny_model, config=Config(steps=6, batch_size=8, evaluations=3), progress=look
+    )
+    assert seen
+    assert not seen & {".bin", ".pt", ".pth", ".pkl"}
+
+
+# What cannot be
+
+BAD = {
+    "no objective of that name": (Config(objective="magic"), "there is no objective 'magic'"),
+    "an objective for other data": (Config(objective="cosine"), "takes pairs with a score"),
+    "no pooling of that name": (Config(pooling=("sum",)), "there is no pooling 'sum'"),
+    "no epochs": (Config(epochs=0), "epochs is a number above 0"),
+    "a batch of nothing": (Config(batch_size=0), "batch size is a number above 0"),
+    "a share above 1": (Config(held_out=1.5), "held out is a share"),
+    "a learning rate that is none": (Config(learning_rate=float("nan")), "learning rate is a number above 0"),
+    "a seed below 0": (Config(seed=-1), "seed is a number from 0, not -1"),
+    "a seed too large": (Config(seed=1 << 32), "seed is a number below 2"),
+    "a weight decay below 0": (Config(weight_decay=-0.1), "weight decay is a number from 0"),
+    "a margin that is none": (Config(margin=float("nan")), "margin is a number from 0, not nan"),
+    "a margin without a use": (
+        Config(margin=0.3),
+        "margin is for contrastive, .*, batch-semi-hard, not for the objective ranking: leave it out",
+    ),
+    "a temperature without a use": (Config(temperature=2.0), "temperature is for kl, not for the objective ranking"),
+    "texts in memory without a use": (Config(mini_batch=8), "mini batch is for cached-ranking, not for the objective"),
+    "tokens that are too few": (Config(max_length=1), "max length is in tokens"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_settings_that_cannot_be_are_told_before_anything_is_made(name, tmp_path, tiny_model):
+    config, message = BAD[name]
+    with pytest.raises(InputError, match=message):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_no_model_comes_of_it(tmp_path, tiny_model):
+    config = Config(learning_rate=1e30, held_out=0.1, steps=4, batch_size=4, evaluations=1)
+    with pytest.raises(InputError, match=r"no number any more at step \d: give a learning rate below 1e\+30"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
+    assert not (tmp_path / "out").exists()
+
+
+def test_classes_that_cannot_be_set_against_each_other_are_told(tmp_path, tiny_model):
+    alone = [{"text": text, "label": f"{n}"} for n, text in enumerate(TEXTS)]
+    with pytest.raises(InputError, match=r"expected two classes of two texts or more to train on, but 0 of .* have as"):
+        train_encoder(alone, tmp_path / "out", base=tiny_model, config=FAST)
+
+
+def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_path, tiny_model):
+    few = [{"text": TEXTS[n], "label": "ab"[n % 2]} for n in range(6)]
+    config = Config(steps=1, batch_size=9, held_out=0, evaluations=1)
+    assert train_encoder(few, tmp_path / "out", base=tiny_model, config=config).steps == 1
+
+
+def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
+    rows = [{"query": f"{a} {b}", "positive": ANIMALS[n % 3]} for a in ANIMALS for n, b in enumerate(ANIMALS)]
+    told = []
+    config = Config(batch_size=8, held_out=0.0)
+    assert train_encoder(rows, tmp_path / "out", base=tiny_model, config=config, tell=told.append).steps == 33
+    assert told[-1] == (
+        "batches have 3 rows, not 8, since no two may share a text and few are different: where texts stand for "
+        "classes, give text and label"
+    )
+    with pytest.raises(InputError, match="one text is in every row"):
+        train_encoder([row | {"positive": "cat"} for row in rows], tmp_path / "one", base=tiny_model, config=config)
+
+
+def test_a_base_that_cannot_write_is_told_where_it_should(tmp_path, tiny_model):
+    base = family("distilbert", tmp_path / "base", tiny_model)
+    with pytest.raises(InputError, match="tsdae needs a base that can write too, .* but this one is distilbert"):
+        train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=base, config=FAST)
+
+
+def test_a_folder_that_is_in_use_is_not_written_to(tmp_path, tiny_model):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(InputError, match="is not empty"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"]
+
+
+def test_wrong_data_leaves_nothing_behind(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="row 2: expected a text"):
+        train_encoder([PAIRS[0], {"query": "a"}], tmp_path / "out", base=tiny_model, config=FAST)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistake_that_shows_after_the_data_were_read_leaves_nothing_behind(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="Matryoshka lengths"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=Config(steps=1, matryoshka=(99,)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_teacher_of_what_is_no_text_is_told(tmp_path, tiny_model):
+    with pytest.raises(InputError, match="learned from texts alone, but the data are pairs .*: leave the teacher out"):
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, teacher=tiny_model, config=FAST)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_base_that_is_nowhere_is_told_before_the_data_are_read(tmp_path):
+    with pytest.raises(ModelNotFoundError):
+        train_encoder(tmp_path / "none.jsonl", tmp_path / "out", base="none/such", config=FAST)
+
+
+def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing(tmp_path, tiny_model):
+    scored = [{"sentence1": one["query"], "sentence2": one["positive"], "score": len(one["query"])} for one in PAIRS]
+    for given, message in ((tmp_path / "none.jsonl", "there is no file or folder"), (scored, "mined for pairs")):
+        with pytest.raises(InputError, match=message):
+            train_rounds(given, tmp_path / "out", negatives=1, base=tiny_model)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / ".out-rounds").mkdir()
+    (tmp_path / ".out-rounds" / "asked.json").write_text("{}", "utf-8")
+    with pytest.raises(InputError, match="holds an unfinished run with other settings or data: remove it"):
+        train_rounds(tmp_path / "pairs.jsonl", tmp_path / "out", negatives=1, base=tiny_model)
+
+
+WRONG_ROUNDS = {
+    "a learning rate of nothing": ({"config": Config(learning_rate=0)}, "learning rate is a number above 0"),
+    "no objective of that name": ({"config": Config(objective="magic")}, "there is no objective 'magic'"),
+    "an objective for other data": ({"config": Config(objective="cosine")}, "but the data are triplets"),
+    "a scale without a use": ({"config": Config(objective="triplet-cosine", scale=5)}, "scale is for ranking, cached"),
+    "a base that is nowhere": ({"base": "none/such"}, "none/such is not on this machine"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROUNDS)
+def test_settings_that_cannot_be_are_told_before_anything_is_mined(name, tmp_path, tiny_model, monkeypatch):
+    options, message = WRONG_ROUNDS[name]
+    monkeypatch.setattr("binocle.training.encoders.mining_rounds.mine", lambda *_, **__: pytest.fail("it was mined"))
+    with pytest.raises((InputError, ModelNotFoundError), match=message):
+        train_rounds("pairs.jsonl", tmp_path / "out", negatives=1, **{"base": tiny_model, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_mistake_that_shows_in_the_first_round_leaves_nothing_behind(rounds, tmp_path, tiny_model):
+    wrong = Config(steps=2, matryoshka=(99,))
+    with pytest.raises(InputError, match="Matryoshka lengths"):
+        train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=rounds, base=tiny_model, config=wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny_model):
+    parts = []
+
+    def mined(_data, out, **_options):
+        held = sorted(parts[0][1]) if parts else []
+        rows = [row | {"negative": "bread"} for row in PAIRS if row["positive"] not in held[2:]]  # a few find too few
+        out.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+        return MiningReport()
+
+    def learned(data, _folder, *, config, development=None, **_options):
+        given = {"held_out": config.held_out, "seed": config.seed, "development": development}
+        made = prepare(data, tmp_path / f"rows-{len(parts)}", **given)
+        texts = made.table()["positive"].to_pylist()
+        parts.append([{texts[number] for number in rows} for rows in (made.training(), made.held_out())])
+
+    monkeypatch.setattr("binocle.training.encoders.mining_rounds.mine", mined)
+    monkeypatch.setattr("binocle.training.encoders.mining_rounds.train_encoder", learned)
+    config = Config(held_out=0.1)
+    train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=2, base=tiny_model, config=config)
+    (first, held), (second, still_held) = parts
+    assert (len(held), len(first), len(second)) == (10, 90, 90)
+    assert still_held == set(sorted(held)[:2])
+    assert not first & still_held
+
+
+def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_data(tmp_path, tiny_model):
+    file, told = tmp_path / "pairs.jsonl", []
+    three = [{"query": f"the {one}", "positive": one} for one in ("cat", "moon", "ship")]
+    near = [{"query": "the cat", "positive": f"the cat {n}"} for n in range(2)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*three, *near]), "utf-8")
+    config = Config(steps=2, batch_size=2, held_out=0)
+    given = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "tell": told.append}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binocle.training.encoders.mining_rounds._RULES", {"relative_margin": 0.0})
+        train_rounds(file, tmp_path / "out", **given)
+    assert "3 of 5 pairs are left out: 1 queries have fewer than 3 negatives, 0 of them none" in told
+    facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
+    assert facts["base"] == Path(tiny_model).name
+    assert facts["data"]["source"] == "pairs.jsonl"
+    assert facts["data"]["negatives"].startswith("3 for each pair, mined in 2 rounds")
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, tmp_path, tiny_model, monkeypatch):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    given = {"negatives": 1, "rounds": rounds, "base": tiny_model, "config": Config(steps=2 * rounds, batch_size=8)}
+    moved = Path.replace
+
+    def stop(path, target):
+        if path.name == "modules.json" and path.parent.name == "model":
+            raise KeyboardInterrupt
+        return moved(path, target)
+
+    monkeypatch.setattr(Path, "iterdir", lambda path: iter(sorted(map(path.joinpath, os.listdir(path)))))
+    monkeypatch.setattr(Path, "replace", stop)  # binocle.json comes before modules.json
+    with pytest.raises(KeyboardInterrupt):
+        train_rounds(file, tmp_path / "out", **given)
+    monkeypatch.undo()
+    made = train_rounds(file, tmp_path / "out", **given)
+    assert made.steps == 2
+    assert load_encoder(str(tmp_path / "out")).fingerprint == made.fingerprint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pairs.jsonl"]
+
+
+def test_rounds_do_not_begin_in_the_folder_of_another_unfinished_run(tmp_path, tiny_model):
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    with pytest.raises(InputError, match="out is not empty: give another folder"):
+        train_rounds(PAIRS, tmp_path / "out", negatives=1, base=tiny_model, config=FAST)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_held_out_by_other_rows_is_another_run(tmp_path, tiny_model, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"query": "a", "positive": name}), "utf-8")
+    monkeypatch.setattr(encoding._Session, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    out = tmp_path / "out"
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            train_encoder(PAIRS, out, base=tiny_model, config=FAST, development=tmp_path / "one.jsonl")
+    with pytest.raises(InputError, match="out holds an unfinished run with other settings"):
+        train_encoder(PAIRS, out, base=tiny_model, config=FAST, development=tmp_path / "two.jsonl")
+
+
+def _stopped(monkeypatch):
+    monkeypatch.setattr(encoding._Session, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    return pytest.raises(KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("changed", ["pairs", "dev"])
+def test_a_run_does_not_go_on_with_files_that_changed(changed, tmp_path, tiny_model, monkeypatch):
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("pairs", "dev")}
+    files["pairs"].write_text("\n".join(map(json.dumps, PAIRS)), "utf-8")
+    files["dev"].write_text(json.dumps({"query": "a", "positive": "one"}), "utf-8")
+    given = {"base": tiny_model, "config": FAST, "development": files["dev"]}
+    for _ in range(2):
+        with _stopped(monkeypatch):
+            train_encoder(files["pairs"], tmp_path / "out", **given)
+    with files[changed].open("a", encoding="utf-8") as file:
+        file.write("\n" + json.dumps({"query": "one", "positive": "more"}))
+    with pytest.raises(InputError, match="out holds an unfinished run on data that changed since then: remove it"):
+        train_encoder(files["pairs"], tmp_path / "out", **given)
+
+
+def test_a_run_does_not_go_on_with_other_rows(tmp_path, tiny_model, monkeypatch):
+    out, rows = tmp_path / "out", [*PAIRS, {"query": "one", "positive": "more"}]
+    for _ in range(2):
+        with _stopped(monkeypatch):
+            train_encoder(iter(rows), out, base=tiny_model, config=FAST)
+    with pytest.raises(InputError, match="out holds an unfinished run on other rows: remove it"):
+        train_encoder(PAIRS, out, base=tiny_model, config=FAST)
+
+
+def test_the_files_of_a_collection_are_those_that_its_rows_come_from(tmp_path):
+    for name in ("corpus.jsonl", "qrels/train.tsv", "model/run/x", "_versions/1.manifest"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("abc", "utf-8")
+    found = files_of(str(tmp_path), [{"text": "a"}], "owner/name", None)
+    assert [(Path(path).relative_to(tmp_path).as_posix(), size) for path, size, _ in found] == [
+        ("_versions/1.manifest", 3),
+        ("corpus.jsonl", 3),
+        ("qrels/train.tsv", 3),
+    ]
+
+
+# Measures on held-out rows
+
+TELL_NOTHING = {  # held-out rows of which every model has one figure
+    "too few": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": n / 2} for n in range(2)],
+    "one document": [{"query": f"q{n}", "positive": "p"} for n in range(12)],
+    "one score": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": 0.5 + (n > 12)} for n in range(14)],
+    "one label": [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": int(n > 12)} for n in range(14)],
+    "a class a text": [{"text": f"a{n}", "label": f"c{n}"} for n in range(12)],
+}
+
+
+@pytest.mark.parametrize("name", TELL_NOTHING)
+def test_held_out_rows_of_which_every_model_has_one_figure_are_no_measure(name, tmp_path):
+    made = prepare(TELL_NOTHING[name], tmp_path, held_out=0)
+    made.part[:12] = 1
+    assert not heldout.can_tell(made)
+    assert heldout.measure(lambda *_: pytest.fail("nothing is to be encoded"), made) is None
+
+
+def test_of_a_few_held_out_pairs_a_figure_is_had_but_nothing_is_chosen(tmp_path):
+    made = prepare(PAIRS[:20], tmp_path, held_out=0)
+    made.part[:2] = 1
+    assert heldout.can_measure(made)
+    assert not heldout.can_tell(made)
+
+
+ACCOUNTS = {
+    (90, 10, 0): "90 rows to learn from, 10 held out",
+    (81, 10, 9): "81 rows to learn from, 10 held out, 9 left out since they share a text with one of those",
+    (
+        70,
+        10,
+        20,
+    ): "70 rows to learn from, 10 held out, 20 left out since they share a text with one of those: hold out a "
+    "smaller share, or other rows, to learn from more",
+    (
+        98,
+        2,
+        0,
+    ): "98 rows to learn from, 2 held out; those held out are too few or too much alike to choose weights by: the last are kept",
+    (100, 0, 0): "100 rows to learn from, 0 held out",
+}
+
+
+@pytest.mark.parametrize("counts", ACCOUNTS)
+def test_how_many_rows_are_learned_from_is_told(counts, tmp_path):
+    made = prepare(PAIRS, tmp_path, held_out=0)
+    made.part = np.repeat(np.array([0, 1, 2], np.uint8), counts)
+    assert heldout.account(made) == ACCOUNTS[counts]
+
+
+def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, tiny_model):
+    config, told = Config(epochs=10, batch_size=10, learning_rate=1e-3), []
+    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, tell=told.append)
+    assert made.steps == 10
+    assert made.before.value != made.after.value
+    assert made.rows == {"training": 19, "held_out": 1, "left_out": 0}
+    assert told == [
+        made.account,
+        "loading the model",
+        "measuring the model to begin with",
+        "measuring the trained model",
+    ]
+
+
+def test_spearman_and_average_precision_are_scipys_and_the_definition():
+    stats = pytest.importorskip("scipy.stats")
+    generator = np.random.default_rng(0)
+    one, other = generator.integers(0, 9, 200), generator.normal(size=200)
+    assert heldout.spearman(other, one) == pytest.approx(stats.spearmanr(other, one)[0])
+    assert heldout.average_precision(np.array([3.0, 2.0, 1.0]), np.array([1, 0, 1])) == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
+    from binocle.training.data import dataset as data
+
+    monkeypatch.setattr(heldout, "_FEWEST", 3)
+    made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c")], tmp_path, held_out=0)
+    made.part[:] = data.HELD_OUT
+    vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1)}
+    found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
+    assert isinstance(made, Prepared)
+    np.testing.assert_allclose(found.values, [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
+
+
+@pytest.mark.parametrize(("most", "values"), [(1_000, [1 / np.log2(3), 1 / np.log2(5), 1 / np.log2(3)]), (3, None)])
+def test_held_out_queries_look_among_documents_that_are_learned_from_too(most, values, tmp_path, monkeypatch):
+    from binocle.training.data import dataset as data
+
+    monkeypatch.setattr(heldout, "_FEWEST", 3)
+    monkeypatch.setattr(heldout, "_DOCUMENTS", most)
+    made = data.prepare([{"query": n, "positive": n.upper()} for n in ("a", "b", "c", "d")], tmp_path, held_out=0)
+    made.part[:3] = data.HELD_OUT
+    vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1), "D": (2, 0)}
+    found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
+    np.testing.assert_allclose(found.values, values or [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)

@@ -1,0 +1,384 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from binocle.core.errors import InputError, ModelNotFoundError
+from binocle.training.evaluation import compare as comparing
+from binocle.training.evaluation.compare import compare
+from binocle.training.evaluation.comparison import Cell, Column, Comparison, shown
+from binocle.training.evaluation.contenders import parse
+from binocle.training.evaluation.significance import Difference, aligned, difference
+
+# Contenders, as they are written
+
+
+def names(*written, modes=("semantic",)):
+    return [one.name for one in parse(written, modes)]
+
+
+def test_a_contender_is_a_model_a_mode_and_a_reranker():
+    first, second, third, fourth = parse(["a/b", "a/b@hybrid", "x@lexical+org/judge", "lexical+judge"])
+    assert (first.model, first.mode, first.reranker) == ("a/b", "semantic", None)
+    assert (second.model, second.mode, second.reranker) == ("a/b", "hybrid", None)
+    assert (third.model, third.mode, third.reranker) == ("x", "lexical", "org/judge")
+    assert (fourth.model, fourth.mode, fourth.reranker) == (None, "lexical", "judge")
+
+
+def test_a_folder_with_signs_in_its_name_is_a_model(tmp_path, monkeypatch):
+    (tmp_path / "a+b@2").mkdir()
+    monkeypatch.chdir(tmp_path)
+    first, second = parse(["a+b@2", "a+b@2@hybrid"])
+    assert (first.model, second.model, second.mode) == ("a+b@2", "a+b@2", "hybrid")
+
+
+def test_each_model_stands_once_for_each_mode():
+    assert names("a", "b@semantic", "lexical", modes=("semantic", "hybrid")) == [
+        "a@semantic",
+        "a@hybrid",
+        "b@semantic",
+        "lexical",
+    ]
+
+
+def test_names_are_short_unless_that_would_make_them_the_same():
+    assert names("org/model-a", "./runs/b/", "lexical") == ["model-a", "b", "lexical"]
+    assert names("x/model", "y/model", "z/other") == ["x/model@semantic", "y/model@semantic", "other"]
+    assert names("a@hybrid+org/judge", "a@hybrid") == ["a+judge", "a"]
+
+
+@pytest.mark.parametrize(
+    ("written", "naming"),
+    [
+        (["a"], "at least two contenders, not 1"),
+        ([], "not 0"),
+        (["a", "b", "a@semantic"], "a@semantic is there twice"),
+        (["a", ""], "'' is no contender"),
+        (["a", "b@dense"], "no mode 'dense'"),
+        (["a", "b@"], "'b@' is no contender"),
+        (["a", "@hybrid"], "'@hybrid' is no contender"),
+        (["a", "b+"], "'b+' is no contender"),
+    ],
+)
+def test_what_is_no_contender_is_told(written, naming):
+    with pytest.raises(InputError, match=re.escape(naming)):
+        parse(written)
+
+
+# Data
+
+
+DOCUMENTS = {f"d{number}": text for number, text in enumerate([
+    "The cat sat on the mat.", "Income tax is due every year.", "Bake the bread in a hot oven.",
+    "The ship sails the sea.", "The moon is out at night.", "A queue of work for the worker.",
+    "The queen of the city.", "A river and a mountain.", "Salt the cheese, then wait.", "Search an index of vectors.",
+])}  # fmt: skip
+QUERIES = {"q1": "cat mat", "q2": "tax of a year", "q3": "bread oven", "q4": "ship at sea", "q5": "moon night",
+           "q6": "queue worker", "q7": "queen", "q8": "river mountain", "q9": "cheese"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", DOCUMENTS), ("queries", QUERIES)):
+        lines = (json.dumps({"_id": key, "title": "", "text": text}) + "\n" for key, text in rows.items())
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    rows = [f"q{number}\td{number - 1}\t1\n" for number in range(1, 10)]
+    (folder / "qrels" / "test.tsv").write_text("".join(rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Files of judged rows: sts.tsv, same.jsonl and ranked.jsonl."""
+    folder, draw = tmp_path_factory.mktemp("rows"), random.Random(0)
+    texts = list(DOCUMENTS.values())
+    pairs = [(draw.choice(texts), draw.choice(texts)) for _ in range(24)]
+    lines = [f"{left}\t{right}\t{draw.randint(0, 5)}" for left, right in pairs]
+    (folder / "sts.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *lines]) + "\n")
+    labelled = [{"text1": left, "text2": right, "label": int(left == right)} for left, right in pairs]
+    labelled += [{"text1": text, "text2": text, "label": 1} for text in texts[:4]]
+    (folder / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled))
+    ranked = [{"query": query, "positive": [text], "negative": [other for other in texts if other != text][:4]}
+              for query, text in zip(QUERIES.values(), texts, strict=False)]  # fmt: skip
+    (folder / "ranked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ranked))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, make_model):
+    """Two encoders, `a` and `b`, and a cross-encoder, `judge`."""
+    folder = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate("ab"):
+        make_model(folder / name, seed=seed)
+    judge = shutil.copytree(folder / "a", folder / "judge")
+    for name in ("modules.json", "1_Pooling", "2_Normalize"):
+        shutil.rmtree(judge / name) if (judge / name).is_dir() else (judge / name).unlink()
+    weights = load_file(judge / "model.safetensors")
+    random = np.random.default_rng(0)
+    weights |= {"classifier.weight": random.standard_normal((1, 32)), "classifier.bias": np.zeros(1)}
+    named = {name if "classifier" in name else f"bert.{name}": np.float32(value) for name, value in weights.items()}
+    save_file(named, judge / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((judge / "config.json").read_text())
+    config |= {"architectures": ["BertForSequenceClassification"], "num_labels": 1, "id2label": {"0": "LABEL_0"}}
+    (judge / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A place for indexes, so that the tests share them."""
+    return tmp_path_factory.mktemp("indexes")
+
+
+# Comparing
+
+
+def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, kept, monkeypatch):
+    said, encoded = [], []
+    from binocle.retriever.models.bert_encoder import BertEncoder
+
+    encode = BertEncoder.encode
+
+    def counting(self, texts, *, kind="document"):
+        encoded.extend(texts if kind == "document" else [])
+        return encode(self, texts, kind=kind)
+
+    monkeypatch.setattr(BertEncoder, "encode", counting)
+    written = [f"{models / 'a'}@{mode}" for mode in ("semantic", "lexical", "hybrid")]
+    found = compare([*written, "lexical"], [collection], indexes=kept, progress=said.append)
+    assert len(encoded) == len(DOCUMENTS)
+    assert len(list(kept.iterdir())) == 1
+    assert [what for what in said if ":" not in what] == [f"{name} on tiny" for name in found.contenders]
+    assert found.contenders == ("a@semantic", "a@lexical", "a@hybrid", "lexical")
+    lexical = [found.evaluations[name, "tiny"].per_query for name in ("a@lexical", "lexical")]
+    assert lexical[0] == lexical[1]
+
+
+def test_values_differences_and_corrected_p_are_those_of_the_parts(collection, models, kept):
+    found = compare([str(models / "a"), str(models / "b"), "lexical"], [collection], indexes=kept)
+    column = Column("tiny", "nDCG@10")
+    assert found.columns == (column,)
+    assert found.baseline == "a"
+    assert found.mode is None
+    of = {name: found.evaluations[name, "tiny"] for name in found.contenders}
+    gaps = {
+        name: difference(*aligned(of[name].per_query["nDCG@10"], of["a"].per_query["nDCG@10"]))
+        for name in ("b", "lexical")
+    }
+    least, most = sorted(gaps, key=lambda name: gaps[name].p)
+    cells = {name: found.cells[name, column] for name in found.contenders}
+    assert cells["a"].verdict == "baseline" and cells["a"].difference is None
+    assert {name: cells[name].difference for name in gaps} == gaps
+    assert cells[least].p == min(1, 2 * gaps[least].p)
+    assert cells[most].p == max(cells[least].p, gaps[most].p)
+    assert cells["lexical"].value == of["lexical"].measures["nDCG@10"] == 1
+    assert (cells["b"].low, cells["b"].high) == of["b"].intervals["nDCG@10"]
+    assert cells["lexical"].verdict == "better"  # random encoders find next to nothing
+    assert "lexical: better than a on tiny nDCG@10" in "\n".join(found.statements())
+
+
+def test_files_of_judged_rows_are_compared_by_the_measure_of_their_kind(rows, models):
+    data = [rows / name for name in ("sts.tsv", "same.jsonl", "ranked.jsonl")]
+    found = compare([str(models / "a"), str(models / "b")], data, measures=["MAP", "Pearson", "spearman"])
+    assert list(map(str, found.columns)) == ["sts Pearson", "sts Spearman", "same AP", "ranked MAP"]
+    assert found.evaluations["a", "same"].measures["AP"] == 1  # equal texts have equal vectors
+    assert found.cells["b", Column("same", "AP")].difference == Difference(0, 0, 0, 1)
+    assert found.mode is None  # no collection was searched
+    theirs = compare([str(models / "a"), str(models / "b")], data[:1], measures=["Pearson"])
+    column = Column("sts", "Pearson")
+    assert theirs.cells["b", column] == found.cells["b", column]
+
+
+def test_words_alone_have_no_similarity_and_an_encoder_is_itself_in_every_mode(rows, models):
+    written = [f"{models / 'a'}@semantic", f"{models / 'a'}@hybrid", "lexical", f"{models / 'b'}@semantic"]
+    found = compare(written, [rows / "sts.tsv"])
+    column = Column("sts", "Spearman")
+    assert found.cells["lexical", column] is None
+    same = found.cells["a@hybrid", column]
+    assert (same.difference, same.p, same.verdict) == (None, None, "same")
+    other = found.cells["b@semantic", column]
+    assert other.p == other.difference.p  # the only one tested
+    assert "–" in found.text()
+
+
+def test_a_reranker_reads_what_the_first_stage_finds(collection, rows, models, kept):
+    judge = models / "judge"
+    written = [f"{models / 'a'}@hybrid", f"{models / 'a'}@hybrid+{judge}", f"lexical+{judge}"]
+    found = compare(written, [collection, rows / "ranked.jsonl"], indexes=kept)
+    assert found.contenders == ("a", "a+judge", "lexical+judge")
+    assert found.evaluations["a+judge", "tiny"].reranker == str(judge)
+    assert found.evaluations["a+judge", "ranked"].model == str(judge)
+
+
+def test_a_cross_encoder_scores_rows_but_finds_nothing(collection, rows, models):
+    found = compare([str(models / "a"), str(models / "judge")], [rows / "sts.tsv", rows / "ranked.jsonl"])
+    assert found.evaluations["judge", "sts"].model == str(models / "judge")
+    with pytest.raises(InputError, match="can only rerank"):
+        compare([str(models / "a"), str(models / "judge")], [collection])
+
+
+def test_the_baseline_may_be_any_of_them(rows, models):
+    a, b = str(models / "a"), str(models / "b")
+    first = compare([a, b], [rows / "sts.tsv"])
+    second = compare([a, b], [rows / "sts.tsv"], baseline="b")
+    assert second.baseline == "b"
+    column = Column("sts", "Spearman")
+    gap, turned = first.cells["b", column].difference, second.cells["a", column].difference
+    assert (turned.value, turned.p) == (pytest.approx(-gap.value), pytest.approx(gap.p))
+    assert compare([a, b], [rows / "sts.tsv"], baseline=b).baseline == "b"
+
+
+def test_all_that_was_found_is_written(collection, rows, models, kept, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new" / "out"
+    written, data = [f"{models / 'a'}@semantic", "lexical"], [collection, rows / "same.jsonl", rows / "ranked.jsonl"]
+    found = compare(written, data, indexes=kept, out=out, per_query=True)
+    assert {path.name for path in out.iterdir()} == {
+        "comparison.json", "comparison.txt", "comparison.svg", "tiny.a.run", "tiny.lexical.run", "ranked.a.run",
+        "scores.same.a.svg", "scores.ranked.a.svg",
+    }  # fmt: skip
+    assert (out / "comparison.txt").read_text() == found.text()
+    data = json.loads((out / "comparison.json").read_text())
+    assert data["evaluations"][0]["per_query"]["MAP"] == found.evaluations["a", "tiny"].per_query["MAP"]
+    lexical = next(row for row in data["results"] if row["contender"] == "lexical")
+    assert lexical["p_corrected"] == lexical["p"] == found.cells["lexical", found.columns[0]].p
+    assert lexical["verdict"] == "better"
+    assert all(len(line.split()) == 6 for line in (out / "tiny.lexical.run").read_text().splitlines())
+
+
+def test_json_has_no_values_of_each_query_unless_asked(collection, models, kept):
+    found = compare([str(models / "a"), "lexical"], [collection], indexes=kept)
+    assert "per_query" not in json.dumps(found.as_dict())
+    assert "per_query" in json.dumps(found.as_dict(per_query=True))
+
+
+def test_nothing_is_left_behind(collection, models, tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    compare([str(models / "a"), "lexical"], [collection])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_of_the_same_name_are_told_apart(rows, models, tmp_path):
+    shutil.copy(rows / "sts.tsv", tmp_path / "sts.tsv")
+    found = compare([str(models / "a"), str(models / "b")], [rows / "sts.tsv", tmp_path / "sts.tsv"])
+    assert [column.data for column in found.columns] == [str(rows / "sts.tsv"), str(tmp_path / "sts.tsv")]
+
+
+# What is told before anything is measured
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "naming"),
+    [
+        ({"data": []}, InputError, "needs data"),
+        ({"data": ["nowhere.tsv"]}, InputError, "nowhere.tsv"),
+        ({"data": ["nowhere"]}, InputError, "nowhere"),
+        ({"data": ["sts.tsv", "sts.tsv"]}, InputError, "given twice"),
+        ({"data": ["sts.tsv", "."]}, InputError, "corpus.jsonl is missing"),
+        ({"measures": ["BLEU"]}, InputError, "no measure 'BLEU'"),
+        ({"measures": ["map"]}, InputError, "MAP is no measure of any of these data, which have Spearman, Pearson"),
+        ({"baseline": "c"}, InputError, "'c' is not one of the contenders: expected one of a, b"),
+        ({"modes": ["dense"]}, InputError, "no mode 'dense'"),
+        ({"contenders": ["no-such-model", "lexical"]}, ModelNotFoundError, "no-such-model"),
+        ({"contenders": ["lexical", "lexical+no-such-judge"]}, ModelNotFoundError, "no-such-judge"),
+        ({"rerank_depth": 0}, InputError, "rerank_depth"),
+        ({"out": "sts.tsv"}, InputError, "is a file"),
+    ],
+)
+def test_what_cannot_be_compared_is_told_first(change, error, naming, rows, models, monkeypatch):
+    monkeypatch.chdir(rows)
+    monkeypatch.setattr(comparing, "evaluate_rows", lambda *_: pytest.fail("something was measured"))
+    given = {"contenders": [str(models / "a"), str(models / "b")], "data": ["sts.tsv"], **change}
+    with pytest.raises(error) as caught:
+        compare(given.pop("contenders"), given.pop("data"), **given)
+    assert naming in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# What is said
+
+
+def comparison(**gaps):
+    """A comparison of `base` with others: for each column a difference and its p."""
+    columns = (Column("one", "nDCG@10"), Column("two", "Spearman"))
+    cells = {("base", column): Cell(0.5, 0.4, 0.6, "baseline") for column in columns}
+    for name, values in gaps.items():
+        for column, (value, p) in zip(columns, values, strict=True):
+            verdict = "same" if p >= 0.05 else "better" if value > 0 else "worse"
+            gap = Difference(value, value - 0.1, value + 0.1, p)
+            cells[name, column] = Cell(0.5 + value, 0.4, 0.6, verdict, gap, p)
+    return Comparison(("base", *gaps), "base", columns, cells, {}, "semantic")
+
+
+def test_each_contender_has_its_sentence():
+    found = comparison(
+        good=((0.1, 0.0001), (0.02, 0.04)), mixed=((0.1, 0.01), (-0.1, 0.001)), none=((0.1, 0.2), (0.0, 1))
+    )
+    assert found.statements() == [
+        "good: better than base on one nDCG@10 (+0.1000, p < 0.001) and two Spearman (+0.0200, p 0.040).",
+        "mixed: better than base on one nDCG@10 (+0.1000, p 0.010); worse than base on two Spearman (-0.1000, p 0.001).",
+        "none: no real difference from base on anything measured here.",
+    ]
+
+
+def test_of_what_cannot_be_measured_of_both_no_difference_is_denied(rows, models):
+    for written in (["lexical", str(models / "a")], [str(models / "a"), "lexical"]):
+        found = compare(written, [rows / "sts.tsv"])
+        baseline, other = found.contenders
+        assert found.statements() == [f"{other}: nothing here can be measured of both it and {baseline}."]
+        assert "no real difference" not in found.text()
+
+
+def test_the_table_is_aligned_and_a_row_without_a_real_difference_says_so():
+    found = comparison(better=((0.1, 0.0001), (0.02, 0.3)), other=((-0.1, 0.2), (0.0, 1)))
+    assert found.text() == (
+        "3 contenders, semantic; differences are to base\n"
+        "\n"
+        "                     one                        two\n"
+        "                     nDCG@10                    Spearman\n"
+        "\n"
+        "base                 0.5000 [0.400, 0.600]      0.5000 [0.400, 0.600]\n"
+        "                     baseline                   baseline\n"
+        "better               0.6000 [0.400, 0.600]      0.5200 [0.400, 0.600]\n"
+        "                     +0.1000 p < 0.001 better   +0.0200 p 0.300\n"
+        "other                0.4000 [0.400, 0.600]      0.5000 [0.400, 0.600]\n"
+        "no real difference   -0.1000 p 0.200            +0.0000 p 1.000\n"
+        "\n"
+        "better: better than base on one nDCG@10 (+0.1000, p < 0.001); no real difference on two Spearman (+0.0200, p 0.300).\n"
+        "other: no real difference from base on anything measured here.\n"
+        "In brackets the 95 % interval (bootstrap); p by Fisher's randomisation test, corrected for several contenders (Holm).\n"
+    )
+
+
+def test_many_columns_are_several_tables_of_one_width():
+    found = comparison(other=((0.1, 0.2), (0.1, 0.2)))
+    columns = tuple(Column(f"data-{number}", "MAP") for number in range(9))
+    cells = {(name, column): Cell(0.5, 0.4, 0.6, "same") for name in found.contenders for column in columns}
+    wide = Comparison(found.contenders, "base", columns, cells, {})
+    assert [len(block) for block in wide.blocks(100)] == [3, 3, 3]
+    assert max(map(len, wide._table(wide.blocks(100)[0]).splitlines())) <= 100
+    assert [len(block) for block in wide.blocks(10)] == [1] * 9
+
+
+def test_a_value_that_is_not_defined_is_null_in_json_and_not_drawn():
+    column = Column("sts", "Spearman")
+    cells = {("a", column): Cell(0.5, 0.4, 0.6, "baseline"), ("b", column): Cell(math.nan, math.nan, math.nan, "same")}
+    found = Comparison(("a", "b"), "a", (column,), cells, {})
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["results"][1]["value"] is None
+    assert [bar.label for bar in found.bars()] == ["a"]
+
+
+@pytest.mark.parametrize(("p", "text"), [(1e-4, "< 0.001"), (0.001, "0.001"), (0.0496, "0.050"), (1, "1.000")])
+def test_p_is_shown_with_three_digits_and_never_as_zero(p, text):
+    assert shown(p) == text

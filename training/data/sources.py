@@ -1,0 +1,270 @@
+"""Rows from files, folders, tables and data sets, each with the place where it stands, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ...core.errors import InputError, MissingExtraError
+from . import beir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Rows = Iterator[tuple[str, dict[str, Any]]]
+
+_SEPARATORS = {",": "comma", "\t": "tab"}
+_LONGEST_LINE = 64 << 20  # bytes of one line: a longer one is no row but a file without line ends
+
+
+def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train") -> Rows:
+    """Every row of a source with where it stands: "file:line", or "source, row N" where there are no lines.
+
+    :param source: a .jsonl, .csv, .tsv or .parquet file (.gz too), a BEIR folder, a Lance table, the name of a
+        Hugging Face data set, or mappings.
+    :param split: which qrels of a BEIR folder (`qrels/SPLIT.tsv`), or which split of a data set.
+    """
+    if isinstance(source, Iterable) and not isinstance(source, (str, bytes, Path)):
+        return _given(source)
+    path, name = Path(source), str(source)
+    if not name.strip():
+        raise InputError(f"{name!r} is no name of data: expected a file, a folder or the name of a data set")
+    if path.is_dir():
+        return _folder(path, split)
+    if path.is_file():
+        return _file(path)
+    if path.suffix or name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        if path.exists():
+            raise InputError(f"{name} is a pipe or a device: expected a file or a folder, which can be read twice")
+        raise InputError(f"there is no file or folder {name}")
+    return _dataset(name, split)
+
+
+def _given(source: Iterable[Mapping[str, Any]]) -> Rows:
+    for number, row in enumerate(source, 1):
+        if not isinstance(row, Mapping):
+            raise InputError(f"row {number}: expected a mapping of columns to values, not {type(row).__name__}")
+        yield f"row {number}", dict(row)
+
+
+def _folder(path: Path, split: str) -> Rows:
+    if beir.is_collection(path):
+        return _beir(path, split)
+    if (path / "_versions").is_dir():
+        return _lance(path)
+    raise InputError(
+        f"{path} is a folder without training data: expected BEIR's corpus.jsonl in it, or a Lance table; documents "
+        "are for 'binocle tune' and 'binocle pretrain'"
+    )
+
+
+def _file(path: Path) -> Rows:
+    names = [suffix.lower() for suffix in path.suffixes]
+    kind = next((name for name in reversed(names) if name != ".gz"), "")
+    readers: dict[str, Callable[[Path], Rows]] = {
+        ".jsonl": _json_lines,
+        ".ndjson": _json_lines,
+        ".json": _json_lines,
+        ".csv": _commas,
+        ".tsv": _tabs,
+        ".parquet": _parquet,
+        ".txt": _lines,
+    }
+    if kind not in readers:
+        raise InputError(f"{path} has no known kind: expected {', '.join(readers)}, a BEIR folder or a Lance table")
+    return readers[kind](path)
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    return opened(path, "rb")  # type: ignore[no-any-return]
+
+
+def _text(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines in UTF-8 with their numbers, without their ends."""
+    number = 0
+    with _bytes(path) as stream:
+        try:
+            while line := stream.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+                    raise InputError(f"{path}:{number} has over {_LONGEST_LINE >> 20} MB: expected one row a line")
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{path}:{number + 1} is not whole gzip data ({error}): copy it here again") from None
+
+
+def _json_lines(path: Path) -> Rows:
+    for number, line in _text(path):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line, object_pairs_hook=_once)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number} is not JSON ({error}): expected one object a line") from None
+        if not isinstance(row, dict):
+            came = type(row).__name__
+            raise InputError(f"{path}:{number}: expected an object with columns as its keys on each line, not {came}")
+        yield f"{path}:{number}", row
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice!r} twice")
+    return found
+
+
+def _lines(path: Path) -> Rows:
+    for number, line in _text(path):
+        if line.strip():
+            yield f"{path}:{number}", {"text": line}
+
+
+def _commas(path: Path) -> Rows:
+    return _separated(path, ",")
+
+
+def _tabs(path: Path) -> Rows:
+    return _separated(path, "\t")
+
+
+def _separated(path: Path, separator: str) -> Rows:
+    """RFC 4180 where a quote opens a field; the header names the columns."""
+    csv.field_size_limit(_LONGEST_LINE)
+    at = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal at
+        for number, line in _text(path):
+            at = number
+            yield line + "\n"
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
+    header: list[str] = []
+    began = 1
+    try:
+        for cells in reader:
+            if not header:
+                header = _header(path, cells, separator)
+            elif cells:
+                if len(cells) != len(header):
+                    what = f"put a field with a {_SEPARATORS[separator]} in it in quotes"
+                    raise InputError(
+                        f"{path}:{began} has {len(cells)} fields where the header has {len(header)}: "
+                        + (what if len(cells) > len(header) else "expected one for each column")
+                    )
+                yield f"{path}:{began}", dict(zip(header, cells, strict=True))
+            began = at + 1
+    except csv.Error as error:
+        reason = str(error)
+        if "new-line" in reason:
+            raise InputError(f"{path}:{began} has a carriage return within a line: end lines with \\n") from None
+        raise InputError(f"{path}:{began} is not well-formed ({reason}): close or double its quotes") from None
+
+
+def _header(path: Path, cells: list[str], separator: str) -> list[str]:
+    header = [cell.strip() for cell in cells]
+    _check_names(f"{path}:1", header)
+    if separator == "," and any("\t" in name for name in header):
+        raise InputError(f"{path}:1 is separated by tabs: name the file .tsv")
+    return header
+
+
+def _check_names(where: str, columns: Sequence[str]) -> None:
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{where} names the column {twice!r} twice: expected a header with a name for each column")
+
+
+def _parquet(path: Path) -> Rows:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_names(str(path), file.schema_arrow.names)
+            yield from _rows_of(path, file.iter_batches(batch_size=1_000))
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise InputError(f"{path} is not a whole Parquet file ({reason}): copy it here again") from None
+
+
+def _rows_of(path: Path, batches: Iterable[Any]) -> Rows:
+    """Rows of Arrow's batches, without times: Python has no value for some, and no shape of data needs one."""
+    from pyarrow.types import is_temporal
+
+    number = 0
+    for batch in batches:
+        times = [field.name for field in batch.schema if is_temporal(field.type)]
+        for row in (batch.drop_columns(times) if times else batch).to_pylist():
+            number += 1
+            yield f"{path}, row {number}", row
+
+
+def _lance(path: Path) -> Rows:
+    import lance
+
+    try:
+        yield from _rows_of(path, lance.dataset(str(path)).to_batches(batch_size=1_000))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a Lance table ({str(error).splitlines()[0][:120]})") from None
+
+
+def _beir(path: Path, split: str) -> Rows:
+    """Each judged query with each of its relevant documents, as title and text."""
+    texts, qrels = beir.queries(path), beir.qrels(path, split)
+    wanted = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
+    documents = {row["id"]: beir.joined(row) for row in beir.documents(path) if row["id"] in wanted}
+    for query, grades in qrels.items():
+        for document in (document for document, grade in grades.items() if grade > 0):
+            for name, known, file in ((query, texts, "queries.jsonl"), (document, documents, "corpus.jsonl")):
+                if name not in known:
+                    place = beir.place(path, split, query, document)
+                    raise InputError(f"{place}: {file} has no {name!r}: add it there, or take this line out")
+            where = f"{path}/qrels/{split}.tsv, query {query!r}"
+            yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
+
+
+def _dataset(name: str, split: str) -> Rows:
+    """A data set of the Hugging Face hub or of its local cache; "NAME:CONFIGURATION" where it has several."""
+    try:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetNotFoundError
+        from datasets.utils.logging import disable_progress_bar, set_verbosity_error
+    except ImportError:
+        raise MissingExtraError("datasets", "train", f"the data set {name}") from None
+    disable_progress_bar()  # it would draw over ours
+    set_verbosity_error()
+    name, _, configuration = name.partition(":")
+    try:
+        with _without_retries_told():
+            loaded = load_dataset(name, configuration or None, split=split)
+    except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [""])[0][:160]
+        raise InputError(f"there is no file or folder {name}, nor a data set to be had ({reason})") from None
+    for number, row in enumerate(loaded, 1):
+        yield f"{name}, row {number}", dict(row)
+
+
+@contextlib.contextmanager
+def _without_retries_told() -> Iterator[None]:
+    """One line says in the end what was not to be had."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,128 @@
+"""Texts without labels, one document after another, from wherever they are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError
+from ...retriever.documents.scan import is_index
+from ..runs.progress import seldom
+from .sources import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..runs.progress import Tell
+    from .sources import Rows
+
+_TABLES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".txt"}
+_COLUMNS = ("text", "sentence", "content")
+
+
+def documents(sources: Sequence[str | Path], column: str | None = None, tell: Tell | None = None) -> Iterator[str]:
+    """The text of each document in order; the same each time, as long as the sources stay as they are.
+
+    :param sources: each an index, a folder of documents, a BEIR folder, a Lance table, a .txt file with a text a
+        line, a .jsonl, .csv, .tsv or .parquet file (.gz too) with a column of texts, one document of any format that
+        is indexed, or the name of a Hugging Face data set.
+    :param column: the column, "text", "sentence" or "content" unless given.
+    :raises InputError: naming the file and line that is not as it should be.
+    """
+    told, count = seldom(tell or (lambda _: None)), 0
+    for source in sources:
+        for text in _of(source, column, tell or (lambda _: None)):
+            count += 1
+            told(f"{count:,} document{'s' * (count != 1)} read")
+            if text.strip():
+                yield text.encode("utf-8", "replace").decode()
+
+
+def check(sources: Sequence[str | Path], column: str | None = None) -> None:
+    """Look for each source, and read the first text of a file.
+
+    :raises InputError: where something is not there, or has no column of texts.
+    """
+    for source in sources:
+        found = _of(source, column, lambda _: None)
+        if not Path(source).expanduser().is_dir():
+            next(found, None)
+
+
+def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
+    path = Path(source).expanduser()
+    if is_index(path):
+        return _indexed(path)
+    if (path / "corpus.jsonl").is_file():
+        return _corpus(path)
+    if path.is_dir() and not (path / "_versions").is_dir():
+        return _folder(path, tell)
+    kind = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix != ".gz"), "")
+    if path.is_file() and kind not in _TABLES:
+        return _file(path)
+    if not path.exists() and "/" not in str(source):  # data sets of the hub have an owner
+        raise InputError(f"there is no file or folder {source}")
+    return _column(rows(path if path.exists() else str(source)), column)
+
+
+def _indexed(index: Path) -> Iterator[str]:
+    from ...retriever.retriever import Retriever
+
+    snapshot = Retriever.open(index).snapshot()
+    with snapshot.reading("documents"):
+        batches = snapshot.documents.to_batches(
+            columns=["text"], filter="chunks > 0", batch_size=256, scan_in_order=True
+        )
+        for batch in batches:
+            yield from batch.column("text").to_pylist()
+
+
+def _corpus(folder: Path) -> Iterator[str]:
+    for place, row in rows(folder / "corpus.jsonl"):
+        title, text = row.get("title") or "", row.get("text")
+        if not isinstance(text, str) or not isinstance(title, str):
+            raise InputError(f"{place}: expected strings in 'text' and 'title'")
+        yield "\n".join(filter(None, (title, text)))
+
+
+def _folder(folder: Path, tell: Tell) -> Iterator[str]:
+    from ...retriever.documents.scan import scan
+    from ...retriever.readers.pool.pool import ReaderPool
+
+    failed = 0
+    with ReaderPool() as pool:
+        for reading in pool.read_all(folder / entry.path for entry in scan(folder) if not entry.reason):
+            if reading.document:
+                yield reading.document.text
+            failed += reading.state == "failed"
+    if failed:
+        tell(f"left out: {failed:,} file{'s' * (failed != 1)} of {folder} that could not be read")
+
+
+def _file(path: Path) -> Iterator[str]:
+    from ...retriever.readers.pool.pool import read_file
+
+    reading = read_file(path)
+    if reading.document is None:
+        raise InputError(f"{path} gives no text ({reading.reason or 'it is empty'})")
+    yield reading.document.text
+
+
+def _column(given: Rows, column: str | None) -> Iterator[str]:
+    name = column
+    for place, row in given:
+        name = name or _chosen(place, row)
+        text = row.get(name)
+        if not isinstance(text, str):
+            there = ", ".join(map(repr, row)) or "none"
+            came = repr(text)[:60] if name in row else f"the columns {there}"
+            raise InputError(f"{place}: expected a text in {name!r}, but {came} came; --column says which it is")
+        yield text
+
+
+def _chosen(place: str, row: dict[str, Any]) -> str:
+    found = next((name for name in _COLUMNS if isinstance(row.get(name), str)), None)
+    if found is None:
+        there = ", ".join(map(repr, row)) or "none"
+        raise InputError(f"{place}: expected a column 'text', but the columns are {there}: say which with --column")
+    return found

@@ -1,0 +1,108 @@
+"""The model a run begins with: loaded, with its pooling, dropout and adapter; and the adapter merged at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError, MissingExtraError
+from ...retriever.models import files as model_folder
+from ...retriever.models import settings as model_settings
+from ...retriever.models.settings import PADDED_POSITIONS
+from ..runs import trainer as loop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .config import Config
+
+
+def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
+    """The `SentenceTransformer` to train: `base` as it is, or a transformer with pooling and unit length on top.
+
+    :raises ModelNotFoundError: when the base is neither here nor to be had.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    loop.silence()
+    torch.manual_seed(config.seed)
+    folder = model_folder.find(base)
+    given: dict[str, Any] = {"attn_implementation": loop.attention(typical_tokens), "use_safetensors": True}
+    try:
+        try:
+            model = _load(folder, given)
+        except ValueError as error:
+            if "attn_implementation" not in str(error) and "scaled_dot_product" not in str(error):
+                raise
+            model = _load(folder, {"use_safetensors": True})
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise InputError(f"{base} does not load as an encoder ({reason})") from error
+    if config.pooling is not None:
+        words = model[0].get_embedding_dimension()
+        modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
+        model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
+    model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as a search has it
+    set_dropout(model, config.dropout)
+    if config.lora:
+        add_adapter(model, config)
+    return model.to(loop.device())
+
+
+def _load(folder: Path, given: dict[str, Any]) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    if (folder / "modules.json").is_file():
+        return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=given, trust_remote_code=False)
+    words = Transformer(str(folder), model_kwargs={**given, "local_files_only": True})
+    return SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()])
+
+
+def shortest(asked: int | None, model: Any) -> int | None:
+    """So many tokens, or as many as the model has positions for: beyond its last there is nothing to look up."""
+    config: Any = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if asked is None or not isinstance(positions, int) or positions < 1:
+        return asked
+    return min(asked, positions - 2 * (config.model_type in PADDED_POSITIONS))
+
+
+def set_dropout(model: Any, share: float) -> None:
+    """The same dropout everywhere in a model, without a trace in its configuration."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = share
+        for name in ("dropout", "attention_dropout", "drop_prob", "hidden_dropout", "attention_probs_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, share)
+
+
+def add_adapter(model: Any, config: Config) -> None:
+    """Train low-rank additions to the weights instead of the weights (LoRA, Hu et al. 2021, arXiv:2106.09685)."""
+    try:
+        from peft import LoraConfig
+    except ImportError:
+        raise MissingExtraError("peft", "train", "LoRA") from None
+    assert config.lora is not None
+    model.add_adapter(
+        LoraConfig(r=config.lora, lora_alpha=2 * config.lora, lora_dropout=config.dropout, target_modules="all-linear")
+    )
+
+
+def merge_adapter(model: Any) -> None:
+    """Add the low-rank parts to the weights, so that the saved folder is an ordinary one."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    words = model[0].auto_model
+    for name, module in list(words.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            parent = words.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], module.get_base_layer())
+    words._hf_peft_config_loaded = False  # noqa: SLF001 - transformers would save the adapter alone
+    if hasattr(words, "peft_config"):
+        del words.peft_config

@@ -1,0 +1,217 @@
+"""A smaller encoder that answers like a larger one: fewer layers, or a table of word vectors; with the price measured.
+
+Either is begun from the teacher (`students`), and learns its vectors by mean squared error on any text (Reimers and
+Gurevych 2020, arXiv:2004.09813).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError
+from ...indexes.metric import cosines
+from ...retriever.models.files import find
+from ...retriever.models.load import load_encoder
+from ..data import beir
+from ..data.columns import Shape, is_text
+from ..data.sources import rows
+from ..evaluation.retrieval import evaluate, questions
+from ..runs import trainer as loop
+from ..runs.model_card import Card, write_card
+from ..runs.progress import within
+from ..runs.run_folder import check_out, folder_of
+from . import heldout, students
+from . import losses as objectives
+from .config import Config, check
+from .train import train_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ...core.arrays import Floats
+    from ...retriever.models import encoder as encoders
+    from ..runs.progress import Progress, Tell
+
+
+_SPEED_TEXTS = 512
+
+
+@dataclass(slots=True)
+class Distilled:
+    """The student, what it costs and what it gains."""
+
+    folder: Path
+    layers: int  # 0 for a table
+    measures: dict[str, tuple[float, float]]  # name -> teacher's, student's
+    texts_per_second: tuple[float, float]  # teacher's, student's
+    seconds: float
+    fingerprint: str
+
+    def as_dict(self) -> dict[str, Any]:
+        def both(pair: tuple[float, float], digits: int) -> dict[str, float]:
+            return {"teacher": round(pair[0], digits), "student": round(pair[1], digits)}
+
+        return {
+            "folder": str(self.folder),
+            "layers": self.layers,
+            "measures": {name: both(pair, 4) for name, pair in self.measures.items()},
+            "texts_per_second": both(self.texts_per_second, 1),
+            "seconds": round(self.seconds, 1),
+            "fingerprint": self.fingerprint,
+        }
+
+
+def distill(
+    model: str,
+    out: str | Path,
+    *,
+    texts: str | Path | Iterable[str],
+    layers: int | None = 3,
+    evaluate_on: str | Path | None = None,
+    split: str = "test",
+    config: Config | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Distilled:
+    """Make a student of `model` and measure both.
+
+    :param texts: what the teacher is learned on: data with a column of texts, or of queries and positives.
+    :param layers: transformer layers that the student keeps; 0 for a table of word vectors.
+    :param evaluate_on: a folder in BEIR's layout on which both are measured.
+    :param config: `settings(layers)` unless given.
+    :raises InputError: when the teacher has no more layers than that.
+    """
+    loop.require("distillation")
+    began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
+    check_out(out, "student")
+    if layers is None or layers < 0:
+        raise InputError(f"layers are a whole number from 0, not {layers}")
+    config = config or settings(layers)
+    check(config)
+    objectives.check_uses(objectives.choose(config.objective, Shape.TEXTS, teacher=True), config)
+    if evaluate_on is not None:
+        questions(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
+    every = list(_texts(texts))
+    if not every:
+        raise InputError(f"{texts} holds no texts")
+    find(model)
+    tell("loading the teacher")
+    loop.silence()
+    whole = out.resolve()
+    start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
+    if layers:
+        students.with_layers(model, layers, start)
+    else:
+        tell("weighing the words")
+        students.as_table(model, start, every)
+    given = ({"text": text} for text in every)
+    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress, tell=tell)
+    shutil.rmtree(start)
+    teacher, student = load_encoder(model), load_encoder(str(out))
+    agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), config.seed)
+    measures = {agreement.name: (1.0, agreement.value)}
+    facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
+    if evaluate_on is not None:
+        both = [_ndcg(*one, evaluate_on, split, tell) for one in (("teacher", model), ("student", str(out)))]
+        measures["nDCG@10"] = both[0]["value"], both[1]["value"]
+        facts += both
+    made = Distilled(
+        out,
+        layers,
+        measures,
+        (_rate(teacher, every), _rate(student, every)),
+        time.monotonic() - began,
+        student.fingerprint,
+    )
+    _note(made, model, len(every), facts)
+    return made
+
+
+def settings(layers: int, **given: Any) -> Config:
+    """How a student learns, where nothing else is given; a table learns faster, as a step moves few of its rows."""
+    rate = 1e-4 if layers else 2e-2
+    usual: dict[str, Any] = {"epochs": 2.0, "batch_size": 64, "learning_rate": rate, "max_length": 128}
+    return Config(**usual | {"patience": None} | given)
+
+
+def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
+    """Each different text once."""
+    if not isinstance(source, (str, Path)):
+        yield from dict.fromkeys(source)
+        return
+    if beir.is_collection(Path(source)):
+        yield from dict.fromkeys(map(beir.joined, beir.documents(Path(source))))
+        return
+    seen: set[int] = set()
+    for where, row in rows(source):
+        known = [name for name in row if is_text(name)]
+        names = known or [name for name in row if not str(name).endswith("id")]
+        found = [row[name] for name in names if isinstance(row[name], str)]
+        if not found:
+            raise InputError(f"{where}: no column holds a text")
+        for text in found:
+            if text.strip() and hash(text) not in seen:
+                seen.add(hash(text))
+                yield text
+
+
+def _key(*asked: Any) -> str:
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:8]
+
+
+def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> Floats:
+    """The cosine of both vectors of each of the last texts."""
+    some = every[-_SPEED_TEXTS:]
+    return cosines(teacher.encode(some), student.encode(some))
+
+
+def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
+    """Texts a second, the second time."""
+    some = every[:_SPEED_TEXTS]
+    encoder.encode(some[:64])
+    began = time.monotonic()
+    encoder.encode(some)
+    return len(some) / max(time.monotonic() - began, 1e-9)
+
+
+def _ndcg(who: str, name: str, collection: str | Path, split: str, tell: Tell) -> dict[str, Any]:
+    """Of a model on a collection, as a card has it."""
+    what = f"measuring the {who} on {Path(collection).name}"
+    tell(what)
+    found = evaluate(collection, mode="semantic", split=split, model=name, progress=within(tell, what))
+    return {
+        "name": "nDCG@10",
+        "value": found.measures["nDCG@10"],
+        "interval": list(found.intervals["nDCG@10"]),
+        "rows": found.queries,
+        "on": f"{found.collection} {found.split}",
+        "when": who,
+    }
+
+
+def _note(made: Distilled, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
+    """The card of a student: what it was made of, its price and its gain."""
+    file = made.folder / "binocle.json"
+    known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    card = Card(
+        kind="encoder",
+        base=model,
+        objective=known.get("objective", "a table of the teacher's vectors of single tokens"),
+        data={"texts": texts},
+        config={**known.get("config", {}), "layers": made.layers},
+        measures=measures,
+        seconds=made.seconds,
+        steps=known.get("steps", 0),
+        texts_per_second=made.texts_per_second[1],
+        fingerprint=made.fingerprint,
+        device=loop.device(),
+        bf16=loop.has_bf16(),
+    )
+    write_card(made.folder, card)
+    shutil.rmtree(folder_of(made.folder), ignore_errors=True)

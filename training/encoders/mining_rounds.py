@@ -1,0 +1,165 @@
+"""Train on hard negatives that are mined with the encoder as it is, and anew as it gets better.
+
+One round mines with the base and trains; the next mines with what came of it, since negatives that were hard are not
+any more (ANCE, Xiong et al. 2021, arXiv:2007.00808, with the index rebuilt between rounds rather than beside them).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError, ModelNotFoundError
+from ...retriever.models.files import DEFAULT_MODEL, find
+from ..data import dataset as rows
+from ..data.dataset import Shape
+from ..mining.mine import mine
+from ..runs import trainer as loop
+from ..runs.progress import within
+from ..runs.run_folder import files_of, folder_of
+from . import losses as objectives
+from .config import Config, check
+from .train import train_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..mining.negatives import MiningReport
+    from ..runs.progress import Progress, Tell
+    from .result import Trained
+
+_RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
+
+
+def train_rounds(
+    data: str | Path,
+    out: str | Path,
+    *,
+    negatives: int,
+    rounds: int = 1,
+    base: str | None = None,
+    config: Config | None = None,
+    split: str = "train",
+    corpus: str | Path | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Trained:
+    """`train_encoder` on pairs, its epochs shared out among rounds, each with negatives mined anew.
+
+    Killed, the same call goes on in the round that it was in.
+
+    :param negatives: mined for each query.
+    :param corpus: what they come from, as `mining.mine` takes it; the collection, or the positives, unless given.
+    :raises InputError: before anything is mined, for settings that do not fit.
+    """
+    loop.require("training")
+    if negatives < 1 or rounds < 1:
+        raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
+    config, out, tell = config or Config(), Path(out), tell or (lambda _: None)
+    check(config)
+    objectives.check_uses(objectives.choose(config.objective, Shape.TRIPLETS), config)  # triplets will be mined
+    current = base or DEFAULT_MODEL
+    find(current)
+    whole = out.resolve()
+    work = whole.with_name(f".{whole.name}-rounds")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: expected a folder for the model")
+    if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
+        raise InputError(f"{out} is not empty: give another folder for the model")
+    asked: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    asked |= {"files": files_of(data, corpus)}
+    _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
+    share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
+    origin = current, _facts(data, negatives, rounds)
+    held_out: set[tuple[int, int]] | None = None
+    for number in range(1, rounds + 1):
+        mined, folder = work / f"mined-{number}.jsonl", out if number == rounds else work / f"round-{number}"
+        try:
+            if held_out is None:
+                held_out = _held_out(data, split, config, work / "pairs")
+            if not mined.is_file():
+                what = f"mining negatives, round {number} of {rounds}"
+                tell(what)
+                given: dict[str, Any] = {"progress": _counting(within(tell, what)), "negatives": negatives, **_RULES}
+                report = mine(data, mined, split=split, corpus=corpus, model=current, **given)
+                _tell_short(report, negatives, tell)
+            if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
+                learned, development = _parts(mined, held_out)
+                part = share if development else replace(share, held_out=0.0)
+                given = {"config": part, "development": development, "progress": progress, "tell": tell}
+                made = train_encoder(learned, folder, base=current, origin=origin, **given)
+        except (InputError, ModelNotFoundError):
+            if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
+                shutil.rmtree(work)
+            raise
+        current = str(folder)
+    shutil.rmtree(work)
+    return made
+
+
+def _counting(tell: Tell) -> Callable[[str, int, int], None]:
+    """Mining's `progress`."""
+    return lambda what, done, total: tell(f"{what}, {done:,} of {total:,}")
+
+
+def _tell_short(report: MiningReport, wanted: int, tell: Callable[[str], None]) -> None:
+    """Say which pairs are not learned from."""
+    if left := report.pairs - report.rows:
+        tell(
+            f"{left:,} of {report.pairs:,} pairs are left out: {report.short:,} queries have fewer than {wanted} "
+            f"negatives, {report.none:,} of them none"
+        )
+
+
+def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
+    """What the card says of the data."""
+    name = rows.named(data)
+    source = {"source": Path(name).resolve().name if Path(name).exists() else name}
+    how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder as it was then"
+    least = f"at least {_RULES['relative_margin']:.0%} below the positive's score"
+    return source | {"negatives": f"{how}, {least}; pairs with fewer are left out"}
+
+
+def _held_out(data: str | Path, split: str, config: Config, folder: Path) -> set[tuple[int, int]]:
+    """The pairs that no round learns from: were they chosen of what is mined, each round would hold out others."""
+    given = rows.prepare(data, folder, split=split, held_out=config.held_out, seed=config.seed)
+    if given.texts[:2] != ("query", "positive"):  # which cannot be mined for, as will be told
+        return set()
+    return set(map(_key, rows.take(given.table(), given.held_out()).to_pylist()))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[int, int]:
+    return rows.hash_of(row["query"]), rows.hash_of(row["positive"])
+
+
+def _parts(mined: Path, held_out: set[tuple[int, int]]) -> tuple[Path, Path | None]:
+    """What was mined, in a file to learn from and one to hold out; None for that where it would be empty."""
+    learned, apart = mined.with_stem(f"{mined.stem}-learned"), mined.with_stem(f"{mined.stem}-held-out")
+    if not learned.is_file():  # a run that is gone on with expects the files that it began with
+        aside = learned.with_suffix(".part")
+        with (
+            mined.open(encoding="utf-8") as lines,
+            aside.open("w", encoding="utf-8") as one,
+            apart.open("w", encoding="utf-8") as other,
+        ):
+            for line in lines:
+                (other if _key(json.loads(line)) in held_out else one).write(line)
+        aside.replace(learned)
+    return learned, apart if apart.stat().st_size else None
+
+
+def _same(work: Path, asked: dict[str, Any]) -> None:
+    """Keep what was asked beside what was mined for it.
+
+    :raises InputError: when something else was.
+    """
+    file, wanted = work / "asked.json", json.dumps(asked)
+    if file.is_file() and file.read_text("utf-8") != wanted:
+        raise InputError(
+            f"{work} holds an unfinished run with other settings or data: remove it or give another folder"
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    file.write_text(wanted, "utf-8")

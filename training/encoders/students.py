@@ -1,0 +1,81 @@
+"""The students that distillation begins with: some of the teacher's layers, or a table of word vectors.
+
+The layers are evenly spread (Sanh et al. 2019, arXiv:1910.01108). The table has one vector a token: the teacher's own
+for it, weighed by how rare the token is and freed of what all share (Arora et al. 2017; model2vec). No transformer is
+left in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import InputError
+from ...retriever.models.files import find
+from ...retriever.models.load import load_encoder
+from .base_model import make_model
+from .config import Config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_COUNTED = 20_000  # texts that a token's frequency is counted in
+_SMOOTHING = 1e-3  # Arora et al.'s a
+
+
+def with_layers(model: str, layers: int, folder: Path) -> None:
+    """Write the model with some of its layers, evenly spread, the first and the last among them where there are two."""
+    student = make_model(model, Config())
+    stack = _stack(student[0].auto_model)
+    if stack is None or not 0 < layers < len(stack):
+        have = "none that can be left out" if stack is None else str(len(stack))
+        raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
+    import torch
+
+    kept = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
+    chosen = torch.nn.ModuleList([stack[int(place)] for place in kept])
+    parent, name = _owner(student[0].auto_model, stack)
+    setattr(parent, name, chosen)
+    student[0].auto_model.config.num_hidden_layers = len(chosen)
+    student.save_pretrained(str(folder), create_model_card=False)
+
+
+def _stack(words: Any) -> Any:
+    """The list of transformer layers: the longest module list there is."""
+    import torch
+
+    lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
+    return max(lists, key=len, default=None)
+
+
+def _owner(words: Any, wanted: Any) -> tuple[Any, str]:
+    for module in words.modules():
+        for name, child in module.named_children():
+            if child is wanted:
+                return module, name
+    raise AssertionError("a module list that no module owns")
+
+
+def as_table(model: str, folder: Path, every: list[str]) -> None:
+    """Write a static model: one vector a token, with weights a/(a + frequency) folded in, without the common part."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+
+    found = find(model)
+    if not (found / "tokenizer.json").is_file():
+        raise InputError(f"{model} has no tokenizer.json, whose tokens the table is made of")
+    tokenizer = Tokenizer.from_file(str(found / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    size = tokenizer.get_vocab_size()
+    counts = np.ones(size, np.float64)
+    for encoding in tokenizer.encode_batch_fast(every[:_COUNTED], add_special_tokens=False):
+        np.add.at(counts, encoding.ids, 1)
+    vectors = load_encoder(model).encode([tokenizer.decode([number]) or " " for number in range(size)])
+    vectors = vectors - vectors.mean(0)
+    weights = _SMOOTHING / (_SMOOTHING + counts / counts.sum())
+    table = np.ascontiguousarray(vectors * weights[:, None], np.float32)
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table), Normalize()])
+    static.save_pretrained(str(folder), create_model_card=False)

@@ -1,0 +1,181 @@
+"""Rows that people have judged, to hold a model to: scored pairs, labelled pairs, and queries with passages.
+
+Files are those that training reads too: JSON lines, CSV or TSV with a header row, Parquet. The names of the columns say
+which kind they are; the first name of each is ours, the others are those of common data sets, as for training.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...core.errors import InputError
+from ..data.columns import NAMES
+from ..data.sources import rows as rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Row = dict[str, Any]
+
+Kind = Literal["similarity", "pairs", "reranking"]
+
+_FIRST, _SECOND, _SCORE, _LABEL = (NAMES[column] for column in ("first", "second", "score", "label"))
+_QUERY = ("query", "anchor", "question")
+_POSITIVE = ("positive", "pos", "positives", "relevant")
+_NEGATIVE = ("negative", "neg", "negatives", "irrelevant", "non_relevant")
+_EXPECTED = (
+    "expected the columns sentence1, sentence2 and score; or text1, text2 and label (0 or 1); "
+    "or query, positive and negative"
+)
+_LABELS = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of texts with what people said of them: a score on any scale, or a label 0 or 1."""
+
+    name: str
+    kind: Kind
+    left: list[str]
+    right: list[str]
+    gold: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rankings:
+    """Queries with the passages to be ranked for each, those that answer it and those that do not."""
+
+    name: str
+    queries: list[str]
+    positives: list[list[str]]
+    negatives: list[list[str]]
+
+
+def read(path: str | Path) -> Pairs | Rankings:
+    """Read a whole file of judged rows.
+
+    :raises InputError: naming the file and line of the first row that does not fit, or the columns that came instead.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    rows = rows_of(path)
+    try:
+        where, first = next(rows)
+    except StopIteration:
+        raise InputError(f"{path} holds no rows: {_EXPECTED}") from None
+    kind = _kind(where, first)
+    given = _all(where, first, rows)
+    return _rankings(name_of(path), given) if kind == "reranking" else _pairs(path, kind, given)
+
+
+def name_of(path: Path) -> str:
+    """What a file is called for people: sts for sts.tsv.gz."""
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def _all(where: str, first: Row, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    yield where, first
+    yield from rows
+
+
+def _kind(where: str, row: Row) -> Kind:
+    if _named(row, _QUERY) and (_columns(row, _POSITIVE) or _columns(row, _NEGATIVE)):
+        return "reranking"
+    if _named(row, _FIRST) and _named(row, _SECOND):
+        if _named(row, _SCORE):
+            return "similarity"
+        if _named(row, _LABEL):
+            return "pairs"
+    found = ", ".join(map(repr, list(row)[:8])) or "none"
+    raise InputError(f"{where} has the columns {found}: {_EXPECTED}")
+
+
+def _named(row: Row, names: Sequence[str]) -> str | None:
+    """The column of one of these names, whatever its case."""
+    columns = {column.lower(): column for column in row}
+    return next((columns[name] for name in names if name in columns), None)
+
+
+def _columns(row: Row, names: Sequence[str]) -> list[str]:
+    """All columns of one of these names, also numbered: negative_1, negative_2, …"""
+    return [column for column in row if re.sub(r"_?[0-9]+$", "", column.lower()) in names]
+
+
+def _pairs(path: Path, kind: Kind, rows: Iterator[tuple[str, Row]]) -> Pairs:
+    made = Pairs(name_of(path), kind, [], [], [])
+    for where, row in rows:
+        made.left.append(_text(where, row, _FIRST))
+        made.right.append(_text(where, row, _SECOND))
+        made.gold.append(_score(where, row) if kind == "similarity" else _label(where, row))
+    if len(set(made.gold)) < 2:
+        what = "score" if kind == "similarity" else "label"
+        raise InputError(f"{path} has the {what} {made.gold[0]:g} in every row: nothing can be told apart by it")
+    return made
+
+
+def _rankings(name: str, rows: Iterator[tuple[str, Row]]) -> Rankings:
+    made = Rankings(name, [], [], [])
+    for where, row in rows:
+        positives, negatives = _passages(where, row, _POSITIVE), _passages(where, row, _NEGATIVE)
+        both = sorted(set(positives) & set(negatives))
+        if both:
+            raise InputError(f"{where} has {both[0][:60]!r} as positive and as negative: keep one of them")
+        made.queries.append(_text(where, row, _QUERY))
+        made.positives.append(positives)
+        made.negatives.append(negatives)
+    return made
+
+
+def _text(where: str, row: Row, names: Sequence[str]) -> str:
+    value = row.get(_named(row, names) or names[0])
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: expected a text in {_named(row, names) or names[0]!r}, not {_shown(value)}")
+    return value
+
+
+def _score(where: str, row: Row) -> float:
+    value = row.get(_named(row, _SCORE) or _SCORE[0])
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise InputError(f"{where}: expected a number in {_named(row, _SCORE) or _SCORE[0]!r}, not {_shown(value)}")
+    return score
+
+
+def _label(where: str, row: Row) -> float:
+    value = row.get(_named(row, _LABEL) or _LABEL[0])
+    label = _LABELS.get(str(value).strip().lower())
+    if label is None:
+        raise InputError(
+            f"{where}: expected 0 or 1 in {_named(row, _LABEL) or _LABEL[0]!r}, not {_shown(value)}; "
+            "name the column score if it says how alike the texts are"
+        )
+    return label
+
+
+def _passages(where: str, row: Row, names: Sequence[str]) -> list[str]:
+    """The passages of a row, each once, from one column with a text or a list, or from several."""
+    found: list[str] = []
+    for column in _columns(row, names):
+        value = row[column]
+        for passage in value if isinstance(value, list) else [value]:
+            if not isinstance(passage, str) or not passage.strip():
+                raise InputError(f"{where}: expected a text, or a list of them, in {column!r}, not {_shown(passage)}")
+            found.append(passage)
+    if not found:
+        raise InputError(f"{where} has no {names[0]}: a query needs at least one positive and one negative passage")
+    return list(dict.fromkeys(found))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"

@@ -1,0 +1,93 @@
+"""A model as what gives texts a score: an encoder by the cosine, a cross-encoder by reading both at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+
+from ...core.errors import InputError
+from ...indexes.metric import normalized
+from ...retriever.models import encoder as encoders
+from ...retriever.models import files as model_folder
+from ...retriever.models import settings as model_settings
+from ...retriever.models.load import load_encoder, load_reranker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from typing_extensions import TypeIs
+
+_Array = TypeVar("_Array", bound="NDArray[np.floating]")
+
+
+class CrossEncoder(Protocol):
+    """What scores a query and a passage together."""
+
+    name: str
+
+    def score(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """One score a passage, higher is better."""
+        ...
+
+
+Model = encoders.Encoder | CrossEncoder
+
+
+def load(name: str | None) -> Model:
+    """An encoder, or a cross-encoder where the folder says that it is one; all-MiniLM-L6-v2 unless named."""
+    name = name or model_folder.DEFAULT_MODEL
+    return load_reranker(name) if reads_pairs(model_folder.find(name)) else load_encoder(name)
+
+
+def reads_pairs(folder: Path) -> bool:
+    """Whether a model is a cross-encoder, which gives pairs a score but texts no vector."""
+    try:
+        model_settings.CrossEncoderSettings.read(folder)
+    except InputError:
+        return False
+    return True
+
+
+def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
+    """One score a pair. An encoder's is the cosine; neither side of a pair is a query, so both are taken alike."""
+    if is_encoder(model):
+        vectors = unit_vectors(model, [*left, *right])
+        cosines: NDArray[np.float64] = np.einsum(
+            "rd,rd->r", vectors[: len(left)], vectors[len(left) :], dtype=np.float64
+        )
+        return cosines
+    scores = np.empty(len(left), np.float64)
+    rows_of: dict[str, list[int]] = {}
+    for row, text in enumerate(left):
+        rows_of.setdefault(text, []).append(row)
+    for text, rows in rows_of.items():
+        scores[rows] = model.score(text, [right[row] for row in rows])
+    return finite(model, scores)
+
+
+def is_encoder(model: Model) -> TypeIs[encoders.Encoder]:
+    return hasattr(model, "encode")
+
+
+def score_name(model: Model) -> str:
+    return "cosine similarity" if is_encoder(model) else "score of the cross-encoder"
+
+
+def unit_vectors(
+    model: encoders.Encoder, texts: Sequence[str], *, kind: encoders.Kind = "document"
+) -> NDArray[np.float32]:
+    """Float32, shape (len(texts), dim), of length 1; each different text is encoded once."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    vectors = normalized(finite(model, model.encode(list(places), kind=kind)))
+    return vectors[[places[text] for text in texts]]
+
+
+def finite(model: Model, values: _Array) -> _Array:
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"{model.name} gives scores that are not numbers: its weights are damaged, or its training was"
+        )
+    return values

@@ -1,0 +1,152 @@
+"""What is mined: queries, documents and which answers which, each text once, in a file rather than in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import unicodedata
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.words import word_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ...core.arrays import Ids
+
+
+_BLOCK_TEXTS = 1_024  # encoded together: enough for batches of equal lengths, and little beside a model's weights
+_BLOCK_CHARACTERS = 4_000_000
+_SCHEMA = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = -65536; -- KiB
+BEGIN;
+CREATE TABLE queries (id INTEGER PRIMARY KEY, digest BLOB UNIQUE, text TEXT) STRICT;
+CREATE TABLE documents (id INTEGER PRIMARY KEY, digest BLOB UNIQUE, name TEXT, text TEXT) STRICT;
+CREATE TABLE positives (query INTEGER, document INTEGER, PRIMARY KEY (query, document)) STRICT, WITHOUT ROWID;
+"""
+
+
+class Collection:
+    """Queries and documents, numbered from 0 in the order they came. Fill it first, then read."""
+
+    def __init__(self, file: Path) -> None:
+        self._tables = sqlite3.connect(file, isolation_level=None)
+        self._tables.executescript(_SCHEMA)
+        self.queries = 0
+        self.documents = 0
+        self.pairs = 0
+        self.has_names = False  # whether rows of training data tell their documents
+
+    def close(self) -> None:
+        self._tables.close()
+
+    def add_pair(self, query: str, positive: str, name: str = "") -> None:
+        """A row of training data; one that is there already is not added again.
+
+        :param name: of the document that the positive is from, where documents have names.
+        """
+        number = self._number("queries", query)
+        if number is None:
+            number = self.queries
+            self._tables.execute("INSERT INTO queries VALUES (?, ?, ?)", (number, _digest(query), query))
+            self.queries += 1
+        self.has_names |= bool(name)
+        answer = self.add_document(positive, name)
+        added = self._tables.execute("INSERT OR IGNORE INTO positives VALUES (?, ?)", (number, answer))
+        self.pairs += added.rowcount
+
+    def add_document(self, text: str, name: str = "") -> int:
+        """A text of the corpus; one that is there already is not added again, but named if it was not. Its number."""
+        number = self._number("documents", text)
+        if number is None:
+            number = self.documents
+            self._tables.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (number, _digest(text), name, text))
+            self.documents += 1
+        elif name:
+            self._tables.execute("UPDATE documents SET name = ? WHERE id = ? AND name = ''", (name, number))
+        return number
+
+    def named_documents(self) -> Iterator[tuple[str, str]]:
+        """Name and text of every document in order."""
+        yield from self._tables.execute("SELECT name, text FROM documents ORDER BY id")
+
+    def document_blocks(self) -> Iterator[tuple[Ids, list[str]]]:
+        """Numbers and texts of every document in order, as many at a time as are encoded together."""
+        texts: list[str] = []
+        first = length = 0
+        for _, text in self.named_documents():
+            if len(texts) == _BLOCK_TEXTS or (texts and length + len(text) > _BLOCK_CHARACTERS):
+                yield np.arange(first, first + len(texts)), texts
+                first, length, texts = first + len(texts), 0, []
+            texts.append(text)
+            length += len(text)
+        if texts:
+            yield np.arange(first, first + len(texts)), texts
+
+    def query_texts(self, first: int, end: int) -> list[str]:
+        rows = self._tables.execute("SELECT text FROM queries WHERE id >= ? AND id < ? ORDER BY id", (first, end))
+        return [text for (text,) in rows]
+
+    def positives(self, first: int, end: int) -> tuple[Ids, Ids]:
+        """Which query, counted from `first`, is answered by which document: both of shape (pairs,), in order."""
+        rows = self._tables.execute(
+            "SELECT query, document FROM positives WHERE query >= ? AND query < ? ORDER BY query, document",
+            (first, end),
+        )
+        both = np.array(rows.fetchall(), np.int64).reshape(-1, 2)
+        return both[:, 0] - first, both[:, 1]
+
+    def texts(self, ids: Ids) -> dict[int, str]:
+        """The texts of these documents."""
+        return {number: text for number, (_, text) in self.named(ids).items()}
+
+    def named(self, ids: Ids) -> dict[int, tuple[str, str]]:
+        """Name and text of each of these documents."""
+        wanted = json.dumps(np.unique(ids).tolist())  # a statement has no room for so many
+        rows = self._tables.execute(
+            "SELECT id, name, text FROM documents WHERE id IN (SELECT value FROM json_each(?))", (wanted,)
+        )
+        return {number: (name, text) for number, name, text in rows}
+
+    def keys(self) -> tuple[Ids, Ids]:
+        """For each document `text_key` of its text and `name_key` of its name, both of shape (documents,)."""
+        both = np.empty((2, self.documents), np.int64)
+        for place, (name, text) in enumerate(self.named_documents()):
+            both[:, place] = text_key(text), name_key(name)
+        return both[0], both[1]
+
+    def _number(self, table: str, text: str) -> int | None:
+        row = self._tables.execute(f"SELECT id FROM {table} WHERE digest = ?", (_digest(text),)).fetchone()  # noqa: S608
+        return None if row is None else int(row[0])
+
+
+def words(text: str) -> str:
+    """The words of a text in one case and form, one space between them; without words, its signs."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    found = (folded[start:end] for start, end in word_spans(folded, signs=True))
+    return " ".join(found) or "".join(folded.split())
+
+
+def text_key(text: str) -> int:
+    """Equal for texts of the same words, whatever their case, signs and white space."""
+    return _integer(words(text))
+
+
+def name_key(name: str) -> int:
+    """Equal for texts of one document; 0 for a text without a name, which has that in common with none."""
+    return _integer(name) if name else 0
+
+
+def _integer(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) or 1
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
