@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from binocle.retriever.retriever import Retriever
-from binocle.retriever.store.open_location import place_of
+from binocle.retriever.store.open_location import open_location
 from binocle.retriever.store.store import Store
 
 from .crash import queries
@@ -150,7 +150,7 @@ def told(output: bytes, began: float) -> dict[str, Any]:
 
 def wait_for(index: str, files: int, process: subprocess.Popen[bytes]) -> int:
     """Until so many files are committed; gives how many are."""
-    place = place_of(index)
+    place = open_location(index)
     while process.poll() is None:
         with contextlib.suppress(Exception):  # there is no index yet
             if (done := Store.open(place).head().next_document) >= files:

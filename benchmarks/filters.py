@@ -30,10 +30,10 @@ import numpy as np
 import pyarrow as pa
 
 from binocle.indexes.published import build
-from binocle.indexes.tuning.benchmark import Demand, Sample, at_least
+from binocle.indexes.tuning.benchmark import Requirements, Sample, at_least
 from binocle.indexes.tuning.optimize import optimize
 from binocle.retriever.models.identity import EncoderId
-from binocle.retriever.store.benchmark_queries import Questions
+from binocle.retriever.store.benchmark_queries import BenchmarkQueries
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import chunk_schema, document_schema
 
@@ -56,7 +56,7 @@ ASKED, TIMED, ROUNDS = 500, 100, 3
 STEPS, CHANGED = 40, 0.3
 
 
-def chosen(vectors: Floats, asked: Floats, demand: Demand, folder: Path) -> tuple[VectorIndex, dict[str, Any]]:
+def chosen(vectors: Floats, asked: Floats, demand: Requirements, folder: Path) -> tuple[VectorIndex, dict[str, Any]]:
     ids, seconds = np.arange(len(vectors)), {}
 
     def built(spec: Spec) -> Built:
@@ -184,7 +184,7 @@ def turnover(vectors: Floats, more: Floats, asked: Floats, queries: Floats, reca
             for part in np.array_split(live, 10):
                 change(writer, every, part, np.empty(0, np.int64))
             writer.finish()
-            outcome = writer.optimize(Demand(recall), Questions(asked, "benchmark", asked=True))
+            outcome = writer.optimize(Requirements(recall), BenchmarkQueries(asked, "benchmark", asked=True))
             if not outcome.met:
                 raise SystemExit(f"not met: {outcome.nearest}")
             for step in np.array_split(operations, STEPS):
@@ -257,7 +257,7 @@ def main() -> None:
     faiss.omp_set_num_threads(arguments.threads)
     real = np.load(arguments.vectors, mmap_mode="r", allow_pickle=False)
     recalls = [float(recall) for recall in arguments.recalls.split(",")]
-    demands = [*map(Demand, recalls), Demand(0.95, memory=arguments.memory * arguments.count)]
+    demands = [*map(Requirements, recalls), Requirements(0.95, memory=arguments.memory * arguments.count)]
     half = max(demand.queries for demand in demands)
     parts = (arguments.count, round(CHANGED * arguments.count), 2 * half, ASKED)
     if sum(parts) > len(real):

@@ -26,8 +26,8 @@ from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex
 from binocle.indexes.published import build
 from binocle.indexes.registry import Spec
-from binocle.indexes.tuning.benchmark import Demand, Sample
-from binocle.indexes.tuning.trial import Trial
+from binocle.indexes.tuning.benchmark import Requirements, Sample
+from binocle.indexes.tuning.trial import ParameterSweep
 
 from .machine import save
 
@@ -126,8 +126,8 @@ def indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
                 row["not_run"] = str(error)
             else:
                 row["build_seconds"] = round(time.perf_counter() - began, 2)
-                for demand in (Demand(0.95), Demand(0.99)):
-                    trial = Trial.of(built, sample)
+                for demand in (Requirements(0.95), Requirements(0.99)):
+                    trial = ParameterSweep.of(built, sample)
                     trial.sweep(demand.recall)
                     row[f"recall {demand.recall}"] = trial.chosen and trial.chosen.as_dict()
                 built.discard()

@@ -86,7 +86,7 @@ def replaced(index: Path, vectors: dict[int, Any]) -> None:
     """Wrong vectors for these chunks, in the store and in its vector index."""
     with Store.open(index).write() as writer:
         snapshot = writer.snapshot()
-        rows = [misplaced.Misplaced(number, 0, 0, 0, 0.0, vector) for number, vector in vectors.items()]
+        rows = [misplaced.WrongVector(number, 0, 0, 0, 0.0, vector) for number, vector in vectors.items()]
         writer.replace_vectors(misplaced.mended(snapshot, rows), writer.head.encoder, writer.head.previous)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from binocle.retriever.inversion.inverter import FILE, EmbeddingInverter, StateInverter
 from binocle.retriever.inversion.token_decoder import KINDS
 from binocle.retriever.models.load import load_encoder
-from binocle.training.encoders.config import Config
+from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.evaluation import significance
 from binocle.training.inversion.metrics import overlap
@@ -252,7 +252,7 @@ def _fine_tuned(data: Path, work: Path, pooling: str) -> Path:
         file = work / "sts.jsonl"
         named = ({"sentence1": row[5], "sentence2": row[6], "score": float(row[4])} for row in rows)
         file.write_text("".join(json.dumps(row) + "\n" for row in named), "utf-8")
-        config = Config(pooling=(pooling,), epochs=1, learning_rate=5e-5, batch_size=32, evaluations=1)
+        config = EncoderConfig(pooling=(pooling,), epochs=1, learning_rate=5e-5, batch_size=32, evaluations=1)
         train_encoder(file, out, config=config, progress=_say)
     return out
 

@@ -30,7 +30,7 @@ from binocle import Retriever
 from binocle.core import sentences
 from binocle.training.data import beir
 from binocle.training.data import documents as corpus
-from binocle.training.encoders.config import Config
+from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.evaluation import significance
 from binocle.training.evaluation.compare import compare
@@ -42,7 +42,7 @@ from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
 from binocle.training.runs.progress import line
 from binocle.training.tuning import query_generation as pairs
-from binocle.training.tuning.tune import Recipe, tune
+from binocle.training.tuning.tune import TuningConfig, tune
 
 from .machine import save
 
@@ -80,7 +80,7 @@ def _pooled(data: Path, work: Path, pooling: str, seed: int) -> tuple[Path, floa
     out = work / f"{pooling}-{seed}"
     if (out / "config.json").is_file():
         return out, 0.0
-    config = Config(pooling=(pooling,), epochs=2, learning_rate=5e-5, batch_size=32, evaluations=2, seed=seed)
+    config = EncoderConfig(pooling=(pooling,), epochs=2, learning_rate=5e-5, batch_size=32, evaluations=2, seed=seed)
     return out, train_encoder(train, out, development=dev, config=config, progress=_say).seconds
 
 
@@ -146,7 +146,7 @@ def throughput(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[: 32 * steps]), "utf-8")
     ours, theirs, quality = [], [], {}
     for seed in seeds:
-        config = Config(steps=steps, batch_size=32, held_out=0.0, evaluations=1, seed=seed)
+        config = EncoderConfig(steps=steps, batch_size=32, held_out=0.0, evaluations=1, seed=seed)
         made = train_encoder(file, work / f"ours-{seed}", config=config)
         ours.append(made.seconds)
         plain = work / f"theirs-{seed}"
@@ -186,7 +186,7 @@ def scifact(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
     runs = []
     for seed in seeds:
         out = work / f"scifact-{seed}"
-        config = Config(epochs=3, learning_rate=3e-5, batch_size=32, evaluations=3, seed=seed)
+        config = EncoderConfig(epochs=3, learning_rate=3e-5, batch_size=32, evaluations=3, seed=seed)
         made = train_encoder(mined, out, config=config, progress=_say)
         runs.append(_gain(f"scifact {seed}", folder, str(out), before, mode="semantic") | {"seconds": made.seconds})
     return found | {"runs": runs, "nDCG@10": _spread([run["nDCG@10"] for run in runs])}
@@ -211,7 +211,7 @@ def _tuned(folder: Path, index: Path, seed: int, before: Any) -> dict[str, Any]:
     if done.is_file():
         found: dict[str, Any] = json.loads(done.read_text("utf-8"))
         return found
-    made = tune(Retriever.open(index), out=out, recipe=Recipe(seed=seed), publish=False, progress=_say, tell=_say)
+    made = tune(Retriever.open(index), out=out, recipe=TuningConfig(seed=seed), publish=False, progress=_say, tell=_say)
     facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
     gain = _gain(f"{folder.name} {seed}", folder, str(made.folder), before, mode="semantic")
     found = {"seed": seed} | gain | {"held out": facts | {"would be published": made.verdict.is_gain}}

@@ -28,7 +28,7 @@ import faiss
 import numpy as np
 
 from binocle.indexes.published import Built, build
-from binocle.indexes.tuning.benchmark import Demand, at_least
+from binocle.indexes.tuning.benchmark import Requirements, at_least
 from binocle.indexes.tuning.optimize import optimize
 from binocle.retriever.models.load import load_encoder
 
@@ -81,7 +81,7 @@ def grown(real: np.ndarray, count: int, random: np.random.Generator) -> np.ndarr
     return vectors
 
 
-def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Demand, folder: Path) -> Iterator[Contender]:
+def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Requirements, folder: Path) -> Iterator[Contender]:
     """Chosen by `optimize`; what building took is of the chosen index and, apart, of the whole choice."""
     ids, seconds = np.arange(len(vectors)), {}
 
@@ -218,7 +218,7 @@ FAISS_RECIPES = (
 
 def contenders(vectors: np.ndarray, asked: np.ndarray, folder: Path, threads: int) -> list[Any]:
     lists, half = round(len(vectors) ** 0.5), vectors.shape[1] // 2
-    demands = [Demand(0.95), Demand(0.99), Demand(0.95, memory=250 * len(vectors))]
+    demands = [Requirements(0.95), Requirements(0.99), Requirements(0.95, memory=250 * len(vectors))]
     recipes = [(recipe.format(lists=lists, half=half), name, values) for recipe, name, values in FAISS_RECIPES]
     return [
         *(lambda demand=demand: binocle(vectors, asked, demand, folder / "binocle") for demand in demands),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..training.evaluation.comparison import Cell, Comparison
-    from ..training.evaluation.result import Measured
+    from ..training.evaluation.result import JudgedRowsResult
     from ..training.evaluation.retrieval import Evaluation
 
 _MODE = click.Choice(["hybrid", "semantic", "lexical"])
@@ -61,7 +61,7 @@ def evaluate(
     binocle evaluate sts.tsv --model models/tuned
     """
     progress = tell if sys.stderr.isatty() else None
-    found: Evaluation | Measured
+    found: Evaluation | JudgedRowsResult
     if data.is_file() or (data.suffix and not data.exists()):
         _refuse(context, of_collections, data)
         from ..training.evaluation.judged_rows import evaluate_file
@@ -96,7 +96,7 @@ def _refuse(context: click.Context, options: Mapping[str, Any], data: Path) -> N
             raise InputError(f"--{option} is for collections of documents, but {data} is a file of judged rows")
 
 
-def _measures(found: Evaluation | Measured) -> list[str]:
+def _measures(found: Evaluation | JudgedRowsResult) -> list[str]:
     at = getattr(found, "thresholds", {})
     lines = []
     for name, value in found.measures.items():

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..retriever.indexing.switch import SwitchReport
     from ..retriever.integrity.status import Status
     from ..retriever.integrity.verify import Fault
-    from ..retriever.integrity.wrong_vectors import Found
+    from ..retriever.integrity.wrong_vectors import VectorCheck
 
 
 @click.command()
@@ -61,7 +61,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     """
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
-    from ..retriever.store.open_location import is_bucket
+    from ..retriever.store.open_location import is_s3
 
     if is_index(folder):
         at = folder.resolve()
@@ -70,7 +70,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
     retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
-    inside = index and not is_bucket(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
+    inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
     with only_answers(ray), Moving("looking through the folder") as progress:
@@ -160,7 +160,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from ..core.units import as_size
+    from ..core.units import format_bytes
 
     found = open_index(folder, index).status()
     if as_json:
@@ -180,38 +180,38 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("vectors", vectors),
         *_proof(found),
         *([("damage", f"{found.damage}; {typed('verify --repair')} builds it anew")] if found.damage else []),
-        ("size", as_size(found.bytes)),
+        ("size", format_bytes(found.bytes)),
     ):
         click.echo(f"{name:<10} {value}")
 
 
 def _vectors(found: Status) -> str:
     """The kind of vector index, and its parameters: `ivf_int8 (nlist 64, nprobe 8, k_factor 4), 1.2 MB`."""
-    from ..core.units import as_size
+    from ..core.units import format_bytes
 
     made = found.vector_kind
     if made is None:
         return "damaged"
     chosen = {**made["build"], **made["search"]}
     values = ", ".join(f"{name} {value}" for name, value in chosen.items())
-    return f"{made['kind']}{f' ({values})' * bool(values)}, {as_size(made['bytes'])}, {found.vector_index}"
+    return f"{made['kind']}{f' ({values})' * bool(values)}, {format_bytes(made['bytes'])}, {found.vector_index}"
 
 
 def _proof(found: Status) -> list[tuple[str, str]]:
     """What `optimize` measured, if it did."""
-    from ..indexes.tuning.benchmark import Measured
+    from ..indexes.tuning.benchmark import BenchmarkResult
     from .optimize import proof
 
-    measured = Measured.of(found.vector_kind["measured"]) if found.vector_kind else None
+    measured = BenchmarkResult.of(found.vector_kind["measured"]) if found.vector_kind else None
     return [] if measured is None else proof(measured)
 
 
 def _previous(before: dict[str, Any]) -> str:
-    from ..core.units import as_size
+    from ..core.units import format_bytes
 
     return (
         f"{before['model']}, {before['dim']} dimensions, fingerprint {before['fingerprint'][:8]}: {typed('rollback')} "
-        f"brings it back; {before['vectors']:,} vectors kept, {as_size(before['bytes'])}"
+        f"brings it back; {before['vectors']:,} vectors kept, {format_bytes(before['bytes'])}"
     )
 
 
@@ -274,7 +274,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     """
     from dataclasses import asdict
 
-    searched: list[Found] = []
+    searched: list[VectorCheck] = []
     before: list[Fault] = []
     notes: list[str] = []
     retriever = open_index(folder, index)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError
-from .options import FOLDER, NOTHING, PATH, folder_argument, index_option, json_option, open_index, place_of
+from .options import FOLDER, NOTHING, PATH, folder_argument, index_option, json_option, open_index, parse_citation
 from .progress_bar import Live
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..retriever.inversion.inverter import EmbeddingInverter, Inverted, Read
+    from ..retriever.inversion.inverter import EmbeddingInverter, Inverted, StateReading
 
 _ROWS = 10  # vectors of a file
 
@@ -101,7 +101,7 @@ def _given(
         return read_vectors(vectors, column=column, first=first, most=rows), None, None
     assert passage is not None
     retriever = open_index(folder, index)
-    vector, true = retriever.stored(*place_of(retriever, passage))
+    vector, true = retriever.stored(*parse_citation(retriever, passage))
     return vector[None], true, retriever.snapshot().head.encoder.fingerprint
 
 
@@ -122,7 +122,7 @@ def _print_inverted(made: Inverted, number: int | None, true: str | None, *, as_
     click.echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in surest.items()))
 
 
-def _print_read(made: Read, *, as_json: bool) -> int:
+def _print_read(made: StateReading, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(made.as_dict(), ensure_ascii=False))
         return 0 if made.tokens else NOTHING

@@ -24,8 +24,8 @@ from .options import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..indexes.tuning.benchmark import Measured
-    from ..indexes.tuning.optimize import Outcome
+    from ..indexes.tuning.benchmark import BenchmarkResult
+    from ..indexes.tuning.optimize import TuningResult
 
 _BYTES = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SECONDS = {"US": 1e-6, "MS": 1e-3, "S": 1}
@@ -127,7 +127,7 @@ def optimize(
     return 0 if outcome.met else NOTHING
 
 
-def _as_dict(outcome: Outcome) -> dict[str, Any]:
+def _as_dict(outcome: TuningResult) -> dict[str, Any]:
     choice = outcome.choice
     chosen = {name: getattr(choice.spec, name) for name in ("kind", "build", "search")} if choice else {}
     return {
@@ -140,7 +140,7 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _lines(outcome: Outcome) -> list[str]:
+def _lines(outcome: TuningResult) -> list[str]:
     choice = outcome.choice
     if choice is None:
         wanted = f"recall {outcome.demand.recall:g}{limits(outcome)}"
@@ -148,17 +148,17 @@ def _lines(outcome: Outcome) -> list[str]:
     return [f"{'index':<10} {choice.point.name}", *(f"{name:<10} {text}" for name, text in proof(choice.measured))]
 
 
-def limits(outcome: Outcome | Measured) -> str:
-    from ..core.units import as_size
+def limits(outcome: TuningResult | BenchmarkResult) -> str:
+    from ..core.units import format_bytes
 
     demand = outcome.demand
-    memory = f" within {as_size(demand.memory)}" if demand.memory else ""
+    memory = f" within {format_bytes(demand.memory)}" if demand.memory else ""
     return memory + (f" in {1e3 * demand.latency:g} ms" if demand.latency else "")
 
 
-def proof(measured: Measured) -> list[tuple[str, str]]:
+def proof(measured: BenchmarkResult) -> list[tuple[str, str]]:
     """What is shown of a measured index, name by name."""
-    from ..core.units import as_size
+    from ..core.units import format_bytes
     from ..indexes.tuning.benchmark import DEPTH, K
 
     found = measured.recall, measured.least
@@ -169,13 +169,13 @@ def proof(measured: Measured) -> list[tuple[str, str]]:
         ("recall@10", f"{found[0]:.4f}, at least {found[1]:.4f} with 95 % confidence, by {asked}"),
         ("demand", f"recall {measured.demand.recall:g}{limits(measured)}{short}"),
         ("speed", f"{latency}; {measured.rate:,.0f} queries a second for {K}, at once"),
-        ("memory", f"{measured.bytes_per_vector:,.0f} bytes a vector, {as_size(measured.memory)}"),
+        ("memory", f"{measured.bytes_per_vector:,.0f} bytes a vector, {format_bytes(measured.memory)}"),
         ("measured", f"{measured.at} on {measured.count:,} vectors; queries: {measured.source}"),
         *_curve(measured),
     ]
 
 
-def _curve(measured: Measured) -> list[tuple[str, str]]:
+def _curve(measured: BenchmarkResult) -> list[tuple[str, str]]:
     """The same index searched less and more deeply, a line each; the published search is marked."""
     if len(measured.curve) < 2:
         return []

@@ -52,9 +52,9 @@ class _Index(_Folder):
     """A folder, or an index on object storage, whose name stays as it is."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ..retriever.store.open_location import is_bucket
+        from ..retriever.store.open_location import is_s3
 
-        return value if is_bucket(value) else super().convert(value, param, ctx)
+        return value if is_s3(value) else super().convert(value, param, ctx)
 
 
 PATH = _Path()
@@ -181,7 +181,7 @@ def as_from_here(retriever: Retriever) -> Callable[[str], str]:
     return shown
 
 
-def place_of(retriever: Retriever, place: str) -> tuple[str, int]:
+def parse_citation(retriever: Retriever, place: str) -> tuple[str, int]:
     match = re.fullmatch(r"(.+):([0-9]{1,99})", place, re.DOTALL)
     if not match:
         raise InputError(f"{place[:200]!r} is not a place: expected FILE:LINE, such as guide.md:12")

@@ -14,7 +14,7 @@ from .options import FOLDER, json_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..training.pretraining.pretrain import Pretrained
+    from ..training.pretraining.pretrain import PretrainingResult
 
 _OBJECTIVES = ["mlm", "mlm+nsp", "mlm+sop"]
 _SIZES = ["tiny", "mini", "small", "medium", "base"]
@@ -70,7 +70,7 @@ def pretrain(
     binocle pretrain docs --out my-bert
     binocle pretrain docs notes --from-scratch tiny --objective mlm+sop --whole-words --out my-tiny-bert
     """
-    from ..training.pretraining.pretrain import Config
+    from ..training.pretraining.pretrain import PretrainingConfig
     from ..training.pretraining.pretrain import pretrain as train
     from .progress_bar import Live
 
@@ -83,14 +83,14 @@ def pretrain(
             base=base,
             from_scratch=from_scratch,
             column=column,
-            config=Config(**options),
+            config=PretrainingConfig(**options),
             progress=live,
             tell=live.tell,
         )
     click.echo(json.dumps(made.as_dict()) if as_json else _summary(made))
 
 
-def _summary(made: Pretrained) -> str:
+def _summary(made: PretrainingResult) -> str:
     counts = made.counts
     lines = [
         f"{made.folder}: {made.objective} from {made.base}, {made.steps:,} steps"

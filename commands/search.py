@@ -26,7 +26,7 @@ from .options import (
     known,
     only_answers,
     open_index,
-    place_of,
+    parse_citation,
     ray_option,
     rerank_depth_option,
     rerank_option,
@@ -38,7 +38,7 @@ from .options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..retriever.inversion.facts import Kept
+    from ..retriever.inversion.facts import RetainedFacts
     from ..retriever.models.encoder import Kind
     from ..retriever.retriever import Retriever
     from ..retriever.search.query import Hit, Mode
@@ -146,7 +146,7 @@ def similar(place: str, folder: Path | None, index: Path | None, k: int, where: 
     binocle similar guide/install.md:40 docs
     """
     retriever = open_index(folder, index)
-    path, line = place_of(retriever, place)
+    path, line = parse_citation(retriever, place)
     hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
     _print_hits(hits, "", as_from_here(retriever), explain=False, as_json=as_json)
     if not as_json:
@@ -199,7 +199,7 @@ def _print_hits(
     *,
     explain: bool,
     as_json: bool,
-    reading: Callable[[str, Kind], Kept] | None = None,
+    reading: Callable[[str, Kind], RetainedFacts] | None = None,
 ) -> None:
     if as_json:
         for hit in hits:
@@ -250,7 +250,9 @@ def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retrie
         click.echo(f"binocle: {printable(said)}", err=True)
 
 
-def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> Callable[[str, Kind], Kept] | None:
+def _reading(
+    inverter: Path | None, retriever: Retriever, *, explain: bool
+) -> Callable[[str, Kind], RetainedFacts] | None:
     """What reads a text back from its vector, where that is asked for."""
     if inverter is None:
         return None
@@ -258,11 +260,11 @@ def _reading(inverter: Path | None, retriever: Retriever, *, explain: bool) -> C
         raise click.UsageError("--inverter goes with --explain")
     from functools import cache
 
-    from ..retriever.inversion.facts import kept
+    from ..retriever.inversion.facts import retained_facts
     from ..retriever.inversion.inverter import EmbeddingInverter
 
     loaded = EmbeddingInverter.load(inverter, encoder=retriever.encoder)
-    return cache(lambda text, kind: kept(text, loaded, kind=kind))
+    return cache(lambda text, kind: retained_facts(text, loaded, kind=kind))
 
 
 def _embedded(hit: Hit) -> str:
@@ -270,7 +272,7 @@ def _embedded(hit: Hit) -> str:
     return "\n".join([" > ".join(hit.heading)] * bool(hit.heading) + [hit.text])
 
 
-def _said(found: Kept) -> str:
+def _said(found: RetainedFacts) -> str:
     lost = f"; lost: {', '.join(found.lost)} (only its words find these)" if found.lost else ""
     kept = f"; kept: {', '.join(found.kept)}" if found.kept else ""
     return f"its vector still says: {', '.join(found.words) or 'nothing'}{kept}{lost}"

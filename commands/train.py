@@ -15,7 +15,7 @@ from .progress_bar import Live
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..training.encoders.result import Trained
+    from ..training.encoders.result import TrainingResult
 
 
 @click.group()
@@ -120,11 +120,11 @@ def encoder(
     binocle train encoder sts.tsv --pooling cls --objective cosine --epochs 4 --out my-encoder
     binocle train encoder scifact --mine 1 --rounds 2 --epochs 4 --out my-encoder
     """
-    from ..training.encoders.config import Config
+    from ..training.encoders.config import EncoderConfig
     from ..training.encoders.mining_rounds import train_rounds
     from ..training.encoders.train import train_encoder
 
-    config = Config(**options)
+    config = EncoderConfig(**options)
     if negatives is not None and (development or teacher):
         raise click.UsageError("--mine goes with neither --dev nor --teacher")
     if negatives is None and rounds != 1:
@@ -207,7 +207,7 @@ def reranker(
     _say(made, as_json=as_json)
 
 
-def _say(made: Trained, *, as_json: bool) -> None:
+def _say(made: TrainingResult, *, as_json: bool) -> None:
     if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
         return
     if as_json:
@@ -248,10 +248,10 @@ def tune(
     binocle tune ~/notes
     binocle tune docs --no-publish --out tuned
     """
-    from ..training.tuning.ranking_distillation import Settings
-    from ..training.tuning.tune import Recipe, tune
+    from ..training.tuning.ranking_distillation import DistillationConfig
+    from ..training.tuning.tune import TuningConfig, tune
 
-    recipe = Recipe(learning=Settings(steps=steps), **options)
+    recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index)
     with Live() as live:
         made = tune(retriever, out=out, recipe=recipe, publish=publish, progress=live, tell=live.tell)
@@ -292,9 +292,9 @@ def distill(
     \b
     binocle distill sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl --layers 0 --out small
     """
-    from ..training.encoders.distill import distill, settings
+    from ..training.encoders.distill import distill, student_settings
 
-    config = settings(layers, **{name: value for name, value in options.items() if value is not None})
+    config = student_settings(layers, **{name: value for name, value in options.items() if value is not None})
     with Live() as live:
         made = distill(
             model,

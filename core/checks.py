@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from numbers import Integral, Real
 from typing import Any
 
 from .errors import InputError
@@ -55,3 +56,13 @@ def _said(name: str) -> str:
 def is_count(value: Any) -> bool:
     """Whether a value from a file is a whole number that fits into an int64."""
     return type(value) is int and 0 <= value < 2**62
+
+
+def is_whole(value: Any, minimum: int) -> bool:
+    """Whether a value is a whole number, Python's or an array library's, from `minimum`; a bool is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a finite real number, Python's or an array library's; a bool is none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -70,3 +70,8 @@ class DamagedError(StoreError):
 
 class UnsupportedError(UnreadableError):
     """There is no text in such files, or no reader for them: reported as skipped, not as failed."""
+
+
+def first_line(error: BaseException, limit: int = 160) -> str:
+    """Shorten a foreign library's message to the first of its lines, at most `limit` characters."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:limit]

@@ -42,21 +42,21 @@ def known_sha256(file: Path) -> str:
     return value
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_atomic(file: Path, text: str) -> None:
     aside = file.with_name(f".{file.name}")
     aside.write_text(text, "utf-8")
     aside.replace(file)
 
 
-def once(file: Path, make: Callable[[], Any]) -> Any:
+def json_or_make(file: Path, make: Callable[[], Any]) -> Any:
     """What `make` gives, as JSON has it: made when the file is not there, and read from it."""
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps(make()))
+        write_atomic(file, json.dumps(make()))
     return json.loads(file.read_text("utf-8"))
 
 
-def expanded(path: str | os.PathLike[str]) -> Path:
+def expand_home(path: str | os.PathLike[str]) -> Path:
     """With "~" as the home that it names; as it stands where that is the home of nobody here."""
     try:
         return Path(path).expanduser()

@@ -1,4 +1,4 @@
-"""A property that is computed when it is first asked for, by one thread for all."""
+"""A thread-safe cached property."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    once = cached_property
+    locked_cached_property = cached_property
 else:
 
-    class once(cached_property):  # noqa: N801
-        """`functools.cached_property` under the lock `once` of its object: its own is gone from Python 3.12 on."""
+    class locked_cached_property(cached_property):  # noqa: N801 - a decorator
+        """`functools.cached_property`, computed under `self.once`, a lock of the object.
+
+        The lock that `cached_property` had of its own is gone from Python 3.12 on.
+        """
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:

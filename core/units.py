@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def as_size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Bytes as people read them, to four digits: `412.3 KB`."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1_000:

@@ -83,3 +83,8 @@ def folded(text: str) -> str:
     """Without case and accents."""
     bare = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     return unicodedata.normalize("NFC", bare).casefold()
+
+
+def encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold, by question marks."""
+    return text.encode("utf-8", "replace").decode()

@@ -131,7 +131,7 @@ class TextParameter(Parameter):
         return []
 
 
-def check_all(what: str, known: Sequence[Parameter], given: Parameters) -> None:
+def check_parameters(what: str, known: Sequence[Parameter], given: Parameters) -> None:
     by_name = {parameter.name: parameter for parameter in known}
     for name, value in given.items():
         if name not in by_name:

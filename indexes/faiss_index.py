@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import InputError
-from .base import check_all, with_defaults
+from .base import check_parameters, with_defaults
 from .flat import best_of, count_of, mask_of
 from .metric import METRICS
 
@@ -68,7 +68,7 @@ class FaissIndex:
         return self.exact.reconstruct(ids)
 
     def tuned(self, **search: Any) -> FaissIndex:
-        check_all("searching this kind of index", self.kind.search_parameters, search)
+        check_parameters("searching this kind of index", self.kind.search_parameters, search)
         return replace(self, search_values=with_defaults(self.kind.search_parameters, {**self.search_values, **search}))
 
     def depth(self, k: int, passing: int) -> int:

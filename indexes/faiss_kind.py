@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import DamagedError, InputError
-from .base import Parameter, TextParameter, check_all, with_defaults
+from .base import Parameter, TextParameter, check_parameters, with_defaults
 from .faiss_index import FaissIndex, reason, refusal
 from .faiss_structures import Graph, Lists, Scan
 from .flat import FlatKind
@@ -60,8 +60,8 @@ class FaissKind:
         return (*self.structure.search_parameters, *self._again)
 
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:
-        check_all("building this kind of index", self.build_parameters, build)
-        check_all("searching this kind of index", self.search_parameters, search)
+        check_parameters("building this kind of index", self.build_parameters, build)
+        check_parameters("searching this kind of index", self.search_parameters, search)
         self.recipe(1_000_000, dim, self.values(build))
 
     def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:
@@ -166,8 +166,8 @@ class FactoryKind(FaissKind):
                 f"{recipe!r} is not the factory string of an index of vectors: expected one such as IVF1024,PQ48x4fs, "
                 "without IDMap and Refine, which are seen to here"
             )
-        check_all("building this kind of index", self.build_parameters, build)
-        check_all("searching this kind of index", self.search_parameters, search)
+        check_parameters("building this kind of index", self.build_parameters, build)
+        check_parameters("searching this kind of index", self.search_parameters, search)
         _check_numbers(recipe)
         _made(recipe, dim, metric_of("ip"))
 

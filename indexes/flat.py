@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import DamagedError, InputError
-from .base import Parameter, check_all
+from .base import Parameter, check_parameters
 from .metric import METRICS, Metric, metric_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class FlatIndex:
         return np.asarray(self.vectors[places])
 
     def tuned(self, **search: Any) -> FlatIndex:
-        check_all("exact search", (), search)
+        check_parameters("exact search", (), search)
         return self
 
     @property
@@ -110,7 +110,7 @@ class FlatIndex:
         return so_far
 
     def _blocks(self, allowed: Mask | Places | None) -> Iterator[tuple[Ids, Floats]]:
-        places = None if allowed is None else places_of(allowed)
+        places = None if allowed is None else positions_of(allowed)
         for at in range(0, len(self.ids) if places is None else len(places), _BLOCK):
             block = slice(at, at + _BLOCK) if places is None else places[at : at + _BLOCK]
             yield self.ids[block], self.vectors[block]
@@ -145,7 +145,7 @@ def count_of(allowed: Mask | Places) -> int:
     return int(np.count_nonzero(allowed)) if allowed.dtype == np.bool_ else len(allowed)
 
 
-def places_of(allowed: Mask | Places) -> Places:
+def positions_of(allowed: Mask | Places) -> Places:
     return np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed.astype(np.int64, copy=False)
 
 
@@ -165,7 +165,7 @@ class FlatKind:
     search_parameters: tuple[Parameter, ...] = ()
 
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:  # noqa: ARG002
-        check_all("exact search", (), {**build, **search})
+        check_parameters("exact search", (), {**build, **search})
 
     def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:  # noqa: ARG002
         return 4.0 * dim + 8

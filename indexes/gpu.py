@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.units import as_size
+from ..core.units import format_bytes
 from .flat import best_of, count_of, mask_of
 from .metric import METRICS
 
@@ -172,5 +172,5 @@ def on_gpus(index: VectorIndex) -> tuple[VectorIndex, str]:
     needed = exact.vectors.nbytes / len(devices) + _SPARE
     least = min(torch.cuda.mem_get_info(name)[0] for name in devices)
     if needed > least:
-        return index, f"the CPU: a GPU has {as_size(least)} of memory free where {as_size(needed)} are needed"
+        return index, f"the CPU: a GPU has {format_bytes(least)} of memory free where {format_bytes(needed)} are needed"
     return GpuIndex.of(exact, devices), f"{len(devices)} GPU{'s' * (len(devices) > 1)}"

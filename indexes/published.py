@@ -33,7 +33,7 @@ _VECTORS = "vectors.f32"  # of `flat`, beside the files of every kind
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class IndexMetadata:
     """What is found out about an index between its building and its publication."""
 
     search: dict[str, Any] | None = None  # the search parameters to publish it with; None: those it was built for
@@ -84,7 +84,7 @@ class Published:
             raise DamagedError(f"{folder / _MANIFEST} is not what was written: its checksum differs")
         return manifest
 
-    def settled(self, settled: Settled) -> Published:
+    def settled(self, settled: IndexMetadata) -> Published:
         """The manifest with what was found out.
 
         :raises InputError: when such an index cannot be searched so.
@@ -140,7 +140,7 @@ class Built:
     def load(self) -> VectorIndex:
         return self.manifest.load(self.folder, check=False)
 
-    def put(self, settled: Settled) -> str:
+    def put(self, settled: IndexMetadata) -> str:
         """Move it into place, whole; gives its folder's name."""
         return _put(self.manifest.settled(settled), self.folder)
 
@@ -180,7 +180,7 @@ def build(parent: Path, spec: Spec, batches: Iterable[tuple[Ids, Floats]], *, di
     return Built(aside, Published(spec.kind, count, dim, covers, files, spec.metric, spec.build, spec.search))
 
 
-def amend(parent: Path, name: str, settled: Settled) -> str:
+def amend(parent: Path, name: str, settled: IndexMetadata) -> str:
     """Publish an index again with other search parameters or measurements; its files are shared, not copied."""
     manifest = Published.read(parent / name).settled(settled)
     aside = parent / f".{os.urandom(6).hex()}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.errors import DamagedError, InputError
 from .flat import best_of, exact
-from .published import Settled
+from .published import IndexMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -89,14 +89,14 @@ class BuiltShards:
     manifest: Published  # of all of them together
     memory: int
     opened: Callable[[Names], VectorIndex]
-    amended: Callable[[Names, Settled], Names]  # what they are called then
+    amended: Callable[[Names, IndexMetadata], Names]  # what they are called then
     dropped: Callable[[Names], None]
 
     def load(self) -> VectorIndex:
         return self.opened(self.names)
 
-    def put(self, settled: Settled) -> Names:
-        return self.names if settled == Settled() else self.amended(self.names, settled)
+    def put(self, settled: IndexMetadata) -> Names:
+        return self.names if settled == IndexMetadata() else self.amended(self.names, settled)
 
     def share(self, other: Built | BuiltShards) -> None:
         """They have no files in common."""

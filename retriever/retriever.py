@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import forking as forked
+from ..core.checks import is_whole
 from ..core.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
-from ..core.files import expanded
+from ..core.files import expand_home
 from ..indexes.base import VectorIndex
-from ..indexes.published import Published, Settled
+from ..indexes.published import IndexMetadata, Published
 from ..indexes.registry import Spec
-from ..indexes.tuning.benchmark import Demand
-from ..indexes.tuning.optimize import Outcome, check_kinds
+from ..indexes.tuning.benchmark import Requirements
+from ..indexes.tuning.optimize import TuningResult, check_kinds
 from .documents.scan import INDEX_NAME, is_index
 from .indexing import switch as switching
 from .indexing.add import add
@@ -30,22 +31,22 @@ from .integrity import repair
 from .integrity import verify as verification
 from .integrity import wrong_vectors as misplaced
 from .integrity.status import Status, measure
-from .integrity.wrong_vectors import Found
+from .integrity.wrong_vectors import VectorCheck
 from .models import encoder as encoders
-from .models.cache import Models, name_of
+from .models.cache import ModelCache, name_of
 from .models.identity import EncoderId
 from .models.load import load_encoder
 from .models.reranker import Reranker
-from .models.token_boundaries import cut_of
+from .models.token_boundaries import token_boundary_digest
 from .search import context as contexts
 from .search import query as queries
 from .store import benchmark_queries as questions
 from .store import documents as lookup
 from .store import root as roots
 from .store.filters import parse
-from .store.folder_location import reached
-from .store.location import Place
-from .store.open_location import is_bucket, place_of
+from .store.folder_location import reachable
+from .store.location import Location
+from .store.open_location import is_s3, open_location
 from .store.snapshot import Snapshot
 from .store.store import Store
 
@@ -69,7 +70,7 @@ class Retriever:
     >>> retriever.search("how do I cancel a task?", k=3)  # doctest: +SKIP
     """
 
-    def __init__(self, place: Place, *, model: str | None = None, ray: str | None = None, gpu: bool = False) -> None:
+    def __init__(self, place: Location, *, model: str | None = None, ray: str | None = None, gpu: bool = False) -> None:
         if isinstance(place, (str, os.PathLike)):
             raise InputError(f"an index is opened by Retriever.open({os.fspath(place)!r})")
         self.place = place
@@ -77,7 +78,7 @@ class Retriever:
         self._ray = ray
         self._gpu = gpu
         self._cluster: Cluster | None = None
-        self._models = Models(self.path, model)
+        self._models = ModelCache(self.path, model)
         self._lock = threading.RLock()
         self._connecting = threading.Lock()
         self._turn = threading.RLock()  # of those threads that write, one after the other
@@ -108,15 +109,15 @@ class Retriever:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         name = None if model is None else name_of(model)
-        if is_bucket(path):
-            return cls(place_of(path), model=name, ray=ray, gpu=gpu)
-        place = expanded(path)
-        with reached(place):
+        if is_s3(path):
+            return cls(open_location(path), model=name, ray=ray, gpu=gpu)
+        place = expand_home(path)
+        with reachable(place):
             if place.exists() and not place.is_dir():
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
-            if not (is_index(place) or place.name == INDEX_NAME or place_of(place).is_free()):
+            if not (is_index(place) or place.name == INDEX_NAME or open_location(place).is_free()):
                 place = place / INDEX_NAME
-        return cls(place_of(place.resolve()), model=name, ray=ray, gpu=gpu)
+        return cls(open_location(place.resolve()), model=name, ray=ray, gpu=gpu)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         return _opened, (str(self.place), self._models.asked, self._ray, self._gpu)  # by each process for itself
@@ -232,7 +233,7 @@ class Retriever:
         kind: str,
         *,
         search: Mapping[str, Any] | None = None,
-        settle: Callable[[VectorIndex], Settled] | None = None,
+        settle: Callable[[VectorIndex], IndexMetadata] | None = None,
         **build: Any,
     ) -> Published:
         """Put a vector index of another kind in service; it is built beside the one there is, and kept up to date.
@@ -264,7 +265,7 @@ class Retriever:
         kinds: Sequence[str] = (),
         seed: int = 0,
         progress: Callable[[str], None] = lambda _: None,
-    ) -> Outcome:
+    ) -> TuningResult:
         """Put the vector index in service that meets a demand fastest, and is shown to on queries it was not chosen by.
 
         Without one that does nothing changes, and the outcome says what would be possible.
@@ -277,7 +278,7 @@ class Retriever:
         :param kinds: which of `indexes.kinds.KINDS` to try; the promising ones unless given.
         :param seed: of the sample of queries.
         """
-        demand = Demand(recall, memory, latency).check()
+        demand = Requirements(recall, memory, latency).check()
         check_kinds(kinds)
         questions.check(queries, seed)
         with self._writing(self._open_store()) as writer:
@@ -288,7 +289,7 @@ class Retriever:
                 asked = questions.of_texts(queries, encoder, demand, seed)
             return writer.optimize(demand, asked, kinds=tuple(kinds), tell=progress)
 
-    def amend_index(self, settled: Settled) -> None:
+    def amend_index(self, settled: IndexMetadata) -> None:
         """Publish the vector index there is with other search parameters or measurements, without building it."""
         with self._writing(self._open_store()) as writer:
             writer.amend_index(settled)
@@ -378,7 +379,7 @@ class Retriever:
         Passages are deduplicated, neighbours are joined, and each is preceded by its numbered citation. The other
         parameters are those of `search`.
         """
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, (int, np.integer)) or max_tokens < 1:
+        if not is_whole(max_tokens, 1):
             raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
         found = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
 
@@ -409,7 +410,7 @@ class Retriever:
 
         def hits(snapshot: Snapshot) -> list[queries.Hit]:
             def vector() -> NDArray[np.float32]:
-                return encoders.encoded(self._models.encoder_of(snapshot.head.encoder), [query], kind="query")
+                return encoders.encode_finite(self._models.encoder_of(snapshot.head.encoder), [query], kind="query")
 
             return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
 
@@ -466,7 +467,7 @@ class Retriever:
         self,
         *,
         deep: bool = False,
-        found: Callable[[Found], None] | None = None,
+        found: Callable[[VectorCheck], None] | None = None,
         progress: Callable[[switching.Switched], None] | None = None,
     ) -> list[verification.Fault]:
         """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well.
@@ -490,7 +491,7 @@ class Retriever:
         self,
         *,
         deep: bool = False,
-        found: Callable[[Found], None] | None = None,
+        found: Callable[[VectorCheck], None] | None = None,
         faults: Callable[[list[verification.Fault]], None] | None = None,
         progress: Callable[[switching.Switched], None] | None = None,
         tell: Callable[[str], None] = lambda _: None,
@@ -566,7 +567,7 @@ class Retriever:
             try:
                 store = self._open_store()
             except NoIndexError:
-                made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
+                made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
                 return self._helped(Store.create(self.place, made_with, folder))
             indexed = roots.root_of(store)
             if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
@@ -584,4 +585,4 @@ class Retriever:
 
 
 def _opened(place: str, model: str | None, ray: str | None, gpu: bool) -> Retriever:
-    return Retriever(place_of(place), model=model, ray=ray, gpu=gpu)
+    return Retriever(open_location(place), model=model, ray=ray, gpu=gpu)

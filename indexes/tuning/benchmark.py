@@ -30,7 +30,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Requirements:
     """What an index must reach: recall@10 by the lower 95 % bound, and what it may cost."""
 
     recall: float = 0.99
@@ -55,7 +55,7 @@ class Demand:
         Beyond a recall of 0.9999 it would take too many, and only exact search is sure to reach it.
         """
         wanted = round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
-        proof = math.ceil(1.5 * needed(self.recall))
+        proof = math.ceil(1.5 * queries_needed(self.recall))
         return max(wanted, proof) if proof <= MOST_QUERIES else wanted
 
 
@@ -70,7 +70,7 @@ def _is_row(row: dict[str, Any]) -> bool:
     return search and all(_is_number(row[name]) for name in ("recall", "least", "rate", "p50", "p99"))
 
 
-def needed(recall: float) -> int:
+def queries_needed(recall: float) -> int:
     """How many queries, answered without a miss, it takes to prove a recall."""
     return math.ceil((1 + _Z) / max(1e-9, 1 - recall))
 
@@ -157,10 +157,10 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BenchmarkResult:
     """What is published with an index: what was demanded of it, how it was measured, and its curve."""
 
-    demand: Demand
+    demand: Requirements
     recall: float = 0.0
     least: float = 0.0
     rate: float = 0.0
@@ -190,7 +190,7 @@ class Measured:
         """What `as_dict` gave; None if it is anything else."""
         try:
             values = {name: data[name] for name in cls.__slots__}
-            demand = Demand(**values.pop("demand"))
+            demand = Requirements(**values.pop("demand"))
             found = cls(demand, **values)
             numbers = [found.recall, found.least, found.rate, found.p50, found.p99, demand.recall]
             counts = [found.memory, found.count, found.threads, found.queries]
@@ -207,7 +207,7 @@ class Measured:
         return found if right else None
 
 
-def meets(demand: Demand, least: float, memory: float, p99: float) -> bool:
+def meets(demand: Requirements, least: float, memory: float, p99: float) -> bool:
     return (
         least >= demand.recall
         and (demand.memory is None or memory <= demand.memory)

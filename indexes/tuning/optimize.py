@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from ...core.units import as_size
+from ...core.units import format_bytes
 from ..flat import is_exact
 from ..registry import KINDS, Spec
-from .benchmark import Point, Sample, meets, needed
-from .trial import TIE, Choice, Trial, halves
+from .benchmark import Point, Sample, meets, queries_needed
+from .trial import TIE, ParameterSweep, TunedIndex, halves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ..published import Built
     from ..sharded import BuiltShards
-    from .benchmark import Demand
+    from .benchmark import Requirements
 
     Build = Callable[[Spec], Built | BuiltShards]
     Tell = Callable[[str], None]
@@ -40,11 +40,11 @@ _NAMED = [kind for kind in KINDS if kind != "factory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TuningResult:
     """What was chosen, and all that was measured on the way."""
 
-    demand: Demand
-    choice: Choice | None  # None: nothing meets the demand
+    demand: Requirements
+    choice: TunedIndex | None  # None: nothing meets the demand
     points: list[Point]
     nearest: list[str] = field(default_factory=list)  # what would be possible instead
     seconds: float = 0.0
@@ -63,7 +63,7 @@ def check_kinds(kinds: Collection[str]) -> None:
             raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMED)}")
 
 
-def candidates(count: int, dim: int, demand: Demand, kinds: Sequence[str] = ()) -> list[list[Spec]]:
+def candidates(count: int, dim: int, demand: Requirements, kinds: Sequence[str] = ()) -> list[list[Spec]]:
     """What is worth building beside exact search, in rounds: the next only if none of this one meets the demand.
 
     Measured at 100 thousand and a million vectors of dimension 384 (benchmarks/vectors.py): lists of FastScan codes
@@ -87,7 +87,7 @@ def _least_lists(count: int) -> int:
     return max(1, round(math.sqrt(count)))
 
 
-def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Demand) -> list[Spec]:
+def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Requirements) -> list[Spec]:
     """Those that vectors of this dimension can have within the memory."""
     found = []
     for spec in specs:
@@ -101,12 +101,12 @@ def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Demand) -> li
 def optimize(
     build: Build,
     queries: Floats,
-    demand: Demand,
+    demand: Requirements,
     *,
     source: str,
     kinds: Sequence[str] = (),
     tell: Tell = lambda _: None,
-) -> Outcome:
+) -> TuningResult:
     """Build, measure and prove. What is not chosen is discarded.
 
     :param build: makes an index of the rows to be searched, aside.
@@ -117,15 +117,15 @@ def optimize(
     try:
         built = build(Spec())
         seen, unseen = halves(queries, built.load())
-        trials.append(flat := Trial.of(built, seen))
+        trials.append(flat := ParameterSweep.of(built, seen))
         flat.sweep(1)
         tell(_told(flat))
         count, dim = len(flat.index.ids), queries.shape[1]
         rounds = candidates(count, dim, demand, kinds) if demand.recall < 1 else []
-        if rounds and len(unseen.queries) < needed(demand.recall):
+        if rounds and len(unseen.queries) < queries_needed(demand.recall):
             rounds = []
             tell(
-                f"a recall of {demand.recall:g} takes {needed(demand.recall):,} queries to prove, not "
+                f"a recall of {demand.recall:g} takes {queries_needed(demand.recall):,} queries to prove, not "
                 f"{len(unseen.queries):,}: only exact search is sure to reach it"
             )
         for specs in rounds:
@@ -145,7 +145,7 @@ def optimize(
     return replace(outcome, seconds=time.perf_counter() - began)
 
 
-def _try(build: Build, spec: Spec, trials: list[Trial], demand: Demand, tell: Tell) -> None:
+def _try(build: Build, spec: Spec, trials: list[ParameterSweep], demand: Requirements, tell: Tell) -> None:
     tell(f"building {Point(spec.kind, spec.build, {}, 0, 0, 0, 0).name}")
     try:
         built = build(spec)
@@ -154,12 +154,12 @@ def _try(build: Build, spec: Spec, trials: list[Trial], demand: Demand, tell: Te
         return
     built.share(trials[0].built)
     best = max((_rate(trial) for trial in trials[1:] if _fits(trial, demand)), default=0.0)
-    trials.append(trial := Trial.of(built, trials[0].seen))
+    trials.append(trial := ParameterSweep.of(built, trials[0].seen))
     trial.sweep(demand.recall, best / _HOPELESS)
     tell(_told(trial))
 
 
-def _refine(build: Build, trials: list[Trial], demand: Demand, tell: Tell) -> None:
+def _refine(build: Build, trials: list[ParameterSweep], demand: Requirements, tell: Tell) -> None:
     """The best kind again with twice the lists, and again while that makes it faster; where there are many vectors."""
     count, tried = len(trials[0].index.ids), 0
     while count >= _MANY and (fitting := [trial for trial in trials[1:] if _fits(trial, demand)]):
@@ -171,7 +171,7 @@ def _refine(build: Build, trials: list[Trial], demand: Demand, tell: Tell) -> No
         _try(build, Spec(made.kind, {**made.build, "nlist": lists}), trials, demand, tell)
 
 
-def _told(trial: Trial) -> str:
+def _told(trial: ParameterSweep) -> str:
     point = trial.chosen
     if point is None:
         top = max(trial.points.values(), key=lambda one: one.recall)
@@ -181,18 +181,20 @@ def _told(trial: Trial) -> str:
     return f"{point.name}: recall {point.recall:.4f} at {point.rate:,.0f} queries/s, p99 {1e3 * point.p99:.2f} ms"
 
 
-def _fits(trial: Trial, demand: Demand) -> bool:
+def _fits(trial: ParameterSweep, demand: Requirements) -> bool:
     point = trial.chosen
     return point is not None and meets(demand, point.least, point.memory, point.p99)
 
 
-def _rate(trial: Trial) -> float:
+def _rate(trial: ParameterSweep) -> float:
     """To compare by: exact search, which has nothing to keep up, is preferred to what is hardly faster."""
     assert trial.chosen is not None
     return trial.chosen.rate * (TIE if is_exact(trial.index) else 1)
 
 
-def _proven(trials: list[Trial], unseen: Sample, demand: Demand, source: str, tell: Tell) -> Outcome:
+def _proven(
+    trials: list[ParameterSweep], unseen: Sample, demand: Requirements, source: str, tell: Tell
+) -> TuningResult:
     """The fastest that meets the demand on queries that had no part in choosing it."""
     points = [point for trial in trials for point in trial.points.values()]
     for trial in sorted((trial for trial in trials if _fits(trial, demand)), key=_rate, reverse=True):
@@ -202,12 +204,12 @@ def _proven(trials: list[Trial], unseen: Sample, demand: Demand, source: str, te
             continue
         choice = trial.choice(search, unseen, demand, source)
         if choice.measured.met:
-            return Outcome(demand, choice, [*points, choice.point])
+            return TuningResult(demand, choice, [*points, choice.point])
         tell(f"{trial.built.manifest.kind} does not meet the demand on the other queries")
-    return Outcome(demand, None, points, nearest(trials, demand))
+    return TuningResult(demand, None, points, nearest(trials, demand))
 
 
-def nearest(trials: Sequence[Trial], demand: Demand) -> list[str]:
+def nearest(trials: Sequence[ParameterSweep], demand: Requirements) -> list[str]:
     """What would be possible: the best recall within the limits, and the least limits for the recall."""
     lines = []
     if within := [point for trial in trials for point in _within(trial, demand)]:
@@ -220,11 +222,11 @@ def nearest(trials: Sequence[Trial], demand: Demand) -> list[str]:
         lines.append(f"recall {demand.recall:g} takes {1e3 * fast.p99:.2f} ms (p99), by {fast.name}")
     if demand.memory and good:
         small = min(good, key=lambda point: point.memory)
-        lines.append(f"recall {demand.recall:g} takes {as_size(small.memory)}, by {small.name}")
+        lines.append(f"recall {demand.recall:g} takes {format_bytes(small.memory)}, by {small.name}")
     return lines
 
 
-def _within(trial: Trial, demand: Demand) -> list[Point]:
+def _within(trial: ParameterSweep, demand: Requirements) -> list[Point]:
     """The best setting within the limits, if there is one; a few are timed, for what finds more takes longer."""
     points = sorted(trial.points.values(), key=lambda point: (point.least, -point.rate))
 

@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from ...core.units import as_size
+from ...core.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .benchmark import Demand, Point
+    from .benchmark import Point, Requirements
 
     Scale = Callable[[float], float]
 
@@ -22,7 +22,7 @@ _SHAPES = ("M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M-4 -4h8v8h-8z", "M0 -5l5 9h-1
 _STEPS = (0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 
 
-def frontier(points: Sequence[Point], demand: Demand, chosen: Point | None = None) -> str:
+def frontier(points: Sequence[Point], demand: Requirements, chosen: Point | None = None) -> str:
     """Each kind's settings that no other of it beats in both, joined; the demand as a line, the chosen one ringed.
 
     Recall is drawn by how much is missing, in powers of ten, so that .99 and .999 lie apart.
@@ -51,7 +51,7 @@ def frontier(points: Sequence[Point], demand: Demand, chosen: Point | None = Non
         lines.append(f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         places = [(x(point.recall), y(point.rate)) for point in own] + [(_WIDTH - _RIGHT + 20, _TOP + 20 * place + 8)]
         lines += [f'<path d="{shape}" transform="translate({a:.1f} {b:.1f})" fill="{colour}"/>' for a, b in places]
-        size = as_size(min(point.memory for point in own))
+        size = format_bytes(min(point.memory for point in own))
         lines.append(_text(_WIDTH - _RIGHT + 32, _TOP + 20 * place + 12, f"{kind}, {size}"))
     if chosen:
         lines.append(

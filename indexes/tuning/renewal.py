@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
-from ...core.units import as_size
+from ...core.units import format_bytes
 from ..flat import exact, is_exact
 from ..registry import Spec
-from .benchmark import Measured, Sample, meets
+from .benchmark import BenchmarkResult, Sample, meets
 from .optimize import optimize
-from .trial import Choice, Trial, halves
+from .trial import ParameterSweep, TunedIndex, halves
 
 if TYPE_CHECKING:
     from ...core.arrays import Floats
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SEED = 0
 
 
-def rebuilt(build: Build, spec: Spec) -> tuple[Built | BuiltShards, str]:
+def rebuild(build: Build, spec: Spec) -> tuple[Built | BuiltShards, str]:
     """An index of this kind, or one that stands in for it where it cannot be built, and then a line that says why.
 
     Too few vectors may be left to learn from, or the machine may be another.
@@ -35,27 +35,27 @@ def rebuilt(build: Build, spec: Spec) -> tuple[Built | BuiltShards, str]:
         return build(spec), ""
     except InputError as error:
         if spec.build.get("gpu"):
-            built, note = rebuilt(build, replace(spec, build={**spec.build, "gpu": 0}))
+            built, note = rebuild(build, replace(spec, build={**spec.build, "gpu": 0}))
             return built, note or f"the vector index was built without a GPU: {error}"
         note = f"the vector index compares all passages, for it could not be built as {spec.kind}: {error}"
         return build(Spec(metric=spec.metric)), note
 
 
-def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) -> Choice:
+def renew(build: Build, spec: Spec, before: BenchmarkResult, queries: Floats | None) -> TunedIndex:
     """Build what was chosen for a demand again, and measure again; where it is no longer met, mend that.
 
     Without a vector there is nothing to measure, and what was measured stays for when there are some again.
 
     :param queries: those that were measured with; mixed from the vectors unless there are.
     """
-    (built, why), demand, source = rebuilt(build, spec), before.demand, before.source
+    (built, why), demand, source = rebuild(build, spec), before.demand, before.source
     index, made, wanted = built.load(), built.manifest.spec, spec if why else None
     if not len(index.ids):
-        return Choice(built, made, replace(before, count=0, memory=built.memory), why, wanted)
+        return TunedIndex(built, made, replace(before, count=0, memory=built.memory), why, wanted)
     if queries is None:
         queries, source = mixed(exact(index), 2 * demand.queries), "stored vectors, mixed"
     seen, unseen = halves(queries, index)
-    trial = Trial.of(built, seen)
+    trial = ParameterSweep.of(built, seen)
     first = replace(trial.choice(made.search, unseen, demand, source), note=why, wanted=wanted)
     if first.measured.met:
         return first
@@ -79,7 +79,7 @@ def renew(build: Build, spec: Spec, before: Measured, queries: Floats | None) ->
     return replace(mended, note=note, wanted=wanted)
 
 
-def _mended(trial: Trial, first: Choice, unseen: Sample) -> Choice | None:
+def _mended(trial: ParameterSweep, first: TunedIndex, unseen: Sample) -> TunedIndex | None:
     """The same index searched otherwise: about as it was, or if that is not enough as is found to be fastest now."""
     if is_exact(trial.index):
         return None
@@ -95,12 +95,12 @@ def _mended(trial: Trial, first: Choice, unseen: Sample) -> Choice | None:
     return mended
 
 
-def _is_as_good(measured: Measured) -> bool:
+def _is_as_good(measured: BenchmarkResult) -> bool:
     """Whether all that it lacks is the proof: what was chosen lay at the edge of its own."""
     return meets(measured.demand, measured.recall, measured.memory, measured.p99)
 
 
-def _missed(measured: Measured) -> str:
+def _missed(measured: BenchmarkResult) -> str:
     """What of its demand an index no longer meets."""
     demand, said = measured.demand, []
     if measured.least < demand.recall:
@@ -110,13 +110,13 @@ def _missed(measured: Measured) -> str:
         else:
             said.append(f"recall@10 of at least {demand.recall:g} can no longer be shown: {found}, {least}")
     if demand.memory is not None and measured.memory > demand.memory:
-        said.append(f"memory grew to {as_size(measured.memory)} over the demanded {as_size(demand.memory)}")
+        said.append(f"memory grew to {format_bytes(measured.memory)} over the demanded {format_bytes(demand.memory)}")
     if demand.latency is not None and measured.p99 > demand.latency:
         said.append(f"latency grew to {1e3 * measured.p99:.2f} ms over the demanded {1e3 * demand.latency:.2f} ms")
     return " and ".join(said)
 
 
-def _now(measured: Measured) -> str:
+def _now(measured: BenchmarkResult) -> str:
     return f", now {measured.recall:.4f}, at least {measured.least:.4f}"
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from ..faiss_kind import FaissKind
 from ..faiss_structures import Lists
 from ..flat import is_exact
-from ..published import Settled
+from ..published import IndexMetadata
 from ..registry import KINDS, Spec
-from .benchmark import Measured, Point, Sample, at_least
+from .benchmark import BenchmarkResult, Point, Sample, at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..base import VectorIndex
     from ..published import Built
     from ..sharded import BuiltShards
-    from .benchmark import Demand
+    from .benchmark import Requirements
 
 TIE = 1.1  # exact search is kept where nothing is faster by more than this
 # Times the root of two that the settings to prove are off the chosen one.
@@ -38,18 +38,18 @@ _SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TunedIndex:
     """An index that was built, how it is to be searched, and what was measured of it."""
 
     built: Built | BuiltShards  # to be put or discarded
     spec: Spec
-    measured: Measured
+    measured: BenchmarkResult
     note: str = ""  # of one that is built anew: which part of its demand was missed, and what was done
     wanted: Spec | None = None  # what it stands in for, which could not be built
 
     @property
-    def settled(self) -> Settled:
-        return Settled(self.spec.search, self.measured.as_dict())
+    def settled(self) -> IndexMetadata:
+        return IndexMetadata(self.spec.search, self.measured.as_dict())
 
     @property
     def point(self) -> Point:
@@ -59,7 +59,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Trial:
+class ParameterSweep:
     """One built index, and the settings that it has been searched with."""
 
     built: Built | BuiltShards
@@ -69,7 +69,7 @@ class Trial:
     chosen: Point | None = None  # the fastest setting to meet the recall on the seen queries
 
     @classmethod
-    def of(cls, built: Built | BuiltShards, seen: Sample) -> Trial:
+    def of(cls, built: Built | BuiltShards, seen: Sample) -> ParameterSweep:
         return cls(built, built.load(), seen)
 
     def at(self, search: dict[str, Any], sample: Sample | None = None, *, timed: bool = False) -> Point:
@@ -169,22 +169,22 @@ class Trial:
             proven = search
         return proven
 
-    def choice(self, search: dict[str, Any], unseen: Sample, demand: Demand, source: str) -> Choice:
+    def choice(self, search: dict[str, Any], unseen: Sample, demand: Requirements, source: str) -> TunedIndex:
         """Of the index searched so, measured with the curve around that setting."""
         point = self.at(search, unseen, timed=True)
         settings = [] if is_exact(self.index) else self.around(search, (-6, -4, -2, 0, 2, 4))
         curve = [point if one == search else self.at(one, unseen, timed=True) for one in settings] or [point]
         measured = measured_of(point, curve, demand, unseen, len(self.index.ids), source)
-        return Choice(self.built, replace(self.built.manifest.spec, search=search), measured)
+        return TunedIndex(self.built, replace(self.built.manifest.spec, search=search), measured)
 
 
 def measured_of(
-    point: Point, curve: Sequence[Point], demand: Demand, sample: Sample, count: int, source: str
-) -> Measured:
+    point: Point, curve: Sequence[Point], demand: Requirements, sample: Sample, count: int, source: str
+) -> BenchmarkResult:
     import faiss
 
     names = ("search", "recall", "least", "rate", "p50", "p99")
-    return Measured(
+    return BenchmarkResult(
         demand,
         recall=point.recall,
         least=point.least,

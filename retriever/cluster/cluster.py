@@ -28,15 +28,15 @@ from ...indexes.published import Published
 from ...indexes.sharded import BuiltShards, joined
 from ..indexing.report import Progress
 from . import tasks
-from .serving import Served, Shard, Spread
-from .worker import ROOM, Portion, fragments_of
+from .serving import RemoteShard, RemoteShardedIndex, Shard
+from .worker import ROOM, FileBatch, fragments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ...indexes.base import VectorIndex
-    from ...indexes.published import Settled
+    from ...indexes.published import IndexMetadata
     from ...indexes.registry import Spec
     from ..documents.scan import Entry
     from ..indexing.report import Report
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
     from ..store.store import Store
     from ..store.writer import Writer
-    from .worker import Done
+    from .worker import BatchResult
 
 _AHEAD = 3  # portions a worker that are under way or done before those before them
 _PORTIONS = 12  # portions a worker in all, so that none waits long for the last, within these bounds:
@@ -83,7 +83,7 @@ class Cluster:
         work = self._remote(tasks.work, num_cpus=1, num_gpus=1 if self._gpus else 0)
         first = (str(store.place), asdict(head), str(root.resolve()), bool(self._gpus))
         waiting = deque(self._portions(entries, head))
-        under_way: deque[tuple[Portion, Any]] = deque()
+        under_way: deque[tuple[FileBatch, Any]] = deque()
         total, files, size = sum(entry.size for entry in entries), 0, 0
         while waiting or under_way:
             while waiting and len(under_way) < _AHEAD * self.workers:
@@ -101,7 +101,7 @@ class Cluster:
             if progress:
                 progress(Progress(files, len(entries), size, total, report.embedded + report.reused))
 
-    def _portions(self, entries: list[Entry], head: Head) -> Iterator[Portion]:
+    def _portions(self, entries: list[Entry], head: Head) -> Iterator[FileBatch]:
         """Files in order of path, cut so that each worker has several portions."""
         shares = _PORTIONS * self.workers
         files = min(max(len(entries) // shares, _FILES[0]), _FILES[1])
@@ -109,14 +109,14 @@ class Cluster:
         document, chunk, some, held = head.next_document, head.next_chunk, list[Any](), 0
         for entry in entries:
             if some and (len(some) >= files or held + entry.size > size):
-                yield Portion(tuple(some), document, chunk)
+                yield FileBatch(tuple(some), document, chunk)
                 document, chunk, some, held = document + len(some), chunk + ROOM, [], 0
             some.append(entry)
             held += 0 if entry.reason else entry.size
         if some:
-            yield Portion(tuple(some), document, chunk)
+            yield FileBatch(tuple(some), document, chunk)
 
-    def _ready(self, under_way: deque[tuple[Portion, Any]]) -> Iterator[tuple[Portion, Done | None]]:
+    def _ready(self, under_way: deque[tuple[FileBatch, Any]]) -> Iterator[tuple[FileBatch, BatchResult | None]]:
         """The first portion, when it is done, and those behind it that are done too."""
         self._got(under_way[0][1])
         ready = set(self._ray.wait([ref for _, ref in under_way], num_returns=len(under_way), timeout=0)[0])
@@ -173,7 +173,7 @@ class Cluster:
         def opened(names: tuple[str, ...]) -> VectorIndex:
             return self.serve(store, replace(head, vectors=names[0], shards=names[1:]))[0]
 
-        def amended(names: tuple[str, ...], settled: Settled) -> tuple[str, ...]:
+        def amended(names: tuple[str, ...], settled: IndexMetadata) -> tuple[str, ...]:
             work = self._remote(tasks.amend_shard, num_cpus=1)
             others = self._all([work.remote(str(store.place), name, asdict(settled)) for name in names])
             dropped(names)
@@ -209,8 +209,8 @@ class Cluster:
         actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
         manifests = [Published(**found) for found in self._all([one.manifest.remote() for one in actors])]
         held = self._all([one.held.remote() for one in actors])
-        shards = [Served(self._got, one, *part) for one, part in zip(actors, held, strict=True)]
-        return Spread(self._got, shards), joined(manifests)
+        shards = [RemoteShard(self._got, one, *part) for one, part in zip(actors, held, strict=True)]
+        return RemoteShardedIndex(self._got, shards), joined(manifests)
 
     def retire(self, store: Store, head: Head) -> None:
         """End the actors of shards that are no longer part of the index."""
@@ -252,7 +252,7 @@ def connected(address: str) -> Any:
     return ray
 
 
-def _with_contents(root: Path, portion: Portion) -> Portion:
+def _with_contents(root: Path, portion: FileBatch) -> FileBatch:
     contents = {}
     for entry in portion.entries:
         if not entry.reason:
@@ -260,10 +260,12 @@ def _with_contents(root: Path, portion: Portion) -> Portion:
                 contents[entry.path] = (root / entry.path).read_bytes()
             except OSError:
                 continue  # the worker says of it what would be said here: that it is not there
-    return Portion(portion.entries, portion.document, portion.chunk, contents)
+    return FileBatch(portion.entries, portion.document, portion.chunk, contents)
 
 
-def _commit(writer: Writer, done: list[tuple[Portion, Done]], known: dict[str, dict[str, Any]], report: Report) -> None:
+def _commit(
+    writer: Writer, done: list[tuple[FileBatch, BatchResult]], known: dict[str, dict[str, Any]], report: Report
+) -> None:
     replaced = [known[entry.path]["id"] for portion, _ in done for entry in portion.entries if entry.path in known]
     writer.adopt(
         drop=replaced,

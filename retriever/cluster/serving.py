@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...indexes.flat import exact, is_exact
 from ...indexes.published import Published
 from ...indexes.sharded import ShardedIndex
-from ..store.open_location import place_of
+from ..store.open_location import open_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class Shard:
 
     def _open(self) -> tuple[VectorIndex, Published]:
         if self._opened is None:
-            folder = place_of(self._place).vectors(self._name)
+            folder = open_location(self._place).vectors(self._name)
             manifest = Published.read(folder, dim=self._dim)
             self._opened = manifest.load(folder), manifest
         return self._opened
@@ -53,7 +53,7 @@ class Shard:
         return self._open()[0].reconstruct(ids)
 
 
-class Served:
+class RemoteShard:
     """A shard as this process sees it: a `VectorIndex` whose searches are answered elsewhere."""
 
     def __init__(self, got: _Got, actor: Any, ids: Ids, compares_all: bool, how: _How = _AS_PUBLISHED) -> None:
@@ -75,20 +75,20 @@ class Served:
         vectors: Floats = self._got(self._actor.reconstruct.remote(ids))
         return vectors
 
-    def tuned(self, **search: Any) -> Served:
+    def tuned(self, **search: Any) -> RemoteShard:
         if self._how is None:
             return self
-        return Served(self._got, self._actor, self.ids, self.index is None, {**self._how, **search})
+        return RemoteShard(self._got, self._actor, self.ids, self.index is None, {**self._how, **search})
 
     @property
-    def exact(self) -> Served:
-        return Served(self._got, self._actor, self.ids, compares_all=True, how=None)
+    def exact(self) -> RemoteShard:
+        return RemoteShard(self._got, self._actor, self.ids, compares_all=True, how=None)
 
 
-class Spread(ShardedIndex):
+class RemoteShardedIndex(ShardedIndex):
     """Shards that are asked all at once."""
 
-    def __init__(self, got: _Got, shards: Sequence[Served]) -> None:
+    def __init__(self, got: _Got, shards: Sequence[RemoteShard]) -> None:
         super().__init__(shards)
         self._got = got
         for shard, start in zip(shards, self._starts[:-1], strict=True):

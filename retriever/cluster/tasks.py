@@ -10,20 +10,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...indexes.published import Settled, amend, build
+from ...indexes.published import IndexMetadata, amend, build
 from ...indexes.registry import Spec
 from ..store.head import Head
-from ..store.open_location import place_of
+from ..store.open_location import open_location
 from ..store.snapshot import Snapshot
 from ..store.store import Store
 from ..store.tables import matrix
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from .worker import Done, Portion
+    from .worker import BatchResult, FileBatch
 
 
-def work(place: str, head: dict[str, Any], root: str, gpu: bool, portion: Portion) -> Done | None:
+def work(place: str, head: dict[str, Any], root: str, gpu: bool, portion: FileBatch) -> BatchResult | None:
     _at_ease()
     try:
         return _worker(place, head, gpu).do(portion, Path(root))
@@ -39,7 +39,7 @@ def _worker(place: str, head: dict[str, Any], gpu: bool) -> Worker:
     run = place, json.dumps(head, sort_keys=True), gpu
     if run not in _held:
         _let_go()
-        _held[run] = Worker(Store.open(place_of(place)), Head.of(head), gpu=gpu)
+        _held[run] = Worker(Store.open(open_location(place)), Head.of(head), gpu=gpu)
     return _held[run]
 
 
@@ -51,23 +51,23 @@ def _let_go() -> None:
 def build_shard(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> tuple[str, int]:
     """Build a vector index of the chunks whose ids are from `first` to `last`; gives its name, and its memory."""
     _at_ease()
-    store, state = Store.open(place_of(place)), Head.of(head)
+    store, state = Store.open(open_location(place)), Head.of(head)
     dim = state.encoder.dim
     batches = Snapshot(store, state).batches(["id", "vector"], where=f"id >= {first} AND id <= {last}")
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
     parent = store.place.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)
     made = build(parent, Spec(**spec), rows, dim=dim, covers=state.rows)
-    memory, name = made.memory, made.put(Settled())
+    memory, name = made.memory, made.put(IndexMetadata())
     store.place.keep(name)
     return name, memory
 
 
 def amend_shard(place: str, name: str, settled: dict[str, Any]) -> str:
     """Publish a shard again with other search parameters or measurements; gives its name."""
-    held = place_of(place)
+    held = open_location(place)
     folder = held.vectors(name)
-    made = amend(folder.parent, name, Settled(**settled))
+    made = amend(folder.parent, name, IndexMetadata(**settled))
     held.keep(made)
     return made
 

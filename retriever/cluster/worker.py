@@ -28,7 +28,7 @@ from ..models.bert_encoder import expect_many
 from ..models.load import load_encoder
 from ..readers.pool.pool import ReaderPool
 from ..store.snapshot import Snapshot
-from ..store.tables import PREVIOUS, among, writing
+from ..store.tables import PREVIOUS, rows_among, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ _REMEMBERED = 65_536  # chunks whose vectors a worker keeps, for texts that come
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class FileBatch:
     """Files to be indexed together, in order of path, and the ids that they may use."""
 
     entries: tuple[Entry, ...]
@@ -53,7 +53,7 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class BatchResult:
     """What became of a portion: fragments as JSON, to be committed, and counts."""
 
     documents: list[str]
@@ -87,7 +87,7 @@ class Worker:
         """End the readers' processes."""
         self._pool.close()
 
-    def do(self, portion: Portion, root: Path) -> Done | None:
+    def do(self, portion: FileBatch, root: Path) -> BatchResult | None:
         """Index a portion; None if its files cannot be seen from here as they were when the folder was looked through.
 
         The next try then comes with their contents.
@@ -103,7 +103,7 @@ class Worker:
                     os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
             return self._done(portion, Path(folder))
 
-    def _done(self, portion: Portion, root: Path) -> Done:
+    def _done(self, portion: FileBatch, root: Path) -> BatchResult:
         before = Report(embedded=self._report.embedded, reused=self._report.reused)
         report = Report()
         self._indexer.number_from(portion.document, portion.chunk)
@@ -119,7 +119,7 @@ class Worker:
         if next_chunk > portion.chunk + ROOM:
             raise StoreError(f"{portion.entries[0].path} and what follows make more than {ROOM:,} passages")
         documents, chunks = self._rows.written()
-        return Done(documents, chunks, next_document, next_chunk, report)
+        return BatchResult(documents, chunks, next_document, next_chunk, report)
 
 
 class _Seen:
@@ -162,7 +162,7 @@ class _Fragments:
 
         wanted = pa.array(keys, pa.int64())
         own = [table.filter(pc.is_in(table["key"], wanted)).select(columns) for table in self._remembered]
-        return pa.concat_tables([self._snapshot.read("chunks", columns, among("key", keys)), *own])
+        return pa.concat_tables([self._snapshot.read("chunks", columns, rows_among("key", keys)), *own])
 
     def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
         assert not drop  # whoever commits knows what is replaced

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.words import encodable
 from ..documents.document import Document
 from ..documents.metadata import is_plain, plain
 from .indexer import Indexer
@@ -59,17 +60,17 @@ def _row(name: str, sha256: str, document: Document) -> dict[str, Any]:
 def _batches(
     documents: Iterable[Mapping[str, Any]], files: Container[str]
 ) -> Iterator[list[tuple[str, str, Document]]]:
-    """What `checked` gives of documents, some at a time."""
+    """What `parse_document` gives of documents, some at a time."""
     given = enumerate(documents)
     while some := list(islice(given, _BATCH)):
         try:
-            yield [checked(number, document, files) for number, document in some]
+            yield [parse_document(number, document, files) for number, document in some]
         except InputError as error:
             before = some[0][0]
             raise InputError(f"{error}; {f'the first {before:,} were' if before else 'none was'} added") from None
 
 
-def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -> tuple[str, str, Document]:
+def parse_document(number: int, given: Mapping[str, Any], files: Container[str] = ()) -> tuple[str, str, Document]:
     """Id, sha256 and document of one that a caller adds.
 
     :param files: what no id may be.
@@ -112,7 +113,7 @@ def checked(number: int, given: Mapping[str, Any], files: Container[str] = ()) -
 
 def _whole(text: str) -> str:
     """The text without halves of surrogate pairs, which no file can hold."""
-    return text.encode("utf-8", "replace").decode()
+    return encodable(text)
 
 
 def _whole_value(value: Any) -> Any:

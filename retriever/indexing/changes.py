@@ -24,7 +24,7 @@ _RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may c
 
 
 @dataclass(slots=True)
-class Plan:
+class FolderChanges:
     """What a folder needs: the difference between it and the store."""
 
     read: list[Entry] = field(default_factory=list)
@@ -34,13 +34,15 @@ class Plan:
     report: Report = field(default_factory=Report)
 
 
-def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, retry: bool = False) -> Plan:
+def find_changes(
+    root: Path, known: dict[str, Row], *, leave_out: Path | None = None, retry: bool = False
+) -> FolderChanges:
     """Compare a folder with the file rows of the store, reading no more than it must.
 
     :param known: path -> document row.
     :param retry: read again what failed before or was forgotten.
     """
-    made = Plan()
+    made = FolderChanges()
     gone = dict(known)
     fresh: list[Entry] = []
     for entry in scan(root, leave_out=leave_out):
@@ -60,7 +62,7 @@ def plan(root: Path, known: dict[str, Row], *, leave_out: Path | None = None, re
         elif row["settled"] and (row["size"], row["mtime_ns"]) == (entry.size, entry.mtime_ns):
             _count_unchanged(made.report, row)
         elif row["size"] == entry.size and row["sha256"] and row["sha256"] == _sha256(root / entry.path):
-            made.rows.append({**row, **seen(entry.mtime_ns)})  # touched
+            made.rows.append({**row, **mtime_fields(entry.mtime_ns)})  # touched
             _count_unchanged(made.report, row)
         else:
             made.read.append(entry)
@@ -85,7 +87,9 @@ def _count_unchanged(report: Report, row: Row) -> None:
     setattr(report, name, getattr(report, name) + 1)
 
 
-def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], known: dict[str, Row], made: Plan) -> None:
+def _find_moves(
+    root: Path, fresh: list[Entry], gone: dict[str, Row], known: dict[str, Row], made: FolderChanges
+) -> None:
     """A new file with the bytes of a gone one is that one, moved, if its name has it read the same way."""
     alike: dict[tuple[int, str], list[Row]] = {}
     for row in gone.values():
@@ -100,13 +104,13 @@ def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], known: dic
             continue
         candidates.remove(before)
         del gone[before["path"]]
-        made.rows.append({**before, "path": entry.path, **seen(entry.mtime_ns)})
+        made.rows.append({**before, "path": entry.path, **mtime_fields(entry.mtime_ns)})
         made.report.moved += 1
         if entry.path in known:
             made.replaced.append(known[entry.path]["id"])
 
 
-def seen(mtime_ns: int) -> Row:
+def mtime_fields(mtime_ns: int) -> Row:
     """The time of a file, not to be relied on if it is so fresh that the next change could leave it as it is."""
     return {"mtime_ns": mtime_ns, "settled": time.time_ns() - mtime_ns > _RACY_NS}
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...core.arrays import Keys
 from ...core.errors import EncoderMismatchError
 from ..documents.chunker import Chunk, chunk
-from ..models.encoder import encoded
+from ..models.encoder import encode_finite
 from ..store.tables import PREVIOUS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Indexer:
         known, kept = self._stored(keys)
         new = [context for context in dict.fromkeys(contexts) if context not in known]
         if new:
-            known.update(zip(new, encoded(self._encoder, new), strict=True))
+            known.update(zip(new, encode_finite(self._encoder, new), strict=True))
         self._report.embedded += len(new)
         self._report.reused += len(contexts) - len(new)
         return np.stack([known[context] for context in contexts]), [kept.get(context) for context in contexts]

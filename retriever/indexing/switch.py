@@ -22,10 +22,10 @@ from ...core.errors import BinocleError, EncoderMismatchError, StoreError
 from ..models import encoder as encoders
 from ..models.identity import EncoderId
 from ..models.load import load_encoder
-from ..models.token_boundaries import cut_of
+from ..models.token_boundaries import token_boundary_digest
 from ..store.tables import PREVIOUS, chunk_schema, matrix, writing
 from ..store.writer import ASIDE
-from .vector_log import Aside
+from .vector_log import VectorLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def switch(
     :raises EncoderMismatchError: when the encoder cuts texts into other passages.
     """
     before = writer.head.encoder
-    after = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, cut_of(encoder))
+    after = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
     if before.fingerprint == after.fingerprint:
         return SwitchReport(before.model, before.fingerprint, before.model, switched=False)
     _check_cut(before, after, encoder.max_tokens)
@@ -120,7 +120,7 @@ def _check_cut(before: EncoderId, after: EncoderId, max_tokens: int) -> None:
             f"{after.model} may cut texts into other passages than {before.model}, which the index was made with and "
             f"which cannot be asked ({error}): {other}"
         ) from None
-    if old.fingerprint != before.fingerprint or cut_of(old) != after.cut:
+    if old.fingerprint != before.fingerprint or token_boundary_digest(old) != after.cut:
         raise EncoderMismatchError(
             f"{after.model}, which reads up to {max_tokens} tokens, cuts texts into other passages than "
             f"{before.model} ({old.max_tokens} tokens), which the index was made with: {other}"
@@ -142,7 +142,7 @@ def _change(
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
     held = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
-        aside = Aside(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
+        aside = VectorLog(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
     _embed(snapshot, encoder, aside, report, held=held, progress=progress)
     rows = _rows(snapshot, aside, after, held=held, keep=keep)
     writer.encoder_of = lambda _: encoder
@@ -154,7 +154,7 @@ def _change(
 def _embed(
     snapshot: Snapshot,
     encoder: Encoder,
-    aside: Aside,
+    aside: VectorLog,
     report: SwitchReport,
     *,
     held: bool,
@@ -167,7 +167,7 @@ def _embed(
         lacking = _lacking(batch, texts) if held else texts
         new = [text for text in dict.fromkeys(lacking) if text not in aside]
         if new:
-            vectors = encoders.encoded(encoder, new)
+            vectors = encoders.encode_finite(encoder, new)
             with writing(snapshot.store.path):
                 aside.add(new, vectors)
         report.embedded += len(new)
@@ -182,7 +182,9 @@ def _lacking(batch: pa.RecordBatch, texts: list[str]) -> list[str]:
     return [text for text, kept in zip(texts, batch[PREVIOUS].is_valid().to_pylist(), strict=True) if not kept]
 
 
-def _rows(snapshot: Snapshot, aside: Aside, after: EncoderId, *, held: bool, keep: bool) -> Iterator[pa.RecordBatch]:
+def _rows(
+    snapshot: Snapshot, aside: VectorLog, after: EncoderId, *, held: bool, keep: bool
+) -> Iterator[pa.RecordBatch]:
     """Every chunk as it is, but for its vectors."""
     schema = chunk_schema(after.dim, keeps=keep)
     plain = [name for name in schema.names if name not in ("vector", PREVIOUS)]
@@ -196,7 +198,7 @@ def _rows(snapshot: Snapshot, aside: Aside, after: EncoderId, *, held: bool, kee
         yield pa.RecordBatch.from_pydict(columns, schema)
 
 
-def _vectors(batch: pa.RecordBatch, aside: Aside, dim: int, *, held: bool) -> Floats:
+def _vectors(batch: pa.RecordBatch, aside: VectorLog, dim: int, *, held: bool) -> Floats:
     texts = batch["context"].to_pylist()
     if not held:
         return aside.vectors(texts)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..store.tables import document_schema
-from .changes import plan, seen
+from .changes import find_changes, mtime_fields
 from .indexer import Indexer
 from .report import Progress, Report
 
@@ -46,7 +46,7 @@ def sync(
     """
     began = time.monotonic()
     rows = {row["path"]: row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"}
-    made = plan(root, rows, leave_out=leave_out, retry=retry)
+    made = find_changes(root, rows, leave_out=leave_out, retry=retry)
     report = made.report
     before = writer.snapshot().chunks.count_rows()
     if made.rows:
@@ -101,10 +101,10 @@ def _tracked(
 
 
 def row_of(entry: Entry, reading: Reading | None) -> tuple[Row, Document | None]:
-    row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **seen(entry.mtime_ns)}
+    row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **mtime_fields(entry.mtime_ns)}
     if reading is None:
         return {**row, "state": "skipped", "reason": entry.reason}, None
-    row |= {"size": reading.size, "sha256": reading.sha256, **seen(reading.mtime_ns)}
+    row |= {"size": reading.size, "sha256": reading.sha256, **mtime_fields(reading.mtime_ns)}
     if reading.state != "ok" or reading.document is None:
         return {**row, "state": reading.state, "reason": reading.reason}, None
     if not reading.document.parts:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
 
 
-class Aside:
+class VectorLog:
     """One file of records, only ever appended to: what text, a checksum, its vector.
 
     A record that is not whole, as a kill or a full disk leaves it, is as good as none.

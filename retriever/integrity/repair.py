@@ -22,7 +22,7 @@ def mend_vectors(
     encoder_of: Callable[[EncoderId], Encoder],
     *,
     deep: bool,
-    found: Callable[[misplaced.Found], None] | None,
+    found: Callable[[misplaced.VectorCheck], None] | None,
     progress: Callable[[Switched], None] | None,
 ) -> list[Fault]:
     """Put right the vectors that changed since the index was published, or `deep` all that are not their texts'.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..store.folder_location import size_of
+from ..store.folder_location import folder_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
     made = snapshot.published
     if made is None:
         return None
-    size = sum(size_of(snapshot.store.place.vectors(name)) for name in snapshot.head.parts)
+    size = sum(folder_size(snapshot.store.place.vectors(name)) for name in snapshot.head.parts)
     chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search", "measured")}
     return {**chosen, "count": made.count, "bytes": size}
 

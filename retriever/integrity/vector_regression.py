@@ -26,7 +26,7 @@ _AT_ONCE = 1_024  # tokens multiplied at a time
 _LEFT_OUT = 0.1  # of the rows, in the second fit
 
 
-def predicted(texts: Sequence[Sequence[str]], vectors: Floats) -> Floats:
+def leave_one_out(texts: Sequence[Sequence[str]], vectors: Floats) -> Floats:
     """For each text the vector that the others lead one to expect, shape (texts, dim).
 
     :param texts: each as its tokens; at most `MOST`.

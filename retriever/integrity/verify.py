@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..readers.pool.pool import Reading
     from ..store.snapshot import Snapshot
-    from .wrong_vectors import Misplaced
+    from .wrong_vectors import WrongVector
 
 _SAMPLES = 50  # passages looked up in the full-text index
 _AT_ONCE = 500  # documents whose chunks are read together
@@ -64,7 +64,7 @@ def stored_wrongly(found: Iterable[Fault]) -> set[str]:
     }
 
 
-def vector_faults(snapshot: Snapshot, wrong: Iterable[Misplaced]) -> Iterator[Fault]:
+def vector_faults(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[Fault]:
     """The chunks whose vectors are not those of their texts, as faults."""
     paths = dict(zip(*(snapshot.document_rows[name].to_pylist() for name in ("id", "path")), strict=True))
     for row in wrong:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from ...core.errors import BinocleError
 from ..indexing.indexer import key_of
 from ..indexing.switch import Switched
-from ..store.tables import among, matrix
-from .vector_regression import MOST, predicted
+from ..store.tables import matrix, rows_among
+from .vector_regression import MOST, leave_one_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +44,7 @@ _SEED = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Misplaced:
+class WrongVector:
     """A chunk whose stored vector is not that of its text."""
 
     chunk: int  # its id
@@ -56,8 +56,8 @@ class Misplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    wrong: tuple[Misplaced, ...]
+class VectorCheck:
+    wrong: tuple[WrongVector, ...]
     rows: int
     embedded: int  # of them
     missed: int  # at most so many wrong ones are left, 95 % sure
@@ -69,9 +69,9 @@ class Found:
         return f"{told}; at most {self.missed:,} of the other vectors are wrong (95 % sure)"
 
 
-def search(snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], None] | None = None) -> Found:
+def search(snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], None] | None = None) -> VectorCheck:
     """The chunks whose stored vectors are not what the index's encoder makes of their texts."""
-    trial = _Trial(snapshot, encoder, progress)
+    trial = _Checker(snapshot, encoder, progress)
     if trial.rows <= _FEW:
         trial.embed(np.arange(trial.rows))
     else:
@@ -91,20 +91,20 @@ def search(snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], 
     return trial.found()
 
 
-def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> Found:
+def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> VectorCheck:
     """The chunks whose vectors are others in the store than when its index was published, with what they should be."""
     wrong = [np.empty(0, np.int64)]
     for batch in snapshot.batches(["id", "vector"]):
         ids = batch["id"].to_numpy()
         wrong.append(ids[_differs(snapshot, ids, matrix(batch["vector"], snapshot.head.encoder.dim))])
     if not any(map(len, wrong)):
-        return Found((), snapshot.chunks.count_rows(), 0, 0)
-    trial = _Trial(snapshot, encoder(), None)
+        return VectorCheck((), snapshot.chunks.count_rows(), 0, 0)
+    trial = _Checker(snapshot, encoder(), None)
     trial.embed(np.flatnonzero(np.isin(snapshot.read("chunks", ["id"])["id"].to_numpy(), np.concatenate(wrong))))
     return trial.found()
 
 
-def mended(snapshot: Snapshot, wrong: Iterable[Misplaced]) -> Iterator[pa.RecordBatch]:
+def mended(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[pa.RecordBatch]:
     """Every chunk as it is, but these with the vectors of their texts."""
     right = {row.chunk: row.vector for row in wrong}
     dim, names = snapshot.head.encoder.dim, snapshot.chunks.schema.names
@@ -117,7 +117,7 @@ def mended(snapshot: Snapshot, wrong: Iterable[Misplaced]) -> Iterator[pa.Record
         yield batch.set_column(names.index("vector"), snapshot.chunks.schema.field("vector"), column)
 
 
-class _Trial:
+class _Checker:
     """Rows by their place in the table, and what embedding some of them anew has shown."""
 
     def __init__(self, snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], None] | None) -> None:
@@ -125,15 +125,15 @@ class _Trial:
         self.encoder = encoder
         self.rows = snapshot.chunks.count_rows()
         self.missed = 0
-        self._wrong: dict[int, Misplaced] = {}  # by chunk id
+        self._wrong: dict[int, WrongVector] = {}  # by chunk id
         self._own: dict[int, Floats] = {}  # the vectors of the texts of wrong chunks, by the text's key
         self._embedded = np.zeros(self.rows, np.bool_)
         self._progress = progress
         self._done = 0
 
-    def found(self) -> Found:
+    def found(self) -> VectorCheck:
         rows = sorted(self._wrong.values(), key=lambda row: row.chunk)
-        return Found(tuple(rows), self.rows, int(self._embedded.sum()), self.missed)
+        return VectorCheck(tuple(rows), self.rows, int(self._embedded.sum()), self.missed)
 
     def take(self, places: Integers, columns: list[str]) -> tuple[pa.Table, Floats]:
         with self.snapshot.reading("chunks"):
@@ -165,7 +165,7 @@ class _Trial:
         keys = list(self._own)
         for start in range(0, len(keys), 1_000):
             columns = [*_PLACE, "key", "context", "id", "vector"]
-            table = self.snapshot.read("chunks", columns, among("key", keys[start : start + 1_000]))
+            table = self.snapshot.read("chunks", columns, rows_among("key", keys[start : start + 1_000]))
             own = np.stack([self._own[key] for key in table["key"].to_pylist()])
             self._judge(table, matrix(table["vector"], self.encoder.dim), own)
 
@@ -178,13 +178,13 @@ class _Trial:
                 self._own[row["key"]] = own[place]
                 where: dict[str, Any] = {name: row[name] for name in _PLACE}
                 cosine = _cosine(stored[place], own[place])
-                self._wrong[row["id"]] = Misplaced(row["id"], cosine=cosine, vector=own[place], **where)
+                self._wrong[row["id"]] = WrongVector(row["id"], cosine=cosine, vector=own[place], **where)
 
 
 _PLACE = ("document", "char_start", "char_end")
 
 
-def _suspects(trial: _Trial) -> tuple[Integers, int]:
+def _suspects(trial: _Checker) -> tuple[Integers, int]:
     """All rows, the most suspicious first, and how many to begin with."""
     rows = trial.rows
     distances, by_chance = np.empty(rows, np.float32), np.empty(rows, np.float32)
@@ -195,7 +195,7 @@ def _suspects(trial: _Trial) -> tuple[Integers, int]:
         texts = table["context"].to_pylist()
         length = np.linalg.norm(_finite(stored).astype(np.float64), axis=1)
         vectors = (_finite(stored) / np.maximum(length, 1e-12)[:, None]).astype(np.float32)
-        expected = predicted(_tokens(trial.encoder, texts), vectors)
+        expected = leave_one_out(_tokens(trial.encoder, texts), vectors)
         distances[places] = ((vectors - expected) ** 2).sum(1)
         by_chance[places] = ((random.permutation(vectors) - expected) ** 2).sum(1)
         broken = ~np.isfinite(stored).all(1) | _differs(trial.snapshot, table["id"].to_numpy(), stored)

@@ -20,7 +20,7 @@ _WORDS = 12  # of those read back, shown
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetainedFacts:
     """What the vector of a text still says."""
 
     words: tuple[str, ...]  # of the text, read back from its vector, the surest first
@@ -31,7 +31,7 @@ class Kept:
         return asdict(self)
 
 
-def kept(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document") -> Kept:
+def retained_facts(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document") -> RetainedFacts:
     """Read a text back from its own vector.
 
     A word or a fact is read back when each of its tokens, where it stands in the text, is among the likeliest ones, of
@@ -56,7 +56,7 @@ def kept(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document") -> 
 
     facts = sure([*number_spans(text), *name_spans(text)])
     said = sure((start, end) for start, end in word_spans(text) if end - start > 2)
-    return Kept(
+    return RetainedFacts(
         tuple(sorted((word for word, least in said.items() if least), key=lambda word: -said[word])[:_WORDS]),
         tuple(fact for fact, least in facts.items() if least),
         tuple(fact for fact, least in facts.items() if not least),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError
+from ...core.errors import InputError, MissingExtraError, first_line
 from ..models import files as model_folder
 from ..models import settings as model_settings
-from ..models.encoder import checked
+from ..models.encoder import check_texts
 from ..models.torch_encoder import quiet
 from .token_decoder import POSITIONS
 
@@ -24,7 +24,7 @@ def transformer_folder(folder: Path) -> Path:
     return below if not (folder / "config.json").is_file() and below.is_dir() else folder
 
 
-class States:
+class HiddenStates:
     """A transformer, frozen, that gives hidden states of texts.
 
     :param name: an encoder by folder or name.
@@ -53,7 +53,7 @@ class States:
                     str(folder), local_files_only=True, trust_remote_code=False
                 )
         except _LOADING as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+            reason = first_line(error)
             raise InputError(f"{name} does not load as an encoder with hidden states ({reason})") from error
         if not getattr(self.tokenizer, "is_fast", False):
             raise InputError(f"{name} has no tokenizer.json: expected a fast tokenizer")
@@ -85,7 +85,7 @@ class States:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text, special ones left out."""
-        given = [text.lower() if self.lowercase else text for text in checked(texts)]
+        given = [text.lower() if self.lowercase else text for text in check_texts(texts)]
         found: list[list[int]] = self.tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
         return found
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.device import device, has_bf16
-from ...core.errors import EncoderMismatchError, InputError, MissingExtraError
-from ...core.files import expanded
+from ...core.errors import EncoderMismatchError, InputError, MissingExtraError, first_line
+from ...core.files import expand_home
 from ...indexes.metric import normalized
 from ..models.load import load_encoder
 from ..models.token_ids import EncoderTokens
 from .correction import Corrected, correct
-from .hidden_states import States
-from .proposals import Proposing
+from .hidden_states import HiddenStates
+from .proposals import TokenProposer
 from .text_decoder import TextDecoderSettings, text_decoder
 from .token_decoder import TokenDecoderSettings, token_decoder
 
@@ -41,7 +41,7 @@ _IN_BAG = 0.15  # how likely a token of the bag must be, to be one of a text's
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class TokenGuess:
     """A token, and how likely it is to be right."""
 
     token: str
@@ -53,7 +53,7 @@ class Inverted:
     """What one vector gave away."""
 
     text: str  # empty where nothing was recovered
-    tokens: tuple[Guess, ...]  # the bag: likeliest first
+    tokens: tuple[TokenGuess, ...]  # the bag: likeliest first
     cosine: float  # of the vector of `text` with the one that was given
     recovered: bool  # whether the text came nearer than texts come to vectors that are of no text
 
@@ -62,11 +62,11 @@ class Inverted:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class StateReading:
     """What the hidden states of one text gave away: for each of its tokens the one named and its probability."""
 
     tokens: tuple[str, ...]
-    named: tuple[Guess, ...]
+    named: tuple[TokenGuess, ...]
 
     @property
     def accuracy(self) -> float:
@@ -78,7 +78,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class InverterInfo:
     """What a saved inverter says of itself."""
 
     kind: str  # "embedding" or "hidden"
@@ -92,7 +92,7 @@ class About:
     format: int = FORMAT
 
     @classmethod
-    def read(cls, folder: Path) -> About:
+    def read(cls, folder: Path) -> InverterInfo:
         """:raises InputError: when that is no inverter."""
         file = folder / FILE
         if not file.is_file():
@@ -122,7 +122,7 @@ def _loaded(folder: Path, module: Any) -> Any:
     try:
         load_model(module, str(file))
     except (OSError, RuntimeError, SafetensorError, ValueError, KeyError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        reason = first_line(error)
         raise InputError(f"{file} does not hold the weights of this inverter ({reason}): copy it again") from error
     return module.eval()
 
@@ -141,7 +141,7 @@ class EmbeddingInverter:
     >>> inverter.invert(encoder.encode(["the cat sat"]))[0].text  # doctest: +SKIP
     """
 
-    def __init__(self, about: About, proposing: Proposing, encoder: Encoder, tokens: EncoderTokens) -> None:
+    def __init__(self, about: InverterInfo, proposing: TokenProposer, encoder: Encoder, tokens: EncoderTokens) -> None:
         self.about, self.encoder, self.proposing = about, encoder, proposing
         self.tokens = tokens
 
@@ -152,8 +152,8 @@ class EmbeddingInverter:
         :raises EncoderMismatchError: when the encoder is not the one that it was trained on.
         """
         _require()
-        folder = expanded(folder)
-        about = About.read(folder)
+        folder = expand_home(folder)
+        about = InverterInfo.read(folder)
         if about.kind != "embedding":
             raise InputError(f"{folder} inverts hidden states: expected an inverter of embeddings")
         encoder = _same(about, encoder or load_encoder(about.encoder), folder)
@@ -217,7 +217,7 @@ class EmbeddingInverter:
             bag = bag_of(shares[row], float(counts[row]), 0.1)[:words] if recovered else []
             yield Inverted(
                 text=self.tokens.text(made.ids) if recovered else "",
-                tokens=tuple(Guess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
+                tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
                 cosine=made.cosine,
                 recovered=recovered,
             )
@@ -262,15 +262,15 @@ class EmbeddingInverter:
 class StateInverter:
     """Hidden states of texts to their tokens."""
 
-    def __init__(self, about: About, decoder: Any, states: States) -> None:
+    def __init__(self, about: InverterInfo, decoder: Any, states: HiddenStates) -> None:
         self.about, self._decoder, self._states = about, decoder, states
 
     @classmethod
     def load(cls, folder: str | Path) -> StateInverter:
         """:raises EncoderMismatchError: when the encoder is not the one that it was trained on."""
         _require()
-        folder = expanded(folder)
-        about = About.read(folder)
+        folder = expand_home(folder)
+        about = InverterInfo.read(folder)
         if about.kind != "hidden":
             raise InputError(f"{folder} inverts embeddings: expected an inverter of hidden states")
         _same(about, load_encoder(about.encoder), folder)
@@ -278,9 +278,9 @@ class StateInverter:
             module = token_decoder(TokenDecoderSettings(**about.decoder))
         except TypeError as error:
             raise InputError(f"{folder / FILE} is not as it was written ({error}): copy the folder again") from None
-        return cls(about, _loaded(folder, module).to(device()), States(about.encoder, device=device()))
+        return cls(about, _loaded(folder, module).to(device()), HiddenStates(about.encoder, device=device()))
 
-    def read(self, text: str, *, masked: float = 0.0, seed: int = 0) -> Read:
+    def read(self, text: str, *, masked: float = 0.0, seed: int = 0) -> StateReading:
         """A round trip: the text's own tokens, and those that its states are read as.
 
         :param masked: share of the states that are hidden from the decoder; the tokens are then those behind them.
@@ -290,7 +290,7 @@ class StateInverter:
         states = self._states
         ids = states.ids([text])[0][: states.room]
         if not ids:
-            return Read((), ())
+            return StateReading((), ())
         framed, mask = states.frame([ids])
         with torch.no_grad():
             asked, unseen = states.own(framed, mask), None
@@ -300,27 +300,27 @@ class StateInverter:
             made = states.at(framed, mask, self.about.layer)
             targets = self._decoder.targets(made, mask, unseen)[0][asked[0]]
             if not len(targets):
-                return Read((), ())
+                return StateReading((), ())
             behind = None if unseen is None else unseen[0][asked[0]]
             likely, named = self._decoder.logits(targets, unseen=behind).softmax(-1).max(-1)
         own = framed[0][asked[0]].tolist()
         names = states.tokenizer.convert_ids_to_tokens
         guesses = zip(names(named.tolist()), likely.tolist(), strict=True)
-        return Read(tuple(names(own)), tuple(Guess(token, round(share, 4)) for token, share in guesses))
+        return StateReading(tuple(names(own)), tuple(TokenGuess(token, round(share, 4)) for token, share in guesses))
 
 
 def load(folder: str | Path) -> EmbeddingInverter | StateInverter:
     """The inverter in a folder, of either kind."""
-    about = About.read(expanded(folder))
+    about = InverterInfo.read(expand_home(folder))
     return EmbeddingInverter.load(folder) if about.kind == "embedding" else StateInverter.load(folder)
 
 
-def proposing_with(decoder: Any, tokens: EncoderTokens, *, half: bool = False) -> Proposing:
+def proposing_with(decoder: Any, tokens: EncoderTokens, *, half: bool = False) -> TokenProposer:
     start, end, mask, pad = tokens.special
-    return Proposing(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.never), half=half)
+    return TokenProposer(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.never), half=half)
 
 
-def _same(about: About, encoder: Encoder, folder: Path) -> Encoder:
+def _same(about: InverterInfo, encoder: Encoder, folder: Path) -> Encoder:
     if encoder.fingerprint != about.fingerprint:
         raise EncoderMismatchError(
             f"{folder} inverts the encoder {about.fingerprint[:8]} ({about.encoder}), but {encoder.name} is "

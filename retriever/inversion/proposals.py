@@ -65,7 +65,7 @@ class Rates:
         return float(math.log(ids.count(token)) - self._logs[token])
 
 
-class Proposing:
+class TokenProposer:
     """A `TextDecoder` with the ids of its special tokens.
 
     :param start, end: the ids of the special tokens around a text.

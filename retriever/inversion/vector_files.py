@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InputError
-from ...core.files import expanded
+from ...core.errors import InputError, first_line
+from ...core.files import expand_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0,
     :param most: rows that are read at most.
     :raises InputError: when the file holds no vectors of one length, or none with that number.
     """
-    path = expanded(file)
+    path = expand_home(file)
     if not path.exists():
         raise InputError(f"there is no file {file}")
     if first < 0:
@@ -97,7 +97,7 @@ def _lance(path: Path, column: str | None, first: int, most: int | None) -> Any:
     except InputError:
         raise
     except LANCE_ERRORS as error:
-        raise InputError(f"{path} is not a Lance table that can be read ({str(error).splitlines()[0][:80]})") from None
+        raise InputError(f"{path} is not a Lance table that can be read ({first_line(error, 80)})") from None
 
 
 def _chosen(path: Path, schema: Any, column: str | None) -> str:

@@ -10,7 +10,7 @@ from ...core.errors import InputError
 from ..models import settings as model_settings
 from .bert.model import BertModel
 from .bert.numpy import BertConfig
-from .encoder import Encoder, Kind, checked, lowered
+from .encoder import Encoder, Kind, check_texts, lower_case
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ class BertEncoder:
         if kind not in get_args(Kind):
             raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        prepared = [self._prepared(prompt + text) for text in checked(texts)]
+        prepared = [self._prepared(prompt + text) for text in check_texts(texts)]
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
         tokens = sum(len(encoding.ids) for encoding in encodings)
         few = tokens < _SMALL or (kind == "query" and len(prepared) < _MANY_QUERIES)
@@ -74,7 +74,7 @@ class BertEncoder:
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        prepared = [self._prepared(text) for text in checked(texts)]
+        prepared = [self._prepared(text) for text in check_texts(texts)]
         encodings = self._model.tokenizer(truncated=False).encode_batch(prepared, add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
 
@@ -84,7 +84,7 @@ class BertEncoder:
 
     def _prepared(self, text: str) -> str:
         """The text as the tokenizer gets it: of the same length, so that offsets are those of the text."""
-        return lowered(text) if self._settings.lowercase else text
+        return lower_case(text) if self._settings.lowercase else text
 
 
 def expect_many(encoder: Encoder, kind: Kind = "document") -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .reranker import Reranker
 
 
-class Models:
+class ModelCache:
     """Each is loaded once, by one of the threads that share them; an encoder and a reranker may load side by side.
 
     :param index: for the message that another encoder was asked for than it has.

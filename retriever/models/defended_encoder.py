@@ -68,7 +68,7 @@ class DefendedEncoder:
         vectors = self.base.encode(texts, kind=kind)
         if kind == "query":
             return self.defence.queries(vectors)
-        return self.defence.documents(vectors, encoders.checked(texts))
+        return self.defence.documents(vectors, encoders.check_texts(texts))
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         return self.base.offsets(texts)

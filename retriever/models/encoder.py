@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from ...core.errors import InputError
+from ...core.words import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ class Encoder(Protocol):
         ...
 
 
-def encoded(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+def encode_finite(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
     """The vectors of texts, to be stored or searched with.
 
     :raises InputError: when one is not finite: nothing can be compared with it.
@@ -45,7 +46,7 @@ def encoded(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") 
     return vectors
 
 
-def checked(texts: Sequence[str]) -> list[str]:
+def check_texts(texts: Sequence[str]) -> list[str]:
     """A list of texts that can be tokenized, or an error that says what came instead."""
     if isinstance(texts, str):
         raise InputError("expected a list of texts, but one text came: put it in a list")
@@ -53,10 +54,10 @@ def checked(texts: Sequence[str]) -> list[str]:
     for text in given:
         if not isinstance(text, str):
             raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")
-    return [text.encode("utf-8", "replace").decode() for text in given]  # half a surrogate pair is no character
+    return [encodable(text) for text in given]  # half a surrogate pair is no character
 
 
-def lowered(text: str) -> str:
+def lower_case(text: str) -> str:
     """A text in lower case, with every character at the place it had."""
     made = text.lower()
     return made if len(made) == len(text) else "".join(character.lower()[:1] for character in text)

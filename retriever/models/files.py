@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import DamagedError, ModelNotFoundError
-from ...core.files import expanded, known_sha256
+from ...core.files import expand_home, known_sha256
 from .settings import is_classifier, modules_of
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -45,7 +45,7 @@ def find(name: str, role: Role = ENCODER) -> Path:
 
     :raises ModelNotFoundError: naming the two ways to provide the weights.
     """
-    folder = expanded(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
+    folder = expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
     if name and _is_folder(folder):
         if not any((folder / name).is_file() for name in ("config.json", "modules.json", DEFENCE)):
             raise ModelNotFoundError(f"{name} is a folder but not a model: it has neither modules.json nor config.json")

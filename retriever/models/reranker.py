@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
-from ..models.encoder import checked
+from ..models.encoder import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,8 +83,8 @@ class Reranker(ABC):
 def _paired(query: str, passages: Sequence[str]) -> Pairs:
     if not isinstance(query, str):
         raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
-    (query,) = checked([query])
-    return [(query, passage) for passage in checked(passages)]
+    (query,) = check_texts([query])
+    return [(query, passage) for passage in check_texts(passages)]
 
 
 def _checked(pairs: Sequence[tuple[str, str]]) -> Pairs:
@@ -92,5 +92,5 @@ def _checked(pairs: Sequence[tuple[str, str]]) -> Pairs:
     for number, pair in enumerate(pairs, 1):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InputError(f"pair {number} is {pair!r}: expected a query and a passage")
-    queries, passages = checked([pair[0] for pair in pairs]), checked([pair[1] for pair in pairs])
+    queries, passages = check_texts([pair[0] for pair in pairs]), check_texts([pair[1] for pair in pairs])
     return list(zip(queries, passages, strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 from ...core.errors import InputError
 from . import settings as model_settings
 from .bert.numpy import load_integers, load_weights
-from .encoder import checked
+from .encoder import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class StaticEncoder:
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        given = [prompt + text for text in checked(texts)]
+        given = [prompt + text for text in check_texts(texts)]
         vectors = np.zeros((len(given), self.dim), np.float32)
         for row, encoding in enumerate(self._tokenizer.encode_batch_fast(given, add_special_tokens=False)):
             if encoding.ids:
@@ -68,7 +68,7 @@ class StaticEncoder:
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        encodings = self._tokenizer.encode_batch(checked(texts), add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch(check_texts(texts), add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
 
 

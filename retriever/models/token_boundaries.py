@@ -27,7 +27,7 @@ _SAMPLES = (
 )
 
 
-def cut_of(encoder: Encoder) -> str:
+def token_boundary_digest(encoder: Encoder) -> str:
     """Equal digests mean that texts are cut at the same places: for the same tokens into pieces of the same length."""
     tokens = encoder.offsets([*_SAMPLES, " ".join(_words(2_000))])
     return hashlib.sha256(json.dumps([encoder.max_tokens, tokens]).encode()).hexdigest()[:32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
-from .encoder import checked, lowered
+from .encoder import check_texts, lower_case
 from .files import find
 from .settings import ModelSettings
 
@@ -55,7 +55,7 @@ class EncoderTokens:
         return [(token, start, end) for token, (start, end) in zip(made.ids, made.offsets, strict=True)]
 
     def _given(self, texts: Sequence[str]) -> list[str]:
-        return [lowered(text) if self._lowercase else text for text in checked(texts)]
+        return [lower_case(text) if self._lowercase else text for text in check_texts(texts)]
 
     def text(self, tokens: Sequence[int]) -> str:
         return self._tokenizer.decode([token for token in tokens if token not in self.never])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InputError, MissingExtraError
-from .encoder import checked
+from ...core.errors import InputError, MissingExtraError, first_line
+from .encoder import check_texts
 from .settings import ModelSettings, fingerprint
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TorchEncoder:
                     model_kwargs={"use_safetensors": True},
                 )
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+            reason = first_line(error)
             raise InputError(f"{folder} does not load as a sentence-transformers model ({reason})") from error
         check_vocabulary(folder, self._model)
         self.name = name
@@ -61,7 +61,7 @@ class TorchEncoder:
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        given = checked(texts)
+        given = check_texts(texts)
         with self._lock:
             vectors = self._model.encode(
                 given,
@@ -77,7 +77,7 @@ class TorchEncoder:
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         if not len(texts):
             return []
-        given = checked(texts)
+        given = check_texts(texts)
         with self._lock:
             found = self._model.tokenizer(
                 given, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False

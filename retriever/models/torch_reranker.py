@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InputError, MissingExtraError
+from ...core.errors import InputError, MissingExtraError, first_line
 from .bert.numpy import load_weights
 from .reranker import Reranker
 from .settings import CrossEncoderSettings, fingerprint, first_stage_weight
@@ -43,7 +43,7 @@ class TorchReranker(Reranker):
                     activation_fn=Identity(),
                 )
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+            reason = first_line(error)
             raise InputError(f"{folder} does not load as a cross-encoder ({reason})") from error
         if self._model.num_labels != 1:
             raise InputError(

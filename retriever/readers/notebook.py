@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
+from ...core.words import encodable
 from .base import Builder, Outline
 from .encoding import decode
 from .html_text import HtmlText
@@ -63,7 +64,7 @@ def _joined(value: Any) -> str:
 
 def _add_markdown(builder: Builder, outline: Outline, source: str) -> None:
     """A cell's own headings go on from those of the cells above it."""
-    whole = source.encode("utf-8", "replace").decode()  # JSON can hold half a surrogate pair
+    whole = encodable(source)  # JSON can hold half a surrogate pair
     document = of_markdown(whole.replace("\r\n", "\n"), "markdown")
     builder.title = builder.title or document.title
     before: tuple[str, ...] = ()

@@ -30,10 +30,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ...core.arrays import are_among
+from ...core.checks import is_whole
 from ...core.errors import InputError
+from ...core.words import encodable
 from ...indexes.tuning.benchmark import DEPTH
 from ..documents.chunker import context_of
-from ..store.tables import among
+from ..store.tables import rows_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,7 +192,7 @@ class Query:
             if len(found) >= depth or len(table) < limit:
                 return found
             limit *= _MORE
-        return self._snapshot.full_text(words, depth, among("document", passing.documents.tolist()))
+        return self._snapshot.full_text(words, depth, rows_among("document", passing.documents.tolist()))
 
     def _semantic(self, depth: int, passing: Passing | None) -> _Candidates:
         began = time.perf_counter()
@@ -298,18 +300,18 @@ def check(query: str, k: int, mode: Mode) -> str:
     """The query without surrounding white space, if it and the rest can be answered."""
     if not isinstance(query, str):
         raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
+    if not is_whole(k, 0):
         raise InputError(f"k is how many passages to give, a whole number of at least 0, not {k!r}")
     if mode not in MODES:
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
-    query = query.encode("utf-8", "replace").decode().strip()
+    query = encodable(query).strip()
     if not query:
         raise InputError("the query is empty: say what to look for")
     return query
 
 
 def check_reranking(depth: int, seconds: float | None) -> None:
-    if isinstance(depth, bool) or not isinstance(depth, (int, np.integer)) or depth < 1:
+    if not is_whole(depth, 1):
         raise InputError(f"rerank_depth is how many passages to rerank, a whole number from 1, not {depth!r}")
     if seconds is None:
         return

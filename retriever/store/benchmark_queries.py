@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.checks import is_whole
 from ...core.errors import InputError
-from ...indexes.tuning.benchmark import MOST_QUERIES, needed
-from ..models.encoder import encoded
+from ...indexes.tuning.benchmark import MOST_QUERIES, queries_needed
+from ..models.encoder import encode_finite
 from .location import ANY
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
-    from ...indexes.tuning.benchmark import Demand
+    from ...indexes.tuning.benchmark import Requirements
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
-    from .location import Place
+    from .location import Location
     from .snapshot import Snapshot
 
 
@@ -45,7 +46,7 @@ _FAMILIES = ("asked", "made")
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class BenchmarkQueries:
     vectors: Floats  # (n, dim)
     source: str  # for people: where they are from
     asked: bool  # by people, not made from the passages
@@ -78,7 +79,7 @@ def _text(file: Path, number: int, line: str) -> str:
 
 def check(texts: Collection[str] | None, seed: int) -> None:
     """Whether queries, if there are any, and the seed of their sample can be used."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    if not is_whole(seed, 0):
         raise InputError(f"a seed is a whole number from 0, not {seed!r}")
     if isinstance(texts, str) or not isinstance(texts, (Collection, type(None))):
         raise InputError(f"queries are a list of texts, not {texts!r}")
@@ -87,24 +88,24 @@ def check(texts: Collection[str] | None, seed: int) -> None:
             raise InputError(f"a query is a text, not {text!r}")
 
 
-def of_texts(texts: Sequence[str], encoder: Encoder, demand: Demand, seed: int) -> Questions:
+def of_texts(texts: Sequence[str], encoder: Encoder, demand: Requirements, seed: int) -> BenchmarkQueries:
     """Real queries, or a sample where there are more than it takes.
 
     :raises InputError: when there are too few to prove the demand with half of them.
     """
     texts = list(dict.fromkeys(texts))
-    least = 2 * needed(demand.recall) if demand.recall < 1 else 1
+    least = 2 * queries_needed(demand.recall) if demand.recall < 1 else 1
     if len(texts) < least:
         raise InputError(
             f"{len(texts):,} queries cannot prove a recall of {demand.recall:g}, half of them to choose by and half to "
             f"prove with: give {least:,} at the least, ask for less, or have queries made from the passages"
         )
     chosen = _some(len(texts), 2 * demand.queries, np.random.default_rng(seed))
-    vectors = encoded(encoder, [texts[place] for place in chosen], kind="query")
-    return Questions(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", asked=True)
+    vectors = encode_finite(encoder, [texts[place] for place in chosen], kind="query")
+    return BenchmarkQueries(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", asked=True)
 
 
-def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Demand, seed: int) -> Questions:
+def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Requirements, seed: int) -> BenchmarkQueries:
     """A sentence out of each of some passages, encoded as a query; several of each where there are few passages."""
     random, wanted = np.random.default_rng(seed), 2 * demand.queries
     ids = snapshot.chunk_ids["id"].to_numpy()
@@ -114,8 +115,8 @@ def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Demand, seed: int)
     rows = snapshot.chunks_by_id(chosen.tolist(), ["text"])
     by_passage = [sentences(rows[number]["text"]) for number in chosen.tolist() if number in rows]
     texts = _dealt(by_passage, wanted, random)
-    vectors = encoded(encoder, texts, kind="query")
-    return Questions(vectors, f"{len(texts):,} sentences of the passages, encoded as queries", asked=False)
+    vectors = encode_finite(encoder, texts, kind="query")
+    return BenchmarkQueries(vectors, f"{len(texts):,} sentences of the passages, encoded as queries", asked=False)
 
 
 def sentences(text: str) -> list[str]:
@@ -154,7 +155,7 @@ def _file(encoder: EncoderId, family: str) -> str:
     return f"queries-{family}-{name}.npy"
 
 
-def keep(place: Place, asked: Questions, encoder: EncoderId, *, alone: bool = True) -> None:
+def store_queries(place: Location, asked: BenchmarkQueries, encoder: EncoderId, *, alone: bool = True) -> None:
     """Put the vectors beside the index, in the place of those before.
 
     :param alone: whether those of other encoders go.
@@ -166,7 +167,7 @@ def keep(place: Place, asked: Questions, encoder: EncoderId, *, alone: bool = Tr
     place.write(_file(encoder, _FAMILIES[not asked.asked]), stream.getvalue(), over=ANY)
 
 
-def kept(place: Place, encoder: EncoderId) -> Floats | None:
+def read_stored(place: Location, encoder: EncoderId) -> Floats | None:
     """The vectors kept for this encoder, if they are whole."""
     for family in _FAMILIES:
         with contextlib.suppress(OSError, ValueError, EOFError):
@@ -181,7 +182,7 @@ def kept(place: Place, encoder: EncoderId) -> Floats | None:
     return None
 
 
-def forget(place: Place, *, everything: bool = False) -> None:
+def forget(place: Location, *, everything: bool = False) -> None:
     """Erase the kept queries that were made from passages, or all."""
     for family in _FAMILIES[0 if everything else 1 :]:
         place.remove(f"queries-{family}-")

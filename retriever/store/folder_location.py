@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import LockedError, StoreError
-from .location import ANY, TABLES, Place
-from .tables import Location
+from .location import ANY, TABLES, Location
+from .tables import TableLocation
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -36,7 +36,7 @@ _UNFINISHED = {  # what an index that was never finished may have left, and what
 }
 
 
-class FolderPlace:
+class FolderLocation:
     """A folder; several machines may share it if its file system locks and renames as one machine's does."""
 
     outlives = False
@@ -47,8 +47,8 @@ class FolderPlace:
     def __str__(self) -> str:
         return str(self.cache)
 
-    def table(self, name: str) -> Location:
-        return Location(str(self.cache / f"{name}.lance"))
+    def table(self, name: str) -> TableLocation:
+        return TableLocation(str(self.cache / f"{name}.lance"))
 
     def read(self, file: str) -> tuple[bytes, str]:
         return (self.cache / file).read_bytes(), ANY
@@ -73,15 +73,15 @@ class FolderPlace:
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.cache / "lock", timeout=0)
-        with reached(self):
+        with reachable(self):
             self.cache.mkdir(parents=True, exist_ok=True)
             self._refuse_links()
             try:
                 lock.acquire()
             except Timeout:
-                raise locked_by(self, self.cache / "lock.json") from None
+                raise lock_owner(self, self.cache / "lock.json") from None
         try:
-            with reached(self):
+            with reachable(self):
                 self.write("lock.json", writer_since(now()), over=ANY)
             yield
         finally:
@@ -96,7 +96,7 @@ class FolderPlace:
                 )
 
     def is_free(self) -> bool:
-        return not self.cache.exists() or unfinished(self, (entry.name for entry in self.cache.iterdir()))
+        return not self.cache.exists() or unfinished_files(self, (entry.name for entry in self.cache.iterdir()))
 
     def prepare(self) -> None:
         (self.cache / ".gitignore").write_text("*\n", "utf-8")
@@ -113,7 +113,7 @@ class FolderPlace:
         """It is there already."""
 
     def size(self) -> int:
-        return size_of(self.cache)
+        return folder_size(self.cache)
 
     def supersede(self, name: str) -> None:
         with contextlib.suppress(OSError):  # it is gone, or another user's
@@ -133,7 +133,7 @@ class FolderPlace:
 
 
 @contextlib.contextmanager
-def reached(place: object, remedy: str = "give another folder, for an index with --index") -> Iterator[None]:
+def reachable(place: object, remedy: str = "give another folder, for an index with --index") -> Iterator[None]:
     """What the file system says against a folder, as ours."""
     try:
         yield
@@ -141,7 +141,7 @@ def reached(place: object, remedy: str = "give another folder, for an index with
         raise StoreError(f"{place} cannot be used ({error.strerror or error}): {remedy}") from error
 
 
-def size_of(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """Bytes of all files below a folder; those that another process removes meanwhile have none."""
     size = 0
     for root, _, names in os.walk(folder):
@@ -151,12 +151,12 @@ def size_of(folder: Path) -> int:
     return size
 
 
-def unfinished(place: Place, names: Iterable[str]) -> bool:
+def unfinished_files(place: Location, names: Iterable[str]) -> bool:
     """Whether these are nothing but what an index that was never finished has left there."""
     return all(_is_ours(place, name) for name in names)
 
 
-def _is_ours(place: Place, name: str) -> bool:
+def _is_ours(place: Location, name: str) -> bool:
     file = _SETTINGS if name in TABLES else name
     if file not in _UNFINISHED:
         return False
@@ -176,7 +176,7 @@ def writer_since(moment: str) -> bytes:
     return json.dumps({**who, "once": os.urandom(8).hex()}).encode()
 
 
-def locked_by(place: Place, file: Path | bytes) -> LockedError:
+def lock_owner(place: Location, file: Path | bytes) -> LockedError:
     """The error that names the writer, as far as the file that it wrote says."""
     try:
         who = json.loads(file if isinstance(file, bytes) else file.read_bytes())

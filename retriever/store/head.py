@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.checks import is_count
 from ...core.errors import DamagedError, InputError, StoreError
 from ...indexes.registry import Spec
-from ...indexes.tuning.benchmark import Demand
+from ...indexes.tuning.benchmark import Requirements
 from ..models.identity import EncoderId
 from .location import ANY
 
 if TYPE_CHECKING:
-    from .location import Place
+    from .location import Location
 
 HEAD = "HEAD.json"
 _SETTINGS = "settings.json"
@@ -32,7 +32,7 @@ class Settings:
     encoder: EncoderId | None = None  # where HEAD does not name it yet: format 1
 
     @classmethod
-    def read(cls, place: Place) -> Settings:
+    def read(cls, place: Location) -> Settings:
         file, (data, _) = f"{place}/{_SETTINGS}", read_json(place, _SETTINGS)
         written = data.get("format")
         if type(written) is not int:
@@ -47,7 +47,7 @@ class Settings:
             raise _impossible(file)
         return cls(written, folder, encoder)
 
-    def write(self, place: Place) -> None:
+    def write(self, place: Location) -> None:
         place.write(_SETTINGS, json.dumps({"format": self.format, "folder": self.folder}).encode(), over=ANY)
 
 
@@ -65,12 +65,12 @@ class Head:
     vectors: str | None = None
     shards: tuple[str, ...] = ()  # further vector indexes, each of the ids above those of the one before
     index: Spec = field(default_factory=Spec)  # the kind of vector index that was chosen, to build it anew
-    demand: Demand | None = None  # what that kind was chosen for, to measure it again when it is built anew
+    demand: Requirements | None = None  # what that kind was chosen for, to measure it again when it is built anew
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
     erase: bool = False  # whether what was deleted may still be on the disk: the next writer erases it
 
     @classmethod
-    def read(cls, place: Place, encoder: EncoderId | None = None) -> tuple[Head, str]:
+    def read(cls, place: Location, encoder: EncoderId | None = None) -> tuple[Head, str]:
         """HEAD.json and its tag.
 
         :param encoder: what the settings name, for an index of the format whose HEAD does not.
@@ -83,7 +83,7 @@ class Head:
             data["index"] = Spec(**data.get("index", {}))
             data["shards"] = tuple(data.get("shards", ()))
             if data.get("demand") is not None:
-                data["demand"] = Demand(**data["demand"]).check()
+                data["demand"] = Requirements(**data["demand"]).check()
             found = cls(**data)
         except (TypeError, InputError):
             raise _impossible(file) from None
@@ -107,11 +107,11 @@ class Head:
             "encoder": EncoderId(**values["encoder"]),
             "previous": previous and EncoderId(**previous),
             "index": Spec(**values["index"]),
-            "demand": demand and Demand(**demand),
+            "demand": demand and Requirements(**demand),
         }
         return cls(**{**values, **made})
 
-    def write(self, place: Place, *, over: str) -> str:
+    def write(self, place: Location, *, over: str) -> str:
         """Commit this state in the place of the one with that tag; gives its tag."""
         return place.write(HEAD, json.dumps(asdict(self)).encode(), over=over)
 
@@ -121,7 +121,7 @@ class Head:
         return () if self.vectors is None else (self.vectors, *self.shards)
 
 
-def read_json(place: Place, name: str) -> tuple[dict[str, Any], str]:
+def read_json(place: Location, name: str) -> tuple[dict[str, Any], str]:
     """A file of an index, and its tag."""
     try:
         data, tag = place.read(name)

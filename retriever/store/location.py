@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
 
-    from .tables import Location
+    from .tables import TableLocation
 
 ANY = "*"  # to write over whatever there is
 NEW = ""  # to write only what is not there yet
@@ -22,7 +22,7 @@ KEEP_SECONDS = 600.0  # a reader may still come for what was in service for this
 TABLES = ("documents.lance", "chunks.lance")
 
 
-class Place(Protocol):
+class Location(Protocol):
     """What a store needs of the place it lies in."""
 
     cache: Path  # a folder of this machine, for what is mapped or is of use to this machine alone
@@ -32,7 +32,7 @@ class Place(Protocol):
         """Its name, by which `place_of` finds it again on another machine."""
         ...
 
-    def table(self, name: str) -> Location: ...
+    def table(self, name: str) -> TableLocation: ...
 
     def read(self, file: str) -> tuple[bytes, str]:
         """A small file and its tag, which changes whenever the file does.

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, NoIndexError
-from ...core.files import expanded
+from ...core.files import expand_home
 from ..documents.scan import INDEX_NAME
-from .folder_location import reached
+from .folder_location import reachable
 from .store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .location import Place
+    from .location import Location
 
 
 def root_of(store: Store) -> Path | None:
@@ -29,7 +29,9 @@ def as_settings_have(root: Path, index: Path) -> str:
     return ".." if index == root.resolve() / INDEX_NAME else str(root.resolve())
 
 
-def to_sync(place: Place, given: str | os.PathLike[str] | None, documents: Callable[[], list[dict[str, Any]]]) -> Path:
+def to_sync(
+    place: Location, given: str | os.PathLike[str] | None, documents: Callable[[], list[dict[str, Any]]]
+) -> Path:
     """The folder given, the one indexed before, or the one that the index lies in: it is there.
 
     :param documents: gives the rows of what is indexed, asked for to know a folder that was renamed.
@@ -42,10 +44,10 @@ def to_sync(place: Place, given: str | os.PathLike[str] | None, documents: Calla
     except NoIndexError:
         indexed, lacks = None, f"{place} is empty" if index.exists() else f"there is no {place}"
     beside = index.parent if index.name == INDEX_NAME else None
-    root = expanded(given) if given is not None else indexed or beside
+    root = expand_home(given) if given is not None else indexed or beside
     if root is None:
         raise InputError(f"which folder? {lacks}: call sync(folder)")
-    with reached(root):
+    with reachable(root):
         if not root.exists():
             raise InputError(f"there is no folder {root}")
         if not root.is_dir():

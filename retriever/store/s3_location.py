@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError, LockedError, StoreError
-from .folder_location import FolderPlace, locked_by, now, reached, unfinished, writer_since
+from .folder_location import FolderLocation, lock_owner, now, reachable, unfinished_files, writer_since
 from .head import Head
 from .location import ANY, KEEP_SECONDS, NEW, TABLES
 from .s3 import Changed, S3Objects
-from .tables import Location
+from .tables import TableLocation
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -37,7 +37,7 @@ _SUPERSEDED = "superseded"  # an empty object, put when an index goes out of ser
 _CACHE = "set BINOCLE_CACHE to a folder with room"
 
 
-class BucketPlace:
+class S3Location:
     """A prefix of a bucket."""
 
     outlives = True
@@ -54,7 +54,7 @@ class BucketPlace:
         self.cache = cache
 
     @classmethod
-    def of(cls, name: str) -> BucketPlace:
+    def of(cls, name: str) -> S3Location:
         """Of the S3 that the environment names."""
         bucket, _, prefix = name.removeprefix("s3://").strip("/").partition("/")
         if not bucket or not prefix:
@@ -71,8 +71,8 @@ class BucketPlace:
     def __str__(self) -> str:
         return self._name
 
-    def table(self, name: str) -> Location:
-        return Location(f"{self._name}/{name}.lance", self._options)
+    def table(self, name: str) -> TableLocation:
+        return TableLocation(f"{self._name}/{name}.lance", self._options)
 
     def read(self, file: str) -> tuple[bytes, str]:
         return self._objects.get(file)
@@ -96,7 +96,7 @@ class BucketPlace:
 
         The lease is a courtesy. What keeps two writers apart is that each commits over what it has read.
         """
-        with reached(self.cache, _CACHE):
+        with reachable(self.cache, _CACHE):
             self.cache.mkdir(parents=True, exist_ok=True)
         since = now()
         lease = _Lease(self._objects, self._claimed(since), since)
@@ -115,10 +115,10 @@ class BucketPlace:
                 return self._objects.put(_LEASE, writer_since(since), tag)
         except (FileNotFoundError, Changed):  # given up or taken over this very moment
             holder = b""
-        raise locked_by(self, holder)
+        raise lock_owner(self, holder)
 
     def is_free(self) -> bool:
-        return unfinished(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))
+        return unfinished_files(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))
 
     def prepare(self) -> None:
         for key in [key for name in TABLES for key, *_ in self._objects.keys(f"{name}/")]:
@@ -126,7 +126,7 @@ class BucketPlace:
 
     def vectors(self, name: str) -> Path:
         folder = self.cache / "vectors" / name
-        with reached(self.cache, _CACHE):
+        with reachable(self.cache, _CACHE):
             if folder.exists():
                 return folder
             self._fetch(name, folder)
@@ -177,17 +177,17 @@ class BucketPlace:
         return sum(size for _, _, size in self._objects.keys(""))
 
     def supersede(self, name: str) -> None:
-        FolderPlace(self.cache).supersede(name)
+        FolderLocation(self.cache).supersede(name)
         self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
 
     def drop(self, name: str) -> None:
-        FolderPlace(self.cache).drop(name)
+        FolderLocation(self.cache).drop(name)
         for key in [key for key, *_ in self._objects.keys(f"vectors/{name}/")]:
             self._objects.remove(key)
 
     def tidy(self, keep: Container[str], before: float) -> None:
         begun = before + KEEP_SECONDS - _OWN_SECONDS  # a reader of this machine may be fetching one
-        FolderPlace(self.cache).tidy(keep, before, begun=begun)
+        FolderLocation(self.cache).tidy(keep, before, begun=begun)
         newest: dict[str, float] = {}
         for key, put, _ in self._objects.keys("vectors/"):
             name = key.split("/")[1]

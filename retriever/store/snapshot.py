@@ -11,13 +11,13 @@ import numpy as np
 
 from ...core.arrays import are_among
 from ...core.errors import DamagedError, StoreError
-from ...core.lazy import once
+from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex, best_of
 from ...indexes.gpu import on_gpus
 from ...indexes.published import Published
 from ...indexes.sharded import ShardedIndex, joined
 from .filters import COLUMNS
-from .tables import LANCE_ERRORS, PREVIOUS, document_schema, first_line, matrix, open_table, reading
+from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,12 +65,12 @@ class Snapshot:
         self._placed: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self.once = RLock()
 
-    @once
+    @locked_cached_property
     def documents(self) -> lance.LanceDataset:
         with self.reading("documents"):
             return open_table(self.store.place.table("documents"), self.head.documents)
 
-    @once
+    @locked_cached_property
     def chunks(self) -> lance.LanceDataset:
         location, dim = self.store.place.table("chunks"), self.head.encoder.dim
         with self.reading("chunks"):
@@ -123,7 +123,7 @@ class Snapshot:
             self.read("chunks", ["id", "context"])  # is it the table itself?
             self._refuse_if_past(error)
             raise DamagedError(
-                f"the full-text index of {self.store.place} is damaged ({first_line(error)}): "
+                f"the full-text index of {self.store.place} is damaged ({lance_message(error)}): "
                 "run 'binocle verify --repair'"
             ) from error
 
@@ -132,12 +132,12 @@ class Snapshot:
         with self.reading("chunks"):
             return self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
 
-    @once
+    @locked_cached_property
     def document_rows(self) -> pa.Table:
         """Every document, without its text."""
         return self.read("documents", [name for name in document_schema().names if name != "text"])
 
-    @once
+    @locked_cached_property
     def chunk_ids(self) -> pa.Table:
         """Columns `id` and `document` of every chunk, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
@@ -180,7 +180,7 @@ class Snapshot:
                 self._placed[table] = rows["id"].to_numpy(), rows["_rowoffset"].to_numpy().astype(np.int64)
             return self._placed[table]
 
-    @once
+    @locked_cached_property
     def index(self) -> LiveIndex:
         """The vector index of exactly these chunks."""
         published, manifest = self._loaded.index, self._loaded.published
@@ -218,7 +218,7 @@ class Snapshot:
         if same and loaded and earlier.damage is None and not self.store.serve:
             self._loaded = loaded
 
-    @once
+    @locked_cached_property
     def _loaded(self) -> Loaded:
         nothing = FlatIndex(np.empty(0, np.int64), np.empty((0, self.head.encoder.dim), np.float32))
         if self.head.vectors is None:

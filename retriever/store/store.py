@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import NoIndexError, StoreError
 from .head import FORMAT, HEAD, Head, Settings
 from .location import NEW
-from .open_location import place_of
+from .open_location import open_location
 from .snapshot import Snapshot
 from .tables import FULL_TEXT, chunk_schema, document_schema, writing
 from .writer import Writer
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from ...indexes.registry import Spec
     from ...indexes.sharded import BuiltShards
     from ..models.identity import EncoderId
-    from .location import Place
+    from .location import Location
     from .vector_index import EncoderOf
 
 
 class Store:
     """An index folder. Reading needs no lock; `write` takes the only one."""
 
-    def __init__(self, place: Place, settings: Settings) -> None:
+    def __init__(self, place: Location, settings: Settings) -> None:
         self.place = place
         self.settings = settings
         self.gpu = False  # whether the vectors are to be compared on GPUs
@@ -64,12 +64,12 @@ class Store:
         return self.place.cache
 
     @classmethod
-    def create(cls, where: Path | Place, encoder: EncoderId, folder: str | None = None) -> Store:
+    def create(cls, where: Path | Location, encoder: EncoderId, folder: str | None = None) -> Store:
         """Make an empty index folder, or finish one that was never finished.
 
         :param folder: what is to be indexed, None for added documents only.
         """
-        place = place_of(where)
+        place = open_location(where)
         if not (place.is_free() or _is_index(place)):
             raise StoreError(f"{place} is not empty and not an index: give another folder with --index")
         with place.locked(), writing(place):
@@ -83,12 +83,12 @@ class Store:
         return cls.open(place)
 
     @classmethod
-    def open(cls, where: Path | Place) -> Store:
+    def open(cls, where: Path | Location) -> Store:
         """
         :raises NoIndexError: when there is no index in that folder.
         :raises DamagedError: when its settings are not what was written.
         """
-        place = place_of(where)
+        place = open_location(where)
         if not _is_index(place):
             raise NoIndexError(f"no index at {place}: make one with 'binocle index FOLDER'")
         return cls(place, Settings.read(place))
@@ -134,7 +134,7 @@ class Store:
             self.settings.write(self.place)
 
 
-def _is_index(place: Place) -> bool:
+def _is_index(place: Location) -> bool:
     try:
         place.read(HEAD)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

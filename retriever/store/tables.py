@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from ...core import forking as forked
-from ...core.errors import BinocleError, DamagedError, StoreError
+from ...core.errors import BinocleError, DamagedError, StoreError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ FULL_TEXT: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class TableLocation:
     """Where a table lies, as Lance opens it."""
 
     uri: str
@@ -124,13 +124,13 @@ class Location:
         return lance.LanceDataset.commit(self.uri, operation, read_version=version, storage_options=self.options)
 
 
-def open_table(table: Location, version: int | None = None) -> lance.LanceDataset:
+def open_table(table: TableLocation, version: int | None = None) -> lance.LanceDataset:
     forked.check()
     with reading(table):
         return table.at(version)
 
 
-def check(location: Location, version: int, known: frozenset[str] = frozenset()) -> frozenset[str]:
+def check(location: TableLocation, version: int, known: frozenset[str] = frozenset()) -> frozenset[str]:
     """Make sure that a version's files are as long as Lance meant: on a full disk it may not notice that they are not.
 
     Gives their names, and those of the parts of its indexes.
@@ -163,7 +163,7 @@ def delete(table: lance.LanceDataset, condition: str) -> None:
 
 
 @contextlib.contextmanager
-def reading(table: Location | Path) -> Iterator[None]:
+def reading(table: TableLocation | Path) -> Iterator[None]:
     """Lance's errors, of many kinds, as ours."""
     try:
         yield
@@ -173,10 +173,10 @@ def reading(table: Location | Path) -> Iterator[None]:
         if "permission denied" in str(error).lower():
             raise StoreError(f"{table} cannot be read: permission denied") from None
         if "://" in str(table):
-            raise StoreError(f"{table} cannot be read ({first_line(error)})") from error
+            raise StoreError(f"{table} cannot be read ({lance_message(error)})") from error
         folder = str(table).rpartition("/")[0]
         raise DamagedError(
-            f"{table} is damaged ({first_line(error)}): remove the folder {folder} and index again"
+            f"{table} is damaged ({lance_message(error)}): remove the folder {folder} and index again"
         ) from error
 
 
@@ -187,19 +187,15 @@ def writing(path: object) -> Iterator[None]:
     except BinocleError:
         raise
     except LANCE_ERRORS as error:
-        raise StoreError(f"cannot write to {path} ({first_line(error)}); what was committed before is kept") from error
+        raise StoreError(
+            f"cannot write to {path} ({lance_message(error)}); what was committed before is kept"
+        ) from error
 
 
 LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
 
 
-def first_line(error: Exception) -> str:
-    """Lance's message without the place in its source."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0].split(", /")[0][:400]
-
-
-def among(column: str, ids: Sequence[int]) -> str:
+def rows_among(column: str, ids: Sequence[int]) -> str:
     return f"{column} IN ({','.join(map(str, map(int, ids)))})" if len(ids) else "false"
 
 
@@ -207,3 +203,8 @@ def matrix(column: Any, dim: int) -> NDArray[np.float32]:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: NDArray[np.float32] = array.flatten().to_numpy(zero_copy_only=False)
     return values.reshape(-1, dim)
+
+
+def lance_message(error: Exception) -> str:
+    """Shorten Lance's message to its first line, without the place in Lance's source."""
+    return first_line(error, 4_000).split(", /")[0][:400]

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import BinocleError, DamagedError
-from ...indexes.published import Published, Settled, amend, build
+from ...indexes.published import IndexMetadata, Published, amend, build
 from ...indexes.sharded import BuiltShards
-from ...indexes.tuning.benchmark import Measured, needed
+from ...indexes.tuning.benchmark import BenchmarkResult, queries_needed
 from ...indexes.tuning.optimize import optimize
-from ...indexes.tuning.renewal import rebuilt, renew
+from ...indexes.tuning.renewal import rebuild, renew
 from . import benchmark_queries as questions
 from .tables import matrix
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ...indexes.base import VectorIndex
     from ...indexes.published import Built
     from ...indexes.registry import Spec
-    from ...indexes.tuning.benchmark import Demand
-    from ...indexes.tuning.optimize import Outcome
+    from ...indexes.tuning.benchmark import Requirements
+    from ...indexes.tuning.optimize import TuningResult
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
-    from .benchmark_queries import Questions
+    from .benchmark_queries import BenchmarkQueries
     from .head import Head
     from .snapshot import Snapshot
     from .store import Store
@@ -53,8 +53,13 @@ def is_stale(snapshot: Snapshot) -> bool:
 
 
 def chosen(
-    snapshot: Snapshot, demand: Demand, asked: Questions, *, kinds: Sequence[str], tell: Callable[[str], None]
-) -> tuple[Outcome, Head]:
+    snapshot: Snapshot,
+    demand: Requirements,
+    asked: BenchmarkQueries,
+    *,
+    kinds: Sequence[str],
+    tell: Callable[[str], None],
+) -> tuple[TuningResult, Head]:
     """What meets a demand fastest, and the state with it; the state as it is if nothing does."""
     head, store = snapshot.head, snapshot.store
     outcome = optimize(_bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, tell=tell)
@@ -64,14 +69,14 @@ def chosen(
     return outcome, head
 
 
-def built(snapshot: Snapshot, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None) -> Head:
+def built(snapshot: Snapshot, spec: Spec, settle: Callable[[VectorIndex], IndexMetadata] | None = None) -> Head:
     """The state with an index of this kind, for no demand.
 
     :param settle: is given the index as it was written and read again. What it raises discards the index.
     """
     made = _bench(snapshot)(spec)
     try:
-        settled = Settled() if settle is None else settle(made.load())
+        settled = IndexMetadata() if settle is None else settle(made.load())
         names = _put(snapshot.store, made, settled)
     except BaseException:
         made.discard()
@@ -80,7 +85,7 @@ def built(snapshot: Snapshot, spec: Spec, settle: Callable[[VectorIndex], Settle
     return _with(replace(snapshot.head, demand=None), names, spec)
 
 
-def amended(snapshot: Snapshot, settled: Settled) -> Head:
+def amended(snapshot: Snapshot, settled: IndexMetadata) -> Head:
     """The state with the index it has under other search parameters or measurements."""
     head, place = snapshot.head, snapshot.store.place
     folders = [place.vectors(name) for name in head.parts]
@@ -88,11 +93,13 @@ def amended(snapshot: Snapshot, settled: Settled) -> Head:
     for name in names:
         place.keep(name)
     made = Published.read(place.vectors(names[0]))
-    measured = Measured.of(made.measured)
+    measured = BenchmarkResult.of(made.measured)
     return _with(replace(head, demand=None if measured is None else measured.demand), names, made.spec)
 
 
-def renewed(snapshot: Snapshot, before: Head, encoder_of: EncoderOf | None) -> tuple[Head, str, Questions | None]:
+def renewed(
+    snapshot: Snapshot, before: Head, encoder_of: EncoderOf | None
+) -> tuple[Head, str, BenchmarkQueries | None]:
     """The state with an index of all its rows, of the kind that was chosen; what to say of it; queries made for it.
 
     What was chosen for a demand is measured again, for it now holds other rows, and mended if it missed that.
@@ -103,36 +110,36 @@ def renewed(snapshot: Snapshot, before: Head, encoder_of: EncoderOf | None) -> t
     head, store, measured = snapshot.head, snapshot.store, _measured(snapshot.store, before)
     make, spec = _bench(snapshot), head.index.fitting(head.encoder.dim)
     if measured is None:
-        made, note = rebuilt(make, spec)
-        return _with(head, _put(store, made, Settled()), head.index), note, None
-    asked, kept = None, questions.kept(store.place, head.encoder)
+        made, note = rebuild(make, spec)
+        return _with(head, _put(store, made, IndexMetadata()), head.index), note, None
+    asked, kept = None, questions.read_stored(store.place, head.encoder)
     if kept is None and (asked := _questions(snapshot, measured.demand, encoder_of)):
         kept, measured = asked.vectors, replace(measured, source=asked.source)
     elif head.encoder.fingerprint != before.encoder.fingerprint:  # it was measured with others
-        measured = replace(measured, source=Measured(measured.demand).source)
+        measured = replace(measured, source=BenchmarkResult(measured.demand).source)
     renewal = renew(make, spec, measured, kept)
     names = _put(store, renewal.built, renewal.settled)
     return _with(replace(head, demand=measured.demand), names, renewal.wanted or renewal.spec), renewal.note, asked
 
 
-def _questions(snapshot: Snapshot, demand: Demand, encoder_of: EncoderOf | None) -> Questions | None:
+def _questions(snapshot: Snapshot, demand: Requirements, encoder_of: EncoderOf | None) -> BenchmarkQueries | None:
     """Made from the passages, if the encoder is at hand and they are enough to prove the demand."""
-    if encoder_of and snapshot.chunks.count_rows() and needed(demand.recall) <= demand.queries:
+    if encoder_of and snapshot.chunks.count_rows() and queries_needed(demand.recall) <= demand.queries:
         with contextlib.suppress(BinocleError):
             asked = questions.of_passages(snapshot, encoder_of(snapshot.head.encoder), demand, seed=0)
-            if len(asked.vectors) >= 2 * needed(demand.recall):
+            if len(asked.vectors) >= 2 * queries_needed(demand.recall):
                 return asked
     return None
 
 
-def _measured(store: Store, head: Head) -> Measured | None:
+def _measured(store: Store, head: Head) -> BenchmarkResult | None:
     """What was demanded of the published index, and measured; the demand alone if the index is gone or damaged."""
     with contextlib.suppress(DamagedError):
         if head.vectors is not None:
             published = Published.read(store.place.vectors(head.vectors))
-            if measured := Measured.of(published.measured):
+            if measured := BenchmarkResult.of(published.measured):
                 return measured
-    return Measured(head.demand) if head.demand else None
+    return BenchmarkResult(head.demand) if head.demand else None
 
 
 def _bench(snapshot: Snapshot) -> Callable[[Spec], Built | BuiltShards]:
@@ -151,7 +158,7 @@ def _rows(snapshot: Snapshot) -> Iterable[tuple[Ids, Floats]]:
     return ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
 
 
-def _put(store: Store, made: Built | BuiltShards, settled: Settled) -> tuple[str, ...]:
+def _put(store: Store, made: Built | BuiltShards, settled: IndexMetadata) -> tuple[str, ...]:
     """The names of an index that nobody searched yet, put where every machine finds it."""
     if isinstance(made, BuiltShards):
         return made.put(settled)

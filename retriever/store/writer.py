@@ -19,13 +19,13 @@ from .snapshot import Snapshot
 from .tables import (
     FULL_TEXT,
     LANCE_ERRORS,
-    among,
     check,
     chunk_schema,
     delete,
     document_schema,
     open_table,
     reading,
+    rows_among,
     writing,
 )
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     import lance
 
     from ...indexes.base import VectorIndex
-    from ...indexes.published import Settled
+    from ...indexes.published import IndexMetadata
     from ...indexes.registry import Spec
-    from ...indexes.tuning.benchmark import Demand
-    from ...indexes.tuning.optimize import Outcome
+    from ...indexes.tuning.benchmark import Requirements
+    from ...indexes.tuning.optimize import TuningResult
     from ..models.identity import EncoderId
-    from .benchmark_queries import Questions
+    from .benchmark_queries import BenchmarkQueries
     from .head import Head
     from .store import Store
-    from .tables import Location
+    from .tables import TableLocation
     from .vector_index import EncoderOf
 
 _TIDY_COMMITS = 500  # in a long run: each version of a table lists all the pieces that commits have left
@@ -83,7 +83,7 @@ class Writer:
     def snapshot(self) -> Snapshot:
         return Snapshot(self._store, self.head)
 
-    def _table(self, name: str) -> Location:
+    def _table(self, name: str) -> TableLocation:
         return self._store.place.table(name)
 
     def _follow(self, name: str, table: lance.LanceDataset) -> None:
@@ -131,7 +131,7 @@ class Writer:
         :param erase: have what is removed erased by whoever writes next, should this process be killed before it is.
         """
 
-        def added(table: Location) -> lance.LanceDataset | None:
+        def added(table: TableLocation) -> lance.LanceDataset | None:
             return table.write(documents, mode="append") if len(documents) else None
 
         self._commit(drop, added, _next(documents), erase=erase)
@@ -145,7 +145,7 @@ class Writer:
     ) -> None:
         """As one step: as `commit`, with rows that others have written as fragments of the two tables."""
 
-        def added(table: Location) -> lance.LanceDataset | None:
+        def added(table: TableLocation) -> lance.LanceDataset | None:
             return table.append(documents, self._latest["documents"]) if documents else None
 
         with writing(self._store.place):
@@ -157,7 +157,7 @@ class Writer:
     def _commit(
         self,
         drop: Sequence[int],
-        added: Callable[[Location], lance.LanceDataset | None],
+        added: Callable[[TableLocation], lance.LanceDataset | None],
         next_document: int,
         *,
         erase: bool = False,
@@ -165,10 +165,12 @@ class Writer:
         with writing(self._store.place):
             chunks, rows = open_table(self._table("chunks"), self._latest["chunks"]), self.snapshot().documents
             if drop:
-                self.snapshot().read("chunks", ["id"], among("document", drop))  # a damaged table is not written to
-                delete(chunks, among("document", drop))
+                self.snapshot().read(
+                    "chunks", ["id"], rows_among("document", drop)
+                )  # a damaged table is not written to
+                delete(chunks, rows_among("document", drop))
                 self._follow("chunks", chunks)
-                delete(rows, among("id", drop))
+                delete(rows, rows_among("id", drop))
                 self._follow("documents", rows)
             written = added(self._table("documents"))
             if written is not None:
@@ -188,13 +190,13 @@ class Writer:
         """Columns of the chunks with these keys, those that are only staged included."""
         table = self._table("chunks")
         with reading(table):
-            return table.at().to_table(columns=columns, filter=among("key", keys))
+            return table.at().to_table(columns=columns, filter=rows_among("key", keys))
 
     def replace_rows(self, documents: pa.Table, *, drop: Sequence[int] = ()) -> None:
         """Replace documents' own rows, by id, and drop rows that have no chunks; all chunks stay."""
         with writing(self._store.place):
             table = self.snapshot().documents
-            delete(table, among("id", [*documents["id"].to_pylist(), *drop]))
+            delete(table, rows_among("id", [*documents["id"].to_pylist(), *drop]))
             self._follow("documents", table)
             table = self._table("documents").write(documents, mode="append")
             self._follow("documents", table)
@@ -268,7 +270,7 @@ class Writer:
         head, note, asked = vectors.renewed(snapshot, self.head, self.encoder_of)
         self._move(head)
         if asked:
-            questions.keep(self._store.place, asked, head.encoder, alone=False)
+            questions.store_queries(self._store.place, asked, head.encoder, alone=False)
         return note
 
     def drop_orphans(self, documents: Sequence[int]) -> None:
@@ -296,22 +298,22 @@ class Writer:
 
     def optimize(
         self,
-        demand: Demand,
-        asked: Questions,
+        demand: Requirements,
+        asked: BenchmarkQueries,
         *,
         kinds: Sequence[str] = (),
         tell: Callable[[str], None] = lambda _: None,
-    ) -> Outcome:
+    ) -> TuningResult:
         """Publish the vector index that meets a demand fastest; if none does, leave all as it is."""
         with writing(self._store.place):
             outcome, head = vectors.chosen(self.snapshot(), demand, asked, kinds=kinds, tell=tell)
             if outcome.met:
                 self._move(head)
-                questions.keep(self._store.place, asked, head.encoder)
+                questions.store_queries(self._store.place, asked, head.encoder)
             self._tidy()
             return outcome
 
-    def build_index(self, spec: Spec, settle: Callable[[VectorIndex], Settled] | None = None) -> None:
+    def build_index(self, spec: Spec, settle: Callable[[VectorIndex], IndexMetadata] | None = None) -> None:
         """Publish a vector index of this kind in the place of the one there is, which readers keep while they use it.
 
         :param settle: is given the index as it was written and read again. What it raises prevents the publication.
@@ -321,7 +323,7 @@ class Writer:
             self._move(vectors.built(self.snapshot(), spec, settle))
             self._tidy()
 
-    def amend_index(self, settled: Settled) -> None:
+    def amend_index(self, settled: IndexMetadata) -> None:
         """Publish the vector index there is with other search parameters or measurements."""
         if self.head.vectors is None:
             raise InputError("there is no vector index yet: index something first")

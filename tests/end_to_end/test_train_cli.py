@@ -232,11 +232,11 @@ def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        (("train", "encoder", "pairs.jsonl"), encoder.Config),
+        (("train", "encoder", "pairs.jsonl"), encoder.EncoderConfig),
         (("train", "reranker", "pairs.jsonl"), reranker.RerankerConfig),
         (("train", "inverter", "docs"), inverter.InverterConfig),
-        (("pretrain", "docs"), pretraining.Config),
-        (("mine", "pairs.jsonl"), negatives.Rules),
+        (("pretrain", "docs"), pretraining.PretrainingConfig),
+        (("mine", "pairs.jsonl"), negatives.MiningConfig),
     ],
 )
 def test_what_an_option_is_unless_given_is_what_the_library_takes(words, settings, tmp_path):

@@ -13,7 +13,7 @@ from binocle.indexes import gpu as gpus
 from binocle.indexes.faiss_index import FaissIndex
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex, on_gpus
-from binocle.indexes.published import Published, Settled, build
+from binocle.indexes.published import IndexMetadata, Published, build
 from binocle.indexes.registry import Spec
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.training.mining import mine as mining
@@ -135,7 +135,7 @@ def test_vectors_are_given_back():
 
 def written(folder, spec, count=600):
     index = index_of(count)
-    name = build(folder, spec, [(index.ids, index.vectors)], dim=24, covers=1).put(Settled())
+    name = build(folder, spec, [(index.ids, index.vectors)], dim=24, covers=1).put(IndexMetadata())
     return Published.read(folder / name).load(folder / name), index
 
 
@@ -208,7 +208,7 @@ def test_shards_are_searched_on_the_cpu_and_it_is_said(retriever, one_gpu):
     rows = [[(index.ids[half], index.reconstruct(index.ids[half]))] for half in halves]
     parent = store.path / "vectors"
     made = [build(parent, Spec("flat"), some, dim=head.encoder.dim, covers=head.rows) for some in rows]
-    first, second = (one.put(Settled()) for one in made)
+    first, second = (one.put(IndexMetadata()) for one in made)
     in_shards = Snapshot(store, replace(head, vectors=first, shards=(second,)))
     assert in_shards.searched_by == "the CPU: the index is in shards"
     np.testing.assert_array_equal(in_shards.index.published.ids, index.ids)

@@ -10,7 +10,7 @@ import pytest
 from binocle.core.errors import DamagedError, InputError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.metric import cosines
-from binocle.indexes.published import Published, Settled, build
+from binocle.indexes.published import IndexMetadata, Published, build
 from binocle.indexes.registry import Spec
 from binocle.retriever.store.snapshot import LiveIndex
 
@@ -48,7 +48,7 @@ def check(given, expected):
 
 def published(folder, index, *, covers=3, batch=7):
     batches = ((index.ids[at : at + batch], index.vectors[at : at + batch]) for at in range(0, len(index.ids), batch))
-    name = build(folder, Spec(), batches, dim=DIM, covers=covers).put(Settled())
+    name = build(folder, Spec(), batches, dim=DIM, covers=covers).put(IndexMetadata())
     return folder / name
 
 
@@ -172,7 +172,7 @@ def test_an_index_that_cannot_be_built_is_not_published(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        build(tmp_path / "vectors", Spec(), broken(), dim=DIM, covers=1).put(Settled())
+        build(tmp_path / "vectors", Spec(), broken(), dim=DIM, covers=1).put(IndexMetadata())
     assert not list((tmp_path / "vectors").iterdir())
 
 

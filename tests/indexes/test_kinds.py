@@ -20,9 +20,9 @@ from binocle.indexes.faiss_index import FaissIndex
 from binocle.indexes.faiss_kind import FaissKind
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.metric import METRICS
-from binocle.indexes.published import Published, Settled, amend, build
+from binocle.indexes.published import IndexMetadata, Published, amend, build
 from binocle.indexes.registry import KINDS, Spec
-from binocle.indexes.tuning.renewal import rebuilt
+from binocle.indexes.tuning.renewal import rebuild
 from binocle.retriever.store.snapshot import LiveIndex
 
 DIM, COUNT = 16, 600
@@ -61,7 +61,7 @@ def true_scores(metric, vectors, queries):
 
 def publish(folder, spec, ids, vectors, *, covers=1, settled=None):
     batches = ((ids[at : at + 250], vectors[at : at + 250]) for at in range(0, len(ids), 250))
-    return build(folder, spec.checked(DIM), batches, dim=DIM, covers=covers).put(settled or Settled())
+    return build(folder, spec.checked(DIM), batches, dim=DIM, covers=covers).put(settled or IndexMetadata())
 
 
 def load(folder):
@@ -452,14 +452,14 @@ def test_faiss_says_nothing_while_it_learns(tmp_path, capfd):
 
 def test_what_is_settled_is_published_and_served(tmp_path):
     ids, vectors = rows()
-    name = publish(tmp_path, spec_of("ivf"), ids, vectors, settled=Settled({"nprobe": 5}, {"recall": 0.99}))
+    name = publish(tmp_path, spec_of("ivf"), ids, vectors, settled=IndexMetadata({"nprobe": 5}, {"recall": 0.99}))
     made = Published.read(tmp_path / name)
     assert (made.search, made.measured) == ({"nprobe": 5}, {"recall": 0.99})
     assert load(tmp_path / name).search_values == {"nprobe": 5}
-    again = Published.read(tmp_path / amend(tmp_path, name, Settled({"nprobe": 12}, {"recall": 1.0})))
+    again = Published.read(tmp_path / amend(tmp_path, name, IndexMetadata({"nprobe": 12}, {"recall": 1.0})))
     assert (again.search, again.measured, again.files) == ({"nprobe": 12}, {"recall": 1.0}, made.files)
     with pytest.raises(InputError, match="nprobe"):
-        amend(tmp_path, name, Settled({"nprobe": 0}))
+        amend(tmp_path, name, IndexMetadata({"nprobe": 0}))
 
 
 def test_equal_rows_make_equal_files(tmp_path):
@@ -672,7 +672,7 @@ def test_an_index_built_on_a_gpu_is_built_again_without_where_there_is_none(tmp_
         pytest.skip("there is one")
     ids, vectors = rows()
     spec = Spec("ivf_int8", {"nlist": 4, "gpu": 1}, {"nprobe": 4})
-    built, note = rebuilt(lambda spec: build(tmp_path, spec, [(ids, vectors)], dim=DIM, covers=1), spec)
+    built, note = rebuild(lambda spec: build(tmp_path, spec, [(ids, vectors)], dim=DIM, covers=1), spec)
     assert built.manifest.spec == Spec("ivf_int8", {"nlist": 4, "gpu": 0}, {"nprobe": 4})
     assert note.startswith("the vector index was built without a GPU: gpu=1 needs a GPU")
 
@@ -704,7 +704,7 @@ def test_an_index_that_is_refused_leaves_the_old_one_in_service(added):
 
 
 def test_a_new_index_is_searched_as_was_settled_when_it_was_read_again(added):
-    added.build_index("ivf", nlist=3, settle=lambda index: Settled({"nprobe": 2}, {"seen": len(index.ids)}))
+    added.build_index("ivf", nlist=3, settle=lambda index: IndexMetadata({"nprobe": 2}, {"seen": len(index.ids)}))
     made = added.snapshot().published
     assert (made.search, made.measured) == ({"nprobe": 2}, {"seen": made.count})
 
@@ -712,7 +712,7 @@ def test_a_new_index_is_searched_as_was_settled_when_it_was_read_again(added):
 def test_search_parameters_can_be_published_without_building(added):
     added.build_index("ivf", nlist=3)
     before = added.snapshot().published
-    added.amend_index(Settled({"nprobe": 2}, {"recall": 0.97}))
+    added.amend_index(IndexMetadata({"nprobe": 2}, {"recall": 0.97}))
     after = added.snapshot().published
     assert (after.files, after.search, after.measured) == (before.files, {"nprobe": 2}, {"recall": 0.97})
     added.repair()

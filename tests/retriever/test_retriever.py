@@ -31,7 +31,7 @@ from binocle.indexes import published
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.inversion.vector_files import read_vectors
 from binocle.retriever.models.bert.numpy import BertNumpy
-from binocle.retriever.store.folder_location import FolderPlace
+from binocle.retriever.store.folder_location import FolderLocation
 from binocle.retriever.store.snapshot import Snapshot
 
 # Opening
@@ -715,7 +715,7 @@ def test_a_file_that_is_removed_while_the_bytes_of_an_index_are_counted_has_none
     (tmp_path / "chunks").mkdir()
     (tmp_path / "chunks" / "kept").write_bytes(bytes(7))
     monkeypatch.setattr(os, "walk", lambda folder: [(str(tmp_path / "chunks"), [], ["kept", "removed"])])
-    assert FolderPlace(tmp_path).size() == 7
+    assert FolderLocation(tmp_path).size() == 7
 
 
 def test_a_snapshot_is_the_same_until_something_is_committed(retriever):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
     from ..inversion.text import Texts
-    from ..runs.loop import Plan
+    from ..runs.loop import Schedule
     from ..runs.progress import Tell
 
 
@@ -51,7 +51,7 @@ class TextAttacker:
     def fit(self, vectors: Floats, texts: Sequence[str], seconds: float) -> None:
         """Learn from texts and their stolen vectors (texts, dim), for about so long beside the common beginning."""
         from ..inversion.text import BagInversion, Texts
-        from ..runs.loop import learn
+        from ..runs.loop import run_loop
 
         tokens = self._tokens(texts)
         kept = np.array([place for place, ids in enumerate(tokens) if ids])
@@ -68,7 +68,7 @@ class TextAttacker:
         mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=loop.device())
         bag = BagInversion(self._decoder, mapped, batch_size=_BATCH, seed=self._seed)
         plan, progress = self._plan(5e-4, _BATCH, seconds, len(rows)), stepping(self._tell, "learning")
-        learn(self._decoder.bag, bag.loss, plan, progress=progress)
+        run_loop(self._decoder.bag, bag.loss, plan, progress=progress)
 
     def recover(self, vectors: Floats) -> list[str]:
         """For each vector the proposal nearest to it: encoded again, and seen through the map."""
@@ -115,17 +115,17 @@ class TextAttacker:
         self._tell("encoding the vocabulary")
         words = alone(base, self._tokens, decoder.settings.vocabulary, self._tell)
 
-        def plan(share: float, rate: float, batch: int, rows: int) -> Plan:
+        def plan(share: float, rate: float, batch: int, rows: int) -> Schedule:
             return self._plan(rate, batch, _BASE * seconds * share, rows)
 
         told: dict[str, Any] = {"tell": self._tell, "progress": stepping(self._tell, "learning to invert")}
         learn_text(decoder, texts, self._tokens, plan, words=words, batch_size=_BATCH // 8, seed=self._seed, **told)
         return decoder
 
-    def _plan(self, rate: float, batch: int, seconds: float, rows: int) -> Plan:
-        from ..runs.loop import Plan
+    def _plan(self, rate: float, batch: int, seconds: float, rows: int) -> Schedule:
+        from ..runs.loop import Schedule
 
-        return Plan(rate, batch, seconds=seconds, seed=self._seed, bf16=loop.has_bf16(), rows=rows)
+        return Schedule(rate, batch, seconds=seconds, seed=self._seed, bf16=loop.has_bf16(), rows=rows)
 
 
 def _with_own_bag(decoder: Any) -> Any:

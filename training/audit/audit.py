@@ -56,7 +56,7 @@ class Attacker(Protocol):
         ...
 
 
-class Factory(Protocol):
+class AttackerFactory(Protocol):
     def __call__(self, dim: int, seed: int, encoder: Encoder) -> Attacker:
         """
         :param dim: of the stolen vectors, which a defence may have changed.
@@ -65,14 +65,16 @@ class Factory(Protocol):
         ...
 
 
-def default_attacker(tell: Tell) -> Factory:
+def default_attacker(tell: Tell) -> AttackerFactory:
     """The attackers of `binocle audit`, which begin from one decoder."""
     from .attacker import Attackers
 
     return Attackers(tell)
 
 
-def audit(retriever: Retriever, *, attacker: Factory | None = None, tell: Tell | None = None, **options: Any) -> Audit:
+def audit(
+    retriever: Retriever, *, attacker: AttackerFactory | None = None, tell: Tell | None = None, **options: Any
+) -> Audit:
     """Attack an index's vectors without a defence and with each of several.
 
     :param options: the fields of `AuditConfig`.
@@ -131,7 +133,13 @@ class _Run:
     """The attacks, one defence after another."""
 
     def __init__(
-        self, encoder: Encoder, texts: LeakTexts, search: DefendedSearch, make: Factory, config: AuditConfig, tell: Tell
+        self,
+        encoder: Encoder,
+        texts: LeakTexts,
+        search: DefendedSearch,
+        make: AttackerFactory,
+        config: AuditConfig,
+        tell: Tell,
     ) -> None:
         self._encoder, self._texts, self._search = encoder, texts, search
         self._make, self._config, self._tell = make, config, tell

@@ -9,6 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ...core.words import encodable
 from ...retriever.search.snippet import printable
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def page(report: Report) -> str:
 
 
 def _text(value: object) -> str:
-    return escape(printable(str(value).encode("utf-8", "replace").decode()))
+    return escape(printable(encodable(str(value))))
 
 
 def _heading(report: Report) -> str:

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.errors import InputError
-from ...core.files import write_whole
+from ...core.files import write_atomic
 from ..runs.trainer import is_main_process
 from .columns import Shape as Shape  # noqa: PLC0414 - with the rows it describes
 from .sources import rows
-from .validation import Fitter
+from .validation import RowValidator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # in which part of the data a row is; left 
 
 
 @dataclass(slots=True)
-class Prepared:
+class TrainingSet:
     """Rows on disk: `rows.arrow` with the columns of one shape, and which part of the data each row is in."""
 
     shape: Shape
@@ -72,7 +72,7 @@ def prepare(
     most_held_out: int = 1_000,
     development: str | Path | None = None,
     seed: int = 0,
-) -> Prepared:
+) -> TrainingSet:
     """Read and check every row, write them below `folder`, and set some aside by document.
 
     A row is held out by the hash of the document that it is about: its `document_id` if it has one, else its positive
@@ -91,7 +91,7 @@ def prepare(
     first = next(stream, None)
     if first is None:
         raise InputError(f"{named(source)} holds no rows to train on")
-    fitter = Fitter(*first)
+    fitter = RowValidator(*first)
     with file.open("wb") as out, pa.ipc.new_stream(out, fitter.schema()) as writer:
         given = _write(writer, fitter, chain([first], stream))
         if given > 1:
@@ -101,7 +101,7 @@ def prepare(
             raise InputError(f"{named(development)} holds no rows to hold out")
     if fitter.decides():
         _cast(file, fitter.schema())
-    made = Prepared(fitter.shape, folder, fitter.texts, tuple(fitter.classes), fitter.low, fitter.high)
+    made = TrainingSet(fitter.shape, folder, fitter.texts, tuple(fitter.classes), fitter.low, fitter.high)
     if isinstance(source, (str, Path)):
         made.source = Path(source).resolve().name if Path(source).exists() else str(source)
     if development is None:
@@ -122,7 +122,7 @@ def named(source: Any) -> str:
     return str(source) if isinstance(source, (str, Path)) else "the data"
 
 
-def _write(writer: Any, fitter: Fitter, given: Iterator[tuple[str, Row]]) -> int:
+def _write(writer: Any, fitter: RowValidator, given: Iterator[tuple[str, Row]]) -> int:
     """Check rows, write them and say how many they became."""
     count, schema = 0, fitter.schema()
     fitted = (one for where, row in given for one in fitter.fit(where, row))
@@ -207,13 +207,13 @@ def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.u
     return part
 
 
-def counts(made: Prepared) -> dict[str, int]:
+def counts(made: TrainingSet) -> dict[str, int]:
     """How many rows are in each part."""
     parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
     return {name: int((made.part == number).sum()) for name, number in parts.items()}
 
 
-def describe(made: Prepared) -> dict[str, Any]:
+def describe(made: TrainingSet) -> dict[str, Any]:
     """What a model card says about the data."""
     return {
         **({"source": made.source} if made.source else {}),
@@ -223,7 +223,7 @@ def describe(made: Prepared) -> dict[str, Any]:
     }
 
 
-def save(made: Prepared) -> None:
+def save(made: TrainingSet) -> None:
     """Remember the parts beside the rows, so that a resumed run has the same ones."""
     np.save(made.folder / "part.npy", made.part, allow_pickle=False)
     facts = {
@@ -234,13 +234,13 @@ def save(made: Prepared) -> None:
         "high": made.high if np.isfinite(made.high) else 1.0,
         "source": made.source,
     }
-    write_whole(made.folder / "data.json", json.dumps(facts))
+    write_atomic(made.folder / "data.json", json.dumps(facts))
 
 
-def load(folder: Path) -> Prepared:
+def load(folder: Path) -> TrainingSet:
     """What `save` remembered."""
     facts = json.loads((folder / "data.json").read_text("utf-8"))
-    return Prepared(
+    return TrainingSet(
         Shape[facts["shape"]],
         folder,
         tuple(facts["texts"]),
@@ -252,7 +252,7 @@ def load(folder: Path) -> Prepared:
     )
 
 
-def once(run: RunFolder, source: Any, **options: Any) -> Prepared:
+def once(run: RunFolder, source: Any, **options: Any) -> TrainingSet:
     """What `prepare` gives of these options, made once however often a run is resumed.
 
     :raises InputError: when a run that began with other rows is to be resumed.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError
+from ...core.errors import InputError, MissingExtraError, first_line
 from . import beir
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _parquet(path: Path) -> Rows:
             _check_names(str(path), file.schema_arrow.names)
             yield from _rows_of(path, file.iter_batches(batch_size=1_000))
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0][:120]
+        reason = first_line(error, 120)
         raise InputError(f"{path} is not a whole Parquet file ({reason}): copy it here again") from None
 
 
@@ -219,7 +219,7 @@ def _lance(path: Path) -> Rows:
     try:
         yield from _rows_of(path, lance.dataset(str(path)).to_batches(batch_size=1_000))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a Lance table ({str(error).splitlines()[0][:120]})") from None
+        raise InputError(f"{path} is not a Lance table ({first_line(error, 120)})") from None
 
 
 def _beir(path: Path, split: str) -> Rows:
@@ -252,7 +252,7 @@ def _dataset(name: str, split: str) -> Rows:
         with _without_retries_told():
             loaded = load_dataset(name, configuration or None, split=split)
     except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [""])[0][:160]
+        reason = first_line(error)
         raise InputError(f"there is no file or folder {name}, nor a data set to be had ({reason})") from None
     for number, row in enumerate(loaded, 1):
         yield f"{name}, row {number}", dict(row)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.words import encodable
 from ...retriever.documents.scan import is_index
 from ..runs.progress import seldom
 from .sources import rows
@@ -35,7 +36,7 @@ def documents(sources: Sequence[str | Path], column: str | None = None, tell: Te
             count += 1
             told(f"{count:,} document{'s' * (count != 1)} read")
             if text.strip():
-                yield text.encode("utf-8", "replace").decode()
+                yield encodable(text)
 
 
 def check(sources: Sequence[str | Path], column: str | None = None) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.errors import InputError
+from ...core.words import encodable
 from .columns import TRUTH, WANTED_SCORES, Columns, Shape, empty, word
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _LABEL: dict[Shape, pa.DataType] = {  # the type of the column, in shapes that h
 }
 
 
-class Fitter:
+class RowValidator:
     """Fits rows to the shape of the first one."""
 
     def __init__(self, where: str, row: Row) -> None:
@@ -122,7 +123,7 @@ class Fitter:
     def _text(self, where: str, column: str, value: Any) -> str:
         if not isinstance(value, str) or not value.strip():
             raise self._wrong(where, "a text", column, value)
-        return value.encode("utf-8", "replace").decode()
+        return encodable(value)
 
     def _negatives(self, where: str, row: Row) -> list[str]:
         if self.shape not in (Shape.TRIPLETS, Shape.GRADED):
@@ -152,7 +153,7 @@ class Fitter:
             )
         if isinstance(value, (dict, list, tuple)):
             raise InputError(f"{where}: expected the name of a document in {column!r}, but {_shown(value)} came")
-        return str(value).encode("utf-8", "replace").decode()
+        return encodable(str(value))
 
     def _wrong(self, where: str, wanted: str, column: str, value: Any) -> InputError:
         before = "" if where == self.columns.first else f" as in {self.columns.first},"

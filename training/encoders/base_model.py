@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError
+from ...core.errors import InputError, MissingExtraError, first_line
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.settings import PADDED_POSITIONS
@@ -13,10 +13,10 @@ from ..runs import trainer as loop
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .config import Config
+    from .config import EncoderConfig
 
 
-def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
+def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) -> Any:
     """The `SentenceTransformer` to train: `base` as it is, or a transformer with pooling and unit length on top.
 
     :raises ModelNotFoundError: when the base is neither here nor to be had.
@@ -37,7 +37,7 @@ def make_model(base: str, config: Config, typical_tokens: float = 0.0) -> Any:
                 raise
             model = _load(folder, {"use_safetensors": True})
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        reason = first_line(error)
         raise InputError(f"{base} does not load as an encoder ({reason})") from error
     if config.pooling is not None:
         words = model[0].get_embedding_dimension()
@@ -81,7 +81,7 @@ def set_dropout(model: Any, share: float) -> None:
                 setattr(module, name, share)
 
 
-def add_adapter(model: Any, config: Config) -> None:
+def add_adapter(model: Any, config: EncoderConfig) -> None:
     """Train low-rank additions to the weights instead of the weights (LoRA, Hu et al. 2021, arXiv:2106.09685)."""
     try:
         from peft import LoraConfig

@@ -11,7 +11,7 @@ POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lastt
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class EncoderConfig:
     """How to train. What is None is chosen from the data or the base model."""
 
     objective: str | None = None
@@ -40,7 +40,7 @@ class Config:
     seed: int = 0
 
 
-def check(config: Config) -> None:
+def check(config: EncoderConfig) -> None:
     """Raise InputError for the first setting that cannot be."""
     limits.above_0(config, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
     limits.above_0(config, "scale", "temperature", "mini_batch", "lora")

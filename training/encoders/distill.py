@@ -28,7 +28,7 @@ from ..runs.progress import within
 from ..runs.run_folder import check_out, folder_of
 from . import heldout, students
 from . import losses as objectives
-from .config import Config, check
+from .config import EncoderConfig, check
 from .train import train_encoder
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SPEED_TEXTS = 512
 
 
 @dataclass(slots=True)
-class Distilled:
+class DistillationResult:
     """The student, what it costs and what it gains."""
 
     folder: Path
@@ -75,16 +75,16 @@ def distill(
     layers: int | None = 3,
     evaluate_on: str | Path | None = None,
     split: str = "test",
-    config: Config | None = None,
+    config: EncoderConfig | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Distilled:
+) -> DistillationResult:
     """Make a student of `model` and measure both.
 
     :param texts: what the teacher is learned on: data with a column of texts, or of queries and positives.
     :param layers: transformer layers that the student keeps; 0 for a table of word vectors.
     :param evaluate_on: a folder in BEIR's layout on which both are measured.
-    :param config: `settings(layers)` unless given.
+    :param config: `student_settings(layers)` unless given.
     :raises InputError: when the teacher has no more layers than that.
     """
     loop.require("distillation")
@@ -92,7 +92,7 @@ def distill(
     check_out(out, "student")
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
-    config = config or settings(layers)
+    config = config or student_settings(layers)
     check(config)
     objectives.check_uses(objectives.choose(config.objective, Shape.TEXTS, teacher=True), config)
     if evaluate_on is not None:
@@ -121,7 +121,7 @@ def distill(
         both = [_ndcg(*one, evaluate_on, split, tell) for one in (("teacher", model), ("student", str(out)))]
         measures["nDCG@10"] = both[0]["value"], both[1]["value"]
         facts += both
-    made = Distilled(
+    made = DistillationResult(
         out,
         layers,
         measures,
@@ -133,11 +133,11 @@ def distill(
     return made
 
 
-def settings(layers: int, **given: Any) -> Config:
+def student_settings(layers: int, **given: Any) -> EncoderConfig:
     """How a student learns, where nothing else is given; a table learns faster, as a step moves few of its rows."""
     rate = 1e-4 if layers else 2e-2
     usual: dict[str, Any] = {"epochs": 2.0, "batch_size": 64, "learning_rate": rate, "max_length": 128}
-    return Config(**usual | {"patience": None} | given)
+    return EncoderConfig(**usual | {"patience": None} | given)
 
 
 def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
@@ -195,7 +195,7 @@ def _ndcg(who: str, name: str, collection: str | Path, split: str, tell: Tell) -
     }
 
 
-def _note(made: Distilled, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
+def _note(made: DistillationResult, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
     """The card of a student: what it was made of, its price and its gain."""
     file = made.folder / "binocle.json"
     known = json.loads(file.read_text("utf-8")) if file.is_file() else {}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.files import once
+from ...core.files import json_or_make
 from ...indexes.metric import cosines, normalized
-from ..data.dataset import Prepared, Shape, counts, take
+from ..data.dataset import Shape, TrainingSet, counts, take
 from ..runs.checkpoints import MARGIN
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class Estimate:
     values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, where it is a mean
 
     @classmethod
-    def once(cls, file: Path, measure: Callable[[], Estimate | None]) -> Estimate | None:
+    def read_or_measure(cls, file: Path, measure: Callable[[], Estimate | None]) -> Estimate | None:
         """What is measured when a run begins: a resumed one reads it."""
-        facts = once(file, lambda: (found := measure()) and found.as_dict())
+        facts = json_or_make(file, lambda: (found := measure()) and found.as_dict())
         if facts is None:
             return None
         low, high = facts["interval"]
@@ -74,12 +74,12 @@ class Estimate:
         }
 
 
-def can_tell(data: Prepared) -> bool:
+def can_tell(data: TrainingSet) -> bool:
     """Whether the rows that are held out can tell a better model from a worse one: of too few no figure changes."""
     return len(data.held_out()) >= _FEWEST and can_measure(data)
 
 
-def can_measure(data: Prepared) -> bool:
+def can_measure(data: TrainingSet) -> bool:
     """Whether the rows that are held out give a figure: where there is something to be told apart."""
     rows = data.held_out()
     if data.shape in _RETRIEVED:
@@ -93,7 +93,7 @@ def can_measure(data: Prepared) -> bool:
     return len(each) > 1 and (data.shape is not Shape.GROUPED or bool(each.max() > 1))
 
 
-def account(data: Prepared) -> str:
+def account(data: TrainingSet) -> str:
     """The parts of the data in a line, and what is amiss with them."""
     rows = counts(data)
     said = f"{rows['training']:,} rows to learn from, {rows['held_out']:,} held out"
@@ -106,7 +106,7 @@ def account(data: Prepared) -> str:
     return said
 
 
-def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:
+def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:
     """Measure an encoder on the rows of `data` that are held out. None where that tells nothing.
 
     :param teacher: for texts alone: whose vectors the encoder's should be.
@@ -128,7 +128,7 @@ def measure(encode: Encode, data: Prepared, *, teacher: Encode | None = None, se
     return resampled(name, of, alike, labels, seed)
 
 
-def _others(data: Prepared, texts: dict[str, list[str]]) -> list[str]:
+def _others(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
     """Positives of rows that are learned from: among a few dozen held-out documents alone any encoder finds its own."""
     rows = data.training()
     wanted = max(0, _DOCUMENTS - sum(len(column) for name, column in texts.items() if name != "query"))

@@ -14,11 +14,11 @@ from ..data.dataset import Shape
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..data.dataset import Prepared
+    from ..data.dataset import TrainingSet
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LossOptions:
     """What objectives can be told; each takes some, as `Objective.takes` says."""
 
     scale: float = 20.0  # of cosines before a softmax: the inverse of a temperature
@@ -33,7 +33,7 @@ class Objective:
     """A loss, the shapes of data that it takes, and what its batches must be."""
 
     shapes: tuple[Shape, ...]
-    build: Callable[[Any, Prepared, Options], Any]
+    build: Callable[[Any, TrainingSet, LossOptions], Any]
     source: str  # the paper
     different: bool = False  # whether a text may be in a batch once only: other rows are its negatives
     grouped: bool = False  # whether a batch needs several texts of a class
@@ -47,26 +47,26 @@ def _losses() -> Any:
     return losses
 
 
-def _ranking(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001 - one signature in the table
+def _ranking(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001 - one signature in the table
     return _losses().MultipleNegativesRankingLoss(model, scale=options.scale, gather_across_devices=options.gather)
 
 
-def _cached_ranking(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _cached_ranking(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     return _losses().CachedMultipleNegativesRankingLoss(
         model, scale=options.scale, mini_batch_size=options.mini_batch, gather_across_devices=options.gather
     )
 
 
-def _contrastive(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _contrastive(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     return _losses().ContrastiveLoss(model, margin=0.5 if options.margin is None else options.margin)
 
 
-def _online_contrastive(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _online_contrastive(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     return _losses().OnlineContrastiveLoss(model, margin=0.5 if options.margin is None else options.margin)
 
 
-def _triplet(metric: str, margin: float) -> Callable[[Any, Prepared, Options], Any]:
-    def build(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _triplet(metric: str, margin: float) -> Callable[[Any, TrainingSet, LossOptions], Any]:
+    def build(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
         from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric
 
         chosen = margin if options.margin is None else options.margin
@@ -75,8 +75,8 @@ def _triplet(metric: str, margin: float) -> Callable[[Any, Prepared, Options], A
     return build
 
 
-def _batch(name: str) -> Callable[[Any, Prepared, Options], Any]:
-    def build(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _batch(name: str) -> Callable[[Any, TrainingSet, LossOptions], Any]:
+    def build(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
         from sentence_transformers.sentence_transformer.losses import BatchHardTripletLossDistanceFunction as Distance
 
         given: dict[str, Any] = {"distance_metric": Distance.cosine_distance}
@@ -87,11 +87,11 @@ def _batch(name: str) -> Callable[[Any, Prepared, Options], Any]:
     return build
 
 
-def _cosent(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001 - it compares scores only
+def _cosent(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001 - it compares scores only
     return _losses().CoSENTLoss(model, scale=options.scale)
 
 
-def _cosine(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _cosine(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     """Mean squared error of the cosine against the score, brought to 0 to 1 where it is beyond what a cosine can be."""
     loss = _losses().CosineSimilarityLoss(model)
     within = data.low >= -1 and data.high <= 1
@@ -110,7 +110,7 @@ def _rescaled(loss: Any, low: float, high: float) -> Any:
     return loss
 
 
-def _softmax(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _softmax(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     loss = _losses().SoftmaxLoss(model, model.get_embedding_dimension(), max(2, len(data.classes)))
     _read_shorter(loss.classifier)
     return loss
@@ -130,7 +130,7 @@ def _read_shorter(classifier: Any) -> None:
     classifier.__class__ = Filled
 
 
-def _margin_mse(model: Any, data: Prepared, options: Options) -> Any:
+def _margin_mse(model: Any, data: TrainingSet, options: LossOptions) -> Any:
     """Cosines of unit vectors have margins up to 2: they are scaled where those of the teacher are not such."""
     from sentence_transformers.sentence_transformer.modules import Normalize
     from sentence_transformers.util import pairwise_dot_score
@@ -143,7 +143,7 @@ def _margin_mse(model: Any, data: Prepared, options: Options) -> Any:
     return _losses().MarginMSELoss(model, similarity_fct=scaled)
 
 
-def _kl(model: Any, data: Prepared, options: Options) -> Any:
+def _kl(model: Any, data: TrainingSet, options: LossOptions) -> Any:
     """Both sides on one scale: a teacher whose scores are cosines, as an index's are, is as sure as the student."""
     from sentence_transformers.util import pairwise_cos_sim
 
@@ -159,19 +159,19 @@ def _kl(model: Any, data: Prepared, options: Options) -> Any:
     )
 
 
-def _are_cosines(data: Prepared) -> bool:
+def _are_cosines(data: TrainingSet) -> bool:
     """Whether all of a teacher's scores lie between -1 and 1."""
     low, high = score_range(data)
     return low >= -1.001 and high <= 1.001
 
 
-def score_range(data: Prepared) -> tuple[float, float]:
+def score_range(data: TrainingSet) -> tuple[float, float]:
     """The lowest and the highest of a teacher's scores."""
     chunks = [pc.min_max(pc.list_flatten(chunk)).as_py() for chunk in data.table()["label"].chunks if len(chunk)]
     return min(one["min"] for one in chunks), max(one["max"] for one in chunks)
 
 
-def _tsdae(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _tsdae(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     words = getattr(model[0], "auto_model", None)
@@ -185,7 +185,7 @@ def _tsdae(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
     return _losses().DenoisingAutoEncoderLoss(model, decoder_name_or_path=name, tie_encoder_decoder=True)
 
 
-def _embeddings(model: Any, data: Prepared, options: Options) -> Any:  # noqa: ARG001
+def _embeddings(model: Any, data: TrainingSet, options: LossOptions) -> Any:  # noqa: ARG001
     """Mean squared error, of the beginning of the teacher's vectors where Matryoshka gives the student's."""
     from torch.nn.functional import normalize
 
@@ -295,7 +295,7 @@ def check_uses(name: str, config: Any) -> None:
             limits.left_out(config, (option,), f"for {takers}, not for the objective {name}: leave it out")
 
 
-def build(name: str, model: Any, data: Prepared, options: Options, matryoshka: Sequence[int] = ()) -> Any:
+def build(name: str, model: Any, data: TrainingSet, options: LossOptions, matryoshka: Sequence[int] = ()) -> Any:
     """The loss as a module of sentence-transformers.
 
     :param matryoshka: lengths at which a vector's beginning must do too (arXiv:2205.13147), the full one added.

@@ -21,7 +21,7 @@ from ..runs import trainer as loop
 from ..runs.progress import within
 from ..runs.run_folder import files_of, folder_of
 from . import losses as objectives
-from .config import Config, check
+from .config import EncoderConfig, check
 from .train import train_encoder
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..mining.negatives import MiningReport
     from ..runs.progress import Progress, Tell
-    from .result import Trained
+    from .result import TrainingResult
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
 
@@ -41,12 +41,12 @@ def train_rounds(
     negatives: int,
     rounds: int = 1,
     base: str | None = None,
-    config: Config | None = None,
+    config: EncoderConfig | None = None,
     split: str = "train",
     corpus: str | Path | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Trained:
+) -> TrainingResult:
     """`train_encoder` on pairs, its epochs shared out among rounds, each with negatives mined anew.
 
     Killed, the same call goes on in the round that it was in.
@@ -58,7 +58,7 @@ def train_rounds(
     loop.require("training")
     if negatives < 1 or rounds < 1:
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
-    config, out, tell = config or Config(), Path(out), tell or (lambda _: None)
+    config, out, tell = config or EncoderConfig(), Path(out), tell or (lambda _: None)
     check(config)
     objectives.check_uses(objectives.choose(config.objective, Shape.TRIPLETS), config)  # triplets will be mined
     current = base or DEFAULT_MODEL
@@ -123,7 +123,7 @@ def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
     return source | {"negatives": f"{how}, {least}; pairs with fewer are left out"}
 
 
-def _held_out(data: str | Path, split: str, config: Config, folder: Path) -> set[tuple[int, int]]:
+def _held_out(data: str | Path, split: str, config: EncoderConfig, folder: Path) -> set[tuple[int, int]]:
     """The pairs that no round learns from: were they chosen of what is mined, each round would hold out others."""
     given = rows.prepare(data, folder, split=split, held_out=config.held_out, seed=config.seed)
     if given.texts[:2] != ("query", "positive"):  # which cannot be mined for, as will be told

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..runs.run_folder import Ran, RunFolder
+    from ..runs.run_folder import RunFolder, StepsResult
     from .heldout import Estimate
 
 
 @dataclass(slots=True)
-class Trained:
+class TrainingResult:
     """The model's folder, what its steps took, and what is measured before and after them."""
 
     folder: Path
@@ -30,7 +30,7 @@ class Trained:
     account: str = ""  # of those parts, in words
 
     @classmethod
-    def of(cls, run: RunFolder, objective: str, ran: Ran, before: Estimate | None) -> Trained:
+    def of(cls, run: RunFolder, objective: str, ran: StepsResult, before: Estimate | None) -> TrainingResult:
         """What is known when the steps are taken."""
         return cls(
             folder=run.out,

@@ -15,7 +15,7 @@ from ...core.errors import InputError
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from .base_model import make_model
-from .config import Config
+from .config import EncoderConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ _SMOOTHING = 1e-3  # Arora et al.'s a
 
 def with_layers(model: str, layers: int, folder: Path) -> None:
     """Write the model with some of its layers, evenly spread, the first and the last among them where there are two."""
-    student = make_model(model, Config())
+    student = make_model(model, EncoderConfig())
     stack = _stack(student[0].auto_model)
     if stack is None or not 0 < layers < len(stack):
         have = "none that can be left out" if stack is None else str(len(stack))

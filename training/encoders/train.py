@@ -17,7 +17,7 @@ from ...core.errors import InputError
 from ...retriever.models.load import load_encoder
 from ..data import dataset as rows
 from ..data.batches import Batches, fitting
-from ..data.dataset import Prepared, Shape
+from ..data.dataset import Shape, TrainingSet
 from ..data.distributed_batches import SharedBatches
 from ..runs import trainer as loop
 from ..runs.callbacks import watcher
@@ -27,10 +27,10 @@ from ..runs.run_folder import RunFolder, files_of
 from . import heldout
 from . import losses as objectives
 from .base_model import make_model, merge_adapter, shortest
-from .config import Config, check
-from .result import Trained
+from .config import EncoderConfig, check
+from .result import TrainingResult
 from .teacher_vectors import teacher_vectors, with_vectors
-from .tsdae import thinned
+from .tsdae import delete_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,14 +43,14 @@ def train_encoder(
     out: str | Path,
     *,
     base: str | None = None,
-    config: Config | None = None,
+    config: EncoderConfig | None = None,
     split: str = "train",
     development: str | Path | None = None,
     teacher: str | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
     origin: tuple[str, dict[str, Any]] | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Train an encoder and write it to the folder `out`, which `SentenceTransformer(out)` loads too.
 
     Killed, the same call goes on from its last checkpoint and takes the steps that it would have taken.
@@ -65,7 +65,7 @@ def train_encoder(
     loop.require("training")
     from ...retriever.models.files import DEFAULT_MODEL, find
 
-    config = config or Config()
+    config = config or EncoderConfig()
     check(config)
     base = base or DEFAULT_MODEL
     for model in filter(None, (base, teacher)):  # before a large file is read
@@ -94,8 +94,8 @@ class _Session:
         self,
         run: RunFolder,
         base: str,
-        config: Config,
-        data: Prepared,
+        config: EncoderConfig,
+        data: TrainingSet,
         objective: str,
         teacher: str | None,
         progress: Progress | None,
@@ -111,7 +111,7 @@ class _Session:
         self.tell("loading the model")
         self.model = make_model(base, config, self._typical_tokens())
         self.teacher = teacher
-        options = objectives.Options(
+        options = objectives.LossOptions(
             scale=self.config.scale,
             margin=self.config.margin,
             mini_batch=self.config.mini_batch,
@@ -129,13 +129,13 @@ class _Session:
         lengths = [np.percentile(pc.utf8_length(some[name]).to_numpy(), 75) for name in self.data.texts]
         return float(max(lengths, default=0)) / 4
 
-    def train(self) -> Trained:
+    def train(self) -> TrainingResult:
         trainer = self._trainer()
         self.run.begin(self.loss)
         before = self._before()
         texts = self.config.batch_size * self.config.accumulate * self.columns
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
-        made = Trained.of(self.run, self.objective, ran, before)
+        made = TrainingResult.of(self.run, self.objective, ran, before)
         made.rows, made.account = rows.counts(self.data), self.account
         if loop.is_main_process():
             self._finish(made)
@@ -149,7 +149,7 @@ class _Session:
             return heldout.measure(self._encode, self.data, teacher=self._teacher_encode(), seed=self.config.seed)
 
         with self.run.alone():
-            return heldout.Estimate.once(self.run.folder / "before.json", measure)
+            return heldout.Estimate.read_or_measure(self.run.folder / "before.json", measure)
 
     def _tell_measuring(self, what: str) -> None:
         if heldout.can_measure(self.data):
@@ -288,7 +288,7 @@ class _Session:
 
     def _noised(self, batch: dict[str, list[str]]) -> dict[str, list[str]]:
         epoch, seed = self.batches.epoch, self.config.seed
-        return {"noisy": [thinned(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
+        return {"noisy": [delete_words(text, epoch, seed) for text in batch["text"]], "text": batch["text"]}
 
     def _evaluator(self, metric: str) -> Any:
         from sentence_transformers.base.evaluation import BaseEvaluator
@@ -305,7 +305,7 @@ class _Session:
 
         return Evaluator()  # type: ignore[no-untyped-call]
 
-    def _finish(self, made: Trained) -> None:
+    def _finish(self, made: TrainingResult) -> None:
         """Write the model beside the run, then in its place."""
         if self.config.lora:
             merge_adapter(self.model)
@@ -327,7 +327,7 @@ class _Session:
         made.fingerprint = loaded.fingerprint
         self.run.finish(self._card(made), made.history, made.after.name if made.after else None)
 
-    def _card(self, made: Trained) -> Card:
+    def _card(self, made: TrainingResult) -> Card:
         base, facts = self.origin
         return Card(
             kind="encoder",

@@ -12,7 +12,7 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\u
 _WORD = re.compile(rf" ?(?:[{_UNSPACED}]|[^ {_UNSPACED}]+)")  # or a character, where a script has no spaces
 
 
-def thinned(text: str, epoch: int, seed: int) -> str:
+def delete_words(text: str, epoch: int, seed: int) -> str:
     """The text with six of ten words gone, TSDAE's best; drawn from text, epoch and seed, so that runs repeat."""
     words = _WORD.findall(" ".join(text.split()))
     generator = np.random.default_rng((hash_of(text), epoch, seed))

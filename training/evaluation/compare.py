@@ -22,7 +22,7 @@ from . import contenders as contending
 from . import labelled, similarity
 from .comparison import Cell, Column, Comparison
 from .judged_rows import evaluate_rows
-from .result import Measured
+from .result import JudgedRowsResult
 from .retrieval import Evaluation, evaluate, questions, trec
 from .scorers import load, reads_pairs
 from .significance import LEVEL, aligned, difference, holm
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .scorers import Model
     from .significance import Difference
 
-    Found = Evaluation | Measured
+    Found = Evaluation | JudgedRowsResult
     Results = dict[tuple[str, str], Found]  # contender and data set
 
 _SHOWN = {"retrieval": "nDCG@10", "similarity": "Spearman", "pairs": "AP", "reranking": "MAP"}
@@ -294,7 +294,7 @@ def _column(measure: str, baseline: str, found: Mapping[str, Found | None]) -> d
 def _difference(measure: str, a: Found, b: Found) -> Difference:
     if a.per_query or isinstance(a, Evaluation):
         return difference(*aligned(a.per_query[measure], b.per_query[measure]))
-    assert isinstance(b, Measured)
+    assert isinstance(b, JudgedRowsResult)
     return similarity.MEASURES[a.kind][measure].difference(a.scores, b.scores, a.gold)
 
 
@@ -321,7 +321,7 @@ def _write(found: Comparison, out: Path, picture: str | None, *, per_query: bool
     (out / "comparison.json").write_text(json.dumps(found.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
     (out / "comparison.txt").write_text(found.text(), "utf-8")
     for (name, data), measured in found.evaluations.items():
-        if isinstance(measured, Measured) and measured.run:
+        if isinstance(measured, JudgedRowsResult) and measured.run:
             lines = "".join(trec(measured.run, "reranking"))
             (out / f"{_slug(data)}.{_slug(name)}.run").write_text(lines, "utf-8")
     if picture is None:
@@ -336,7 +336,7 @@ def _write(found: Comparison, out: Path, picture: str | None, *, per_query: bool
 
 def _distributions(found: Comparison) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     for key, measured in found.evaluations.items():
-        if isinstance(measured, Measured) and measured.kind != "similarity":
+        if isinstance(measured, JudgedRowsResult) and measured.kind != "similarity":
             right = measured.gold > 0
             yield (
                 key,

@@ -12,7 +12,7 @@ from .significance import LEVEL, SAMPLES, Difference
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .result import Measured
+    from .result import JudgedRowsResult
     from .retrieval import Evaluation
 
 _WIDTH = 100  # of plain text
@@ -62,7 +62,7 @@ class Comparison:
     baseline: str
     columns: tuple[Column, ...]
     cells: Mapping[tuple[str, Column], Cell | None]
-    evaluations: Mapping[tuple[str, str], Evaluation | Measured]  # contender and data set
+    evaluations: Mapping[tuple[str, str], Evaluation | JudgedRowsResult]  # contender and data set
     mode: str | None = None  # of all contenders, where it is the same
 
     def is_same(self, contender: str) -> bool:

@@ -10,13 +10,13 @@ from . import labelled
 from .scorers import load
 
 if TYPE_CHECKING:
-    from .result import Measured
+    from .result import JudgedRowsResult
     from .scorers import Model
 
 
 def evaluate_file(
     path: str | Path, *, model: str | Model | None = None, run_file: str | Path | None = None
-) -> Measured:
+) -> JudgedRowsResult:
     """Measure a model on a file of judged rows (see `labelled`).
 
     :param model: an encoder or a cross-encoder, or the folder or name of one; all-MiniLM-L6-v2 unless given.
@@ -36,7 +36,7 @@ def evaluate_file(
     return found
 
 
-def evaluate_rows(rows: labelled.Pairs | labelled.Rankings, model: Model) -> Measured:
+def evaluate_rows(rows: labelled.Pairs | labelled.Rankings, model: Model) -> JudgedRowsResult:
     if isinstance(rows, labelled.Pairs):
         from .similarity import evaluate_pairs
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .measures import intervals, values
-from .result import Measured, Run
+from .result import JudgedRowsResult, Run
 from .scorers import finite, is_encoder, score_name, unit_vectors
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MEASURES = ("MAP", "MRR@10", "nDCG@10")  # the first for a table
 
 
-def evaluate_rankings(rankings: Rankings, model: Model) -> Measured:
+def evaluate_rankings(rankings: Rankings, model: Model) -> JudgedRowsResult:
     """MAP, MRR@10 and nDCG@10 of the passages of each query, ranked by the model.
 
     Of equal scores the negative comes first: a model that cannot tell them apart has no claim to either order.
@@ -41,7 +41,7 @@ def evaluate_rankings(rankings: Rankings, model: Model) -> Measured:
         gold.append(is_positive)
     all_of = values(qrels, run)
     per_query = {name: all_of[name] for name in _MEASURES}
-    return Measured(
+    return JudgedRowsResult(
         kind="reranking",
         data=rankings.name,
         model=model.name,

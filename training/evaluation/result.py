@@ -16,7 +16,7 @@ Run = dict[str, list[tuple[str, float]]]  # query -> passages with scores, best 
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class JudgedRowsResult:
     """What `evaluate_file` found. A measure is of `scores` against `gold`, or the mean of its values in `per_query`."""
 
     kind: labelled.Kind

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .result import Measured
+from .result import JudgedRowsResult
 from .scorers import pair_scores, score_name
 from .significance import Statistic, Weighted
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .scorers import Model
 
 
-def evaluate_pairs(pairs: Pairs, model: Model) -> Measured:
+def evaluate_pairs(pairs: Pairs, model: Model) -> JudgedRowsResult:
     """The measures of a model's scores on judged pairs: cosines of an encoder, or a cross-encoder's own."""
     began = time.monotonic()
     scores = pair_scores(model, pairs.left, pairs.right)
@@ -36,7 +36,7 @@ def evaluate_pairs(pairs: Pairs, model: Model) -> Measured:
     gold = np.array(pairs.gold)
     statistics = MEASURES[pairs.kind]
     intervals = {name: statistic.interval(scores, gold) for name, statistic in statistics.items()}
-    return Measured(
+    return JudgedRowsResult(
         kind=pairs.kind,
         data=pairs.name,
         model=model.name,

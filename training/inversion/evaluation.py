@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...retriever.inversion.inverter import About, bag_of
+from ...retriever.inversion.inverter import InverterInfo, bag_of
 from ..evaluation import significance
 from ..runs.progress import counted
 from .metrics import overlap
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...retriever.inversion.correction import Corrected
     from ...retriever.inversion.inverter import EmbeddingInverter
     from ..runs.progress import Tell
-    from .rows import Stretches
+    from .rows import TokenSpans
 
 
 _JUDGED = 64  # held-out texts that recovery is measured on
@@ -42,7 +42,7 @@ def measured(name: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def recovery(
-    inverter: EmbeddingInverter, learned: Stretches, held_out: Stretches, tell: Tell
+    inverter: EmbeddingInverter, learned: TokenSpans, held_out: TokenSpans, tell: Tell
 ) -> tuple[list[dict[str, Any]], list[float]]:
     """Recovery of held-out texts, and the cosines of what was recovered."""
     chosen = _apart(learned, held_out, tell)
@@ -62,7 +62,7 @@ def recovery(
     return rows, [one.cosine for one in corrected]
 
 
-def _apart(learned: Stretches, held_out: Stretches, tell: Tell) -> NDArray[np.int64]:
+def _apart(learned: TokenSpans, held_out: TokenSpans, tell: Tell) -> NDArray[np.int64]:
     """Numbers of held-out stretches, from all over them, of which most does not stand in what was learned from."""
     known = Known(learned.tokens[number].tokens for number in range(len(learned)))
     tried = np.unique(np.linspace(0, len(held_out) - 1, min(4 * _JUDGED, len(held_out))).astype(np.int64))
@@ -74,13 +74,13 @@ def _apart(learned: Stretches, held_out: Stretches, tell: Tell) -> NDArray[np.in
 
 
 def with_threshold(
-    about: About,
+    about: InverterInfo,
     inverter: EmbeddingInverter,
     vectors: Floats,
     own: Sequence[float],
     seed: int,
     tell: Tell = lambda _: None,
-) -> About:
+) -> InverterInfo:
     """The cosine from which a text counts as recovered: between what texts reach and what vectors of no text do.
 
     These are random directions, and the held-out vectors with their dimensions in another order, as another encoder's
@@ -93,7 +93,7 @@ def with_threshold(
     low, high = float(np.quantile(own, 0.05)), float(max(reached))
     threshold = (low + high) / 2 if low > high else high
     control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(high, 4)}
-    return About(**{**asdict(about), "threshold": round(threshold, 4), "control": control})
+    return InverterInfo(**{**asdict(about), "threshold": round(threshold, 4), "control": control})
 
 
 def _corrected(inverter: EmbeddingInverter, vectors: Floats, what: str, tell: Tell) -> list[Corrected]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.files import once
+from ...core.files import json_or_make
 from ...indexes.metric import normalized
 from ..data.tokenized import Row, Rows, Writer
 
@@ -29,7 +29,7 @@ _WHOLE = 0.75  # share of stretches as long as can be; the others are of any len
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class TokenSpans:
     """Rows of tokens and their vectors (rows, dim) of length 1, both mapped into memory."""
 
     tokens: Rows
@@ -39,7 +39,7 @@ class Stretches:
         return len(self.tokens)
 
     @classmethod
-    def read(cls, folder: Path, name: str, dim: int) -> Stretches:
+    def read(cls, folder: Path, name: str, dim: int) -> TokenSpans:
         rows = Rows(folder / f"{name}.arrow")
         file = folder / f"{name}.f32"
         empty = np.empty((0, dim), np.float32)
@@ -73,7 +73,9 @@ def prepare(
     :param longest: tokens of a stretch.
     :param most: stretches to train on; a twentieth as many are held out.
     """
-    made = once(folder / "counts.json", lambda: asdict(_write(texts, folder, encoder, tokens, longest, most, seed)))
+    made = json_or_make(
+        folder / "counts.json", lambda: asdict(_write(texts, folder, encoder, tokens, longest, most, seed))
+    )
     return Counts(**made)
 
 

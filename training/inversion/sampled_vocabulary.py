@@ -11,7 +11,7 @@ _CLASSES = 256
 _PLACES = 64
 
 
-def classes_of(ids: Any, among: Any, others: int) -> Any:
+def sample_vocabulary(ids: Any, among: Any, others: int) -> Any:
     """The different ones of some tokens, and at least so many others drawn from `among`: a multiple of 256, ascending.
 
     Fewer where `among` holds fewer.
@@ -24,7 +24,7 @@ def classes_of(ids: Any, among: Any, others: int) -> Any:
     return torch.cat([own, drawn[~torch.isin(drawn, own)][: wanted - len(own)]]).sort().values
 
 
-def some_places(mask: Any) -> Any:
+def round_mask(mask: Any) -> Any:
     """A mask with a multiple of 64 of its places, drawn at random; itself where it has fewer than that."""
     import torch
 

@@ -18,9 +18,9 @@ from ...indexes.metric import normalized
 from ...retriever.inversion.hidden_states import transformer_folder
 from ...retriever.inversion.text_decoder import TextDecoderSettings, padded, settings_of, text_decoder
 from ..pretraining.batches import by_length
-from ..runs.loop import learn
+from ..runs.loop import run_loop
 from ..runs.progress import counted
-from .sampled_vocabulary import classes_of, some_places
+from .sampled_vocabulary import round_mask, sample_vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...retriever.models.encoder import Encoder
     from ...retriever.models.token_ids import EncoderTokens
-    from ..runs.loop import Learned, Plan
+    from ..runs.loop import LoopResult, Schedule
     from ..runs.progress import Progress, Tell
 
 
@@ -114,7 +114,7 @@ class BagInversion:
         ids = torch.from_numpy(np.concatenate(rows)).to(device)
         of = torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device)
         weights = torch.from_numpy((1 / lengths / len(rows))[of.cpu().numpy()]).float().to(device)
-        classes = classes_of(ids, torch.arange(len(self.bag.bias), device=device), _CLASSES)
+        classes = sample_vocabulary(ids, torch.arange(len(self.bag.bias), device=device), _CLASSES)
         vectors = self._texts.vectors(numbers)
         drawn = log_softmax(self.bag(vectors, classes).float(), -1)[of, torch.searchsorted(classes, ids)]
         length = cross_entropy(self.bag.lengths(vectors).float(), torch.from_numpy(lengths).to(device))
@@ -159,9 +159,9 @@ class TextInversion:
         vectors = self._texts.vectors(numbers)
         with torch.no_grad():
             bag = self.decoder.bag(vectors).float()
-        classes = classes_of(ids, torch.arange(len(self.decoder.bias), device=device), _CLASSES)
+        classes = sample_vocabulary(ids, torch.arange(len(self.decoder.bias), device=device), _CLASSES)
         before = self.decoder.before(vectors, bag)
-        judged = some_places(masked)
+        judged = round_mask(masked)
         targets = self.decoder.targets(before, self._seen(ids, own, masked), there)[judged]
         row_of = torch.arange(len(rows), device=device)[:, None].expand_as(ids)[judged]
         logits = self.decoder.logits(targets, bag[:, classes][row_of], classes)
@@ -221,7 +221,7 @@ def learn_text(
     decoder: Any,
     texts: Texts,
     tokens: EncoderTokens,
-    plan: Callable[[float, float, int, int], Plan],
+    plan: Callable[[float, float, int, int], Schedule],
     *,
     words: Floats | None = None,
     batch_size: int = 128,
@@ -229,7 +229,7 @@ def learn_text(
     folder: Path | None = None,
     progress: Progress | None = None,
     tell: Tell | None = None,
-) -> Learned:
+) -> LoopResult:
     """Teach a `TextDecoder` its bag, then its texts.
 
     :param plan: what to plan for a share of the time: (share, learning rate, batch size, rows).
@@ -242,7 +242,7 @@ def learn_text(
         bag.begin(words)
     tell("learning which words a vector holds")
     planned = replace(plan(_BAG, 1e-3, 4 * batch_size, len(texts)), passes=max(_PASSES, _FEW / len(texts)))
-    first = learn(decoder.bag, bag.loss, planned, folder=places[0], progress=progress)
+    first = run_loop(decoder.bag, bag.loss, planned, folder=places[0], progress=progress)
     spent = _BAG
     if planned.steps is None and planned.seconds:  # the text has what the bag left of its time
         spent *= min(1.0, first.seconds / planned.seconds)
@@ -250,7 +250,7 @@ def learn_text(
     tell("learning to put them into texts")
     inversion = TextInversion(decoder, texts, tokens.special, batch_size=batch_size, seed=seed)
     rest = plan(1 - spent, 5e-4, batch_size, len(texts))
-    made = learn(decoder, inversion.loss, rest, folder=places[1], progress=progress)
+    made = run_loop(decoder, inversion.loss, rest, folder=places[1], progress=progress)
     decoder.bag.requires_grad_(requires_grad=True)
     made.resumed_from = first.resumed_from if made.resumed_from is None else first.steps + made.resumed_from
     made.seconds += first.seconds

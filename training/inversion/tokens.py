@@ -14,14 +14,14 @@ import numpy as np
 
 from ...retriever.inversion.token_decoder import TokenDecoderSettings, token_decoder
 from ..pretraining.batches import by_length
-from .sampled_vocabulary import classes_of, some_places
+from .sampled_vocabulary import round_mask, sample_vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ...retriever.inversion.hidden_states import States
+    from ...retriever.inversion.hidden_states import HiddenStates
     from ..data.tokenized import Rows
 
 _CLASSES = 4_096  # tokens beside the batch's own that the right one is told from
@@ -42,7 +42,7 @@ class TokenInversion:
 
     def __init__(
         self,
-        states: States,
+        states: HiddenStates,
         settings: TokenDecoderSettings,
         rows: Rows,
         *,
@@ -97,9 +97,9 @@ class TokenInversion:
         import torch
         from torch.nn.functional import cross_entropy
 
-        places = some_places(places)
+        places = round_mask(places)
         asked = ids[places]
-        classes = classes_of(asked, self._vocabulary.to(ids.device), _CLASSES)
+        classes = sample_vocabulary(asked, self._vocabulary.to(ids.device), _CLASSES)
         behind = torch.ones(len(asked), dtype=torch.bool, device=ids.device) if unseen else None
         logits = self.decoder.logits(targets[places], classes, behind).float()
         return cross_entropy(logits, torch.searchsorted(classes, asked), reduction="sum") / max(1, len(asked))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import checks as limits
 from ...core.errors import BinocleError, InputError
-from ...retriever.inversion.hidden_states import States
-from ...retriever.inversion.inverter import WEIGHTS, About, EmbeddingInverter, proposing_with
+from ...retriever.inversion.hidden_states import HiddenStates
+from ...retriever.inversion.inverter import WEIGHTS, EmbeddingInverter, InverterInfo, proposing_with
 from ...retriever.inversion.token_decoder import TokenDecoderSettings
 from ...retriever.models.files import DEFAULT_MODEL
 from ...retriever.models.load import load_encoder
@@ -22,12 +22,12 @@ from ..pretraining import rows as pretraining_rows
 from ..pretraining.rows import parted
 from ..runs import trainer as loop
 from ..runs.checkpoints import last_checkpoint
-from ..runs.loop import Learned, Plan, learn
+from ..runs.loop import LoopResult, Schedule, run_loop
 from ..runs.model_card import Card
 from ..runs.run_folder import RunFolder, check_out
 from . import rows as inversion_rows
 from .evaluation import measured, recovery, with_threshold
-from .rows import Stretches
+from .rows import TokenSpans
 from .text import Texts, alone, begin, learn_text
 from .tokens import TokenInversion
 
@@ -174,9 +174,9 @@ class _Session:
         self.counts: dict[str, int] = {}
         self.bf16 = loop.bf16(config)
 
-    def plan(self, share: float, rate: float, batch: int, rows: int) -> Plan:
+    def plan(self, share: float, rate: float, batch: int, rows: int) -> Schedule:
         config = self.config
-        return Plan(
+        return Schedule(
             learning_rate=config.learning_rate or rate,
             batch_size=batch,
             steps=None if config.steps is None else max(1, round(config.steps * share)),
@@ -187,7 +187,9 @@ class _Session:
             rows=rows,
         )
 
-    def finish(self, module: Any, about: About, learned: Learned, measures: list[dict[str, Any]]) -> TrainedInverter:
+    def finish(
+        self, module: Any, about: InverterInfo, learned: LoopResult, measures: list[dict[str, Any]]
+    ) -> TrainedInverter:
         """Write the folder, and put it in the run's place."""
         from safetensors.torch import save_model
 
@@ -238,7 +240,7 @@ class _Hidden(_Session):
     """From hidden states."""
 
     def read(self, texts: Callable[[], Any]) -> None:
-        self.states = States(self.run.asked["encoder"], device=loop.device(), half=self.bf16)
+        self.states = HiddenStates(self.run.asked["encoder"], device=loop.device(), half=self.bf16)
         self.layer = self.states.check_layer(self.config.layer)
         self.tell("reading and tokenizing the texts")
         room = min(self.config.length, self.states.room)
@@ -272,7 +274,7 @@ class _Hidden(_Session):
         if last_checkpoint(self.run.checkpoints) is None:
             self.tell("fitting the linear part")
             inversion.begin()
-        learned = learn(
+        learned = run_loop(
             inversion.decoder,
             inversion.loss,
             self.plan(1.0, 5e-4 if config.decoder == "transformer" else 1e-3, batch, len(self.train_rows)),
@@ -284,7 +286,7 @@ class _Hidden(_Session):
         measures = [measured("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
         if config.masked and (right := inversion.right(self.held_out, most=400, masked=config.masked)):
             measures.append(measured("token accuracy, masked states", [one.mean() for one in right]))
-        about = About(
+        about = InverterInfo(
             "hidden", self.encoder.name, self.encoder.fingerprint, settings.width, asdict(settings), self.layer
         )
         return self.finish(inversion.decoder, about, learned, measures)
@@ -315,8 +317,8 @@ class _Embedding(_Session):
         if not counts.rows or not counts.held_out_rows:
             raise InputError("the texts hold too few words to learn from and to hold some out: expected more documents")
         self.counts = asdict(counts)
-        self.train_rows = Stretches.read(self.rows, "train", self.encoder.dim)
-        self.held_out = Stretches.read(self.rows, "held_out", self.encoder.dim)
+        self.train_rows = TokenSpans.read(self.rows, "train", self.encoder.dim)
+        self.held_out = TokenSpans.read(self.rows, "held_out", self.encoder.dim)
 
     def train(self) -> TrainedInverter:
         config = self.config
@@ -339,7 +341,7 @@ class _Embedding(_Session):
             progress=self.progress,
             tell=self.tell,
         )
-        about = About(
+        about = InverterInfo(
             "embedding",
             self.encoder.name,
             self.encoder.fingerprint,

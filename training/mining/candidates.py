@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...retriever.models.encoder import Encoder
     from ...retriever.search.query import Mode
     from ...retriever.store.snapshot import Snapshot
-    from .text_db import Collection
+    from .text_db import TextDatabase
 
 
 class FirstStage(Protocol):
@@ -52,7 +52,7 @@ class Documents:
 
     cut = False
 
-    def __init__(self, collection: Collection, keys: tuple[Ids, Ids], index: VectorIndex) -> None:
+    def __init__(self, collection: TextDatabase, keys: tuple[Ids, Ids], index: VectorIndex) -> None:
         self.size = collection.documents
         self.texts = self.bodies = collection.texts
         self._text_keys, self._name_keys = keys
@@ -114,7 +114,7 @@ def _constant(vector: Floats) -> Callable[[], Floats]:
     return lambda: vector
 
 
-def encoded(collection: Collection, encoder: Encoder, folder: Path, tell: Callable[[int], None]) -> FlatIndex:
+def encoded(collection: TextDatabase, encoder: Encoder, folder: Path, tell: Callable[[int], None]) -> FlatIndex:
     """The vectors of a collection's documents, written to a new folder and mapped into memory."""
 
     def batches() -> Iterator[tuple[Ids, Floats]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EncoderMismatchError, InputError, StoreError
+from ...core.words import encodable
 from ...indexes.gpu import on_gpus
 from ...retriever.documents.scan import INDEX_NAME, is_index
 from ...retriever.models.files import DEFAULT_MODEL
@@ -26,9 +27,9 @@ from ..data import beir
 from ..data import dataset as data
 from ..data import texts as texts_of
 from .candidates import Documents, Passages, encoded
-from .negatives import Mined, Miner, MiningReport, Rules
-from .output import written
-from .text_db import Collection
+from .negatives import Mined, Miner, MiningConfig, MiningReport
+from .output import row_writer
+from .text_db import TextDatabase
 
 if TYPE_CHECKING:
     import os
@@ -89,7 +90,7 @@ def mine(
         raise InputError(f"there is no form {form!r}: expected one of {', '.join(FORMS)}")
     chosen = _rules(rules)
     report = MiningReport(mode=mode)
-    with written(out) as (write, work):
+    with row_writer(out) as (write, work):
         if corpus is None and isinstance(pairs, (str, Path)) and beir.is_collection(Path(pairs)):
             corpus = pairs
         opened = _corpus(corpus, column)
@@ -109,7 +110,7 @@ def _mined(
     pairs: Iterable[tuple[str, str, str]],
     corpus: Retriever | Iterable[Named],
     encoder: Encoder,
-    rules: Rules,
+    rules: MiningConfig,
     work: Path,
     report: MiningReport,
     progress: Progress | None,
@@ -122,7 +123,7 @@ def _mined(
         raise InputError(f"there is no mode {report.mode!r}: expected one of {', '.join(MODES)}")
     tell = progress or (lambda *_: None)
     report.model = encoder.name
-    collection = Collection(work / "texts.db")
+    collection = TextDatabase(work / "texts.db")
     try:
         with report.timed("reading"):
             for query, positive, name in pairs:
@@ -160,12 +161,12 @@ def _mined(
         collection.close()
 
 
-def _rules(given: dict[str, Any]) -> Rules:
-    known = [one.name for one in fields(Rules)]
+def _rules(given: dict[str, Any]) -> MiningConfig:
+    known = [one.name for one in fields(MiningConfig)]
     unknown = [name for name in given if name not in known]
     if unknown:
         raise InputError(f"there is no rule {unknown[0]!r}: expected some of {', '.join(known)}")
-    return Rules(**given)
+    return MiningConfig(**given)
 
 
 def _nothing(report: MiningReport, wanted: int) -> str:
@@ -221,7 +222,7 @@ def _beir(folder: Path) -> Iterator[Named]:
 
 
 def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
+    return encodable(text)  # half a surrogate pair is no character
 
 
 def _encoder(model: str | Encoder | None, corpus: Retriever | Iterable[Named]) -> Encoder:
@@ -238,7 +239,7 @@ def _encoder(model: str | Encoder | None, corpus: Retriever | Iterable[Named]) -
     return loaded
 
 
-def _indexed(collection: Collection, corpus: Iterable[Named], encoder: Encoder, path: Path) -> Retriever:
+def _indexed(collection: TextDatabase, corpus: Iterable[Named], encoder: Encoder, path: Path) -> Retriever:
     """An index of positives and corpus, for its hybrid search."""
     retriever = Retriever.open(path, model=encoder.name)
     named = chain(collection.named_documents(), corpus)

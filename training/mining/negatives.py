@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...core.checks import is_whole
 from ...core.errors import InputError
 from .text_db import text_key, words
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ...retriever.models.encoder import Encoder
     from ...retriever.search.query import Mode
     from .candidates import FirstStage
-    from .text_db import Collection
+    from .text_db import TextDatabase
 
 
 STRATEGIES = ("top", "random")
@@ -39,7 +40,7 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class MiningConfig:
     """What makes a candidate a negative. Scores are cosines, for encoders whose vectors have length 1.
 
     Where a query has several positives, the lowest of their scores counts.
@@ -80,7 +81,7 @@ class Rules:
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    if not is_whole(value, least):
         raise InputError(f"{name} is a whole number of at least {least}, not {value!r}")
 
 
@@ -156,12 +157,12 @@ class Miner:
 
     def __init__(
         self,
-        collection: Collection,
+        collection: TextDatabase,
         keys: tuple[Ids, Ids],
         index: FlatIndex,
         stage: FirstStage,
         encoder: Encoder,
-        rules: Rules,
+        rules: MiningConfig,
         report: MiningReport,
     ) -> None:
         self._collection = collection

@@ -22,7 +22,7 @@ _TOGETHER = 16_000_000  # characters of a Parquet row group
 
 
 @contextlib.contextmanager
-def written(out: str | os.PathLike[str]) -> Iterator[tuple[Write, Path]]:
+def row_writer(out: str | os.PathLike[str]) -> Iterator[tuple[Write, Path]]:
     """Give a function that writes rows, all of the same columns, and a folder for what else is needed meanwhile.
 
     The folder lies beside the file, hidden. It goes in any case; where a process was killed, with the next one.

@@ -32,7 +32,7 @@ CREATE TABLE positives (query INTEGER, document INTEGER, PRIMARY KEY (query, doc
 """
 
 
-class Collection:
+class TextDatabase:
     """Queries and documents, numbered from 0 in the order they came. Fill it first, then read."""
 
     def __init__(self, file: Path) -> None:

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...core.checks import is_whole
 from ...core.errors import InputError, MissingExtraError
+from ...core.words import encodable
 from ...retriever.models import files as model_folder
 from ..runs import trainer as loop
 from . import model as masked_model
@@ -67,7 +69,7 @@ class Filler:
         """
         import torch
 
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        if not is_whole(k, 1):
             raise InputError(f"k is how many words to give, a whole number from 1, not {k!r}")
         encoded = self._encoded(text)
         with torch.no_grad():
@@ -84,7 +86,7 @@ class Filler:
         text = re.sub(re.escape(MASK), lambda _: own, text, flags=re.IGNORECASE)
         if own not in text:
             raise InputError(f"there is no {MASK} in {text[:60]!r}: put it where a word is to be filled in")
-        encoded = self._tokenizer(text.encode("utf-8", "replace").decode(), return_tensors="pt", verbose=False)
+        encoded = self._tokenizer(encodable(text), return_tensors="pt", verbose=False)
         length = encoded["input_ids"].shape[1]
         if length > self._most:
             raise InputError(f"the text has {length:,} tokens, but the model takes {self._most:,} at most: shorten it")

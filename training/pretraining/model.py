@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError
+from ...core.errors import InputError, first_line
 from ...retriever.inversion.hidden_states import transformer_folder
 from ...retriever.models import files as model_folder
 from ...retriever.models.settings import PADDED_POSITIONS
@@ -87,7 +87,7 @@ def load(name: str, *, attention: str = "sdpa") -> MaskedModel:
         model, missing = _model(folder, attention)
         tokenizer = read_tokenizer(folder)
     except (*_LOADING, SafetensorError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        reason = first_line(error)
         raise InputError(f"{name} does not load as an encoder with masked words ({reason})") from error
     _check(name, model, tokenizer, missing)
     model.to(torch.float32)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import checks as limits
 from ...core.errors import BinocleError, InputError
-from ...core.files import once, write_whole
+from ...core.files import json_or_make, write_atomic
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ...retriever.models.settings import ModelSettings, fingerprint
 from ..data.texts import check as check_texts
@@ -45,7 +45,7 @@ _LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the st
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class PretrainingConfig:
     """How to pretrain."""
 
     objective: str = "mlm"  # one of OBJECTIVES
@@ -70,7 +70,7 @@ class Config:
 
 
 @dataclass(slots=True)
-class Pretrained:
+class PretrainingResult:
     """What a run made."""
 
     folder: str
@@ -91,7 +91,7 @@ class Pretrained:
         return {name: value for name, value in asdict(self).items() if name != "history"}
 
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> Pretrained:
+    def of(cls, facts: dict[str, Any]) -> PretrainingResult:
         """From what `as_dict` gave, with the history."""
         before, after = Perplexity.of(facts["before"]), Perplexity.of(facts["after"])
         return cls(**{**facts, "counts": Counts(**facts["counts"]), "before": before, "after": after})
@@ -103,11 +103,11 @@ def pretrain(
     *,
     base: str | None = None,
     from_scratch: str | None = None,
-    config: Config | None = None,
+    config: PretrainingConfig | None = None,
     column: str | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Pretrained:
+) -> PretrainingResult:
     """Pretrain on texts and write a transformers folder with its head to `out`.
 
     Killed, the same call goes on from its last checkpoint and takes the steps that it would have taken.
@@ -120,7 +120,7 @@ def pretrain(
     :raises InputError: before the first step, for texts or settings that do not fit.
     """
     loop.require("pretraining")
-    config = config or Config()
+    config = config or PretrainingConfig()
     sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
     check(config, sources, base, from_scratch)
     check_texts(sources, column)
@@ -138,7 +138,7 @@ def pretrain(
     run.open()
     tell = tell or (lambda _: None)
     if _written(run).is_file():
-        made = Pretrained.of(json.loads(_written(run).read_text("utf-8")))
+        made = PretrainingResult.of(json.loads(_written(run).read_text("utf-8")))
     else:
         try:
             session = _Session(run, config, sources, progress, tell)
@@ -151,7 +151,7 @@ def pretrain(
     return made
 
 
-def check(config: Config, sources: Sequence[Any], base: str | None, from_scratch: str | None) -> None:
+def check(config: PretrainingConfig, sources: Sequence[Any], base: str | None, from_scratch: str | None) -> None:
     """Raise InputError for the first setting that cannot be."""
     if not sources:
         raise InputError("expected texts: a folder, a file or an index")
@@ -182,7 +182,7 @@ class _Session:
     def __init__(
         self,
         run: RunFolder,
-        config: Config,
+        config: PretrainingConfig,
         sources: Sequence[str | Path],
         progress: Progress | None,
         tell: Callable[[str], None],
@@ -266,13 +266,13 @@ class _Session:
             raise InputError("the next sentence may be from another document: expected two documents at least")
         return counts
 
-    def train(self) -> Pretrained:
+    def train(self) -> PretrainingResult:
         """Train, and write the model beside the run."""
         before = self._before()
         ran = self.run.train(
             self._trainer(), patience=self.config.patience, texts=self.config.batch_size * self.config.accumulate
         )
-        made = Pretrained(
+        made = PretrainingResult(
             folder=str(self.run.out),
             base=self.run.asked["base"] or f"random weights ({self.run.asked['from_scratch']})",
             objective=self.config.objective,
@@ -294,7 +294,7 @@ class _Session:
         """The model that training begins with, measured once a run."""
         self.tell("measuring the model to begin with")
         with self.run.alone():
-            facts = once(self.run.folder / "before.json", lambda: (found := self.measure()) and asdict(found))
+            facts = json_or_make(self.run.folder / "before.json", lambda: (found := self.measure()) and asdict(found))
         return Perplexity.of(facts)
 
     def _trainer(self) -> Any:
@@ -333,7 +333,7 @@ class _Session:
             seed=self.config.seed,
         )
 
-    def _write(self, made: Pretrained) -> None:
+    def _write(self, made: PretrainingResult) -> None:
         """The model's folder, then word that it is whole."""
         ready = self.run.ready
         shutil.rmtree(ready, ignore_errors=True)
@@ -341,7 +341,7 @@ class _Session:
         model.save_pretrained(str(ready))
         self.masked.tokenizer.save_pretrained(str(ready))
         made.fingerprint = fingerprint(ready, ModelSettings.read(ready))
-        write_whole(_written(self.run), json.dumps(asdict(made)))
+        write_atomic(_written(self.run), json.dumps(asdict(made)))
 
 
 def _written(run: RunFolder) -> Path:
@@ -359,7 +359,7 @@ class _Training:
         return (text for text, held in self._session.parted() if not held)
 
 
-def _card(made: Pretrained, config: Config) -> Card:
+def _card(made: PretrainingResult, config: PretrainingConfig) -> Card:
     measures = [one for when in ("before", "after") if (found := getattr(made, when)) for one in found.measures(when)]
     words = "whole words" if config.whole_words else "words"
     also = {"mlm": "", "mlm+nsp": " and next sentence", "mlm+sop": " and sentence order (arXiv:1909.11942)"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError
-from ...core.files import once
+from ...core.files import json_or_make
 from ..data.dataset import hash_of
 from ..data.tokenized import SENTENCE, Row, Rows, Writer, cut, packed, tokenized
 
@@ -48,7 +48,7 @@ def prepare(
     :param room: tokens of a row, special ones left out.
     :param pack: whether rows to train on go on from one document to the next.
     """
-    made = once(folder / "counts.json", lambda: asdict(_write(texts, folder, tokenizer, room, pack=pack)))
+    made = json_or_make(folder / "counts.json", lambda: asdict(_write(texts, folder, tokenizer, room, pack=pack)))
     return Counts(**made)
 
 

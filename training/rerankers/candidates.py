@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...retriever.search.query import Hit
-    from ..data.dataset import Prepared
+    from ..data.dataset import TrainingSet
 
 _SOURCE = "document_id"  # in the metadata of a positive that is indexed by itself: the document that it is from
 _BLOCK = 1_000  # rows in memory at a time
@@ -44,7 +44,7 @@ def index_of(folder: Path, documents: Iterable[Mapping[str, Any]], model: str | 
     return retriever
 
 
-def positives(given: Prepared) -> Iterator[dict[str, Any]]:
+def positives(given: TrainingSet) -> Iterator[dict[str, Any]]:
     """Each positive as a document to index: those of one document stay apart, and it is told in each."""
     for batch in given.table().to_batches(max_chunksize=_BLOCK):
         for row in batch.to_pylist():
@@ -56,7 +56,7 @@ def _name(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def query_numbers(given: Prepared, rows: NDArray[np.uint32]) -> NDArray[np.intp]:
+def query_numbers(given: TrainingSet, rows: NDArray[np.uint32]) -> NDArray[np.intp]:
     """For each of these rows the number of its query; queries are numbered as they first come."""
     table = given.table().select([given.texts[0]])
     keys = np.empty(len(rows), np.uint64)
@@ -76,7 +76,7 @@ class Judged:
     :param apart: whether the index is that of `positives`, and not one of documents that are called by `document_id`.
     """
 
-    def __init__(self, given: Prepared, rows: NDArray[np.uint32], *, apart: bool) -> None:
+    def __init__(self, given: TrainingSet, rows: NDArray[np.uint32], *, apart: bool) -> None:
         every = np.union1d(rows, np.flatnonzero(given.part == LEFT_OUT)).astype(np.uint32)
         numbers, asked = query_numbers(given, every), np.isin(every, rows)
         numbers[~np.isin(numbers, numbers[asked])] = -1

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ...core.errors import InputError
 from ..data import beir
 from ..data import dataset as rows
-from ..data.dataset import Prepared, Shape
+from ..data.dataset import Shape, TrainingSet
 from . import candidates
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .config import RerankerConfig
 
 
-def leave_out(given: Prepared, most: int, seed: int) -> None:
+def leave_out(given: TrainingSet, most: int, seed: int) -> None:
     """Learn from the rows of so many queries alone."""
     training = given.training()
     numbers = candidates.query_numbers(given, training)
@@ -37,7 +37,7 @@ def leave_out(given: Prepared, most: int, seed: int) -> None:
 class Ready:
     """What is learned from, and what the first stage's weight is chosen by: set where the data are pairs."""
 
-    data: Prepared
+    data: TrainingSet
     retriever: Retriever | None
     relevant: dict[str, set[str]] = field(default_factory=dict)  # query -> paths, of held-out queries
 
@@ -45,7 +45,7 @@ class Ready:
 def prepare(
     run: RunFolder,
     config: RerankerConfig,
-    given: Prepared,
+    given: TrainingSet,
     source: Any,
     index: str | Path | None,
     encoder: str | None,
@@ -63,7 +63,7 @@ def prepare(
 
 
 def _first_stage(
-    run: RunFolder, given: Prepared, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
+    run: RunFolder, given: TrainingSet, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
 ) -> tuple[Retriever, bool]:
     """The index to search, and whether it is one of the positives, each by itself."""
     from ...retriever.retriever import Retriever
@@ -92,7 +92,7 @@ def _mined(
     held_out: candidates.Judged,
     folder: Path,
     tell: Callable[[str], None],
-) -> Prepared:
+) -> TrainingSet:
     """Rows (query, positive, negatives) of both parts, the parts kept."""
     counts = {rows.TRAIN: 0, rows.HELD_OUT: 0}
 

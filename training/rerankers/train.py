@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import checks as limits
-from ...core.errors import InputError
+from ...core.errors import InputError, first_line
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
 from ..data import dataset as rows
 from ..data.batches import Batches
-from ..data.dataset import Prepared, Shape
+from ..data.dataset import Shape, TrainingSet
 from ..encoders import heldout
 from ..encoders import losses as objectives
 from ..encoders.base_model import set_dropout, shortest
-from ..encoders.config import Config as EncoderConfig
-from ..encoders.config import check
-from ..encoders.result import Trained
+from ..encoders.config import EncoderConfig, check
+from ..encoders.result import TrainingResult
 from ..runs import trainer as loop
 from ..runs.callbacks import watcher
 from ..runs.checkpoints import resumable
@@ -66,7 +65,7 @@ def train_reranker(
     encoder: str | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Train a cross-encoder and write it to the folder `out`, which `CrossEncoder(out)` loads too.
 
     Pairs of query and positive get their negatives from the hybrid search of an index, as a search with this reranker
@@ -138,14 +137,14 @@ class _Session:
         given = {"mini_batch_size": -1} if self.objective in _WHOLE else {}
         self.loss = getattr(losses, _OBJECTIVES[self.objective][1])(self.model, **given)
 
-    def train(self) -> Trained:
+    def train(self) -> TrainingResult:
         trainer, texts = self._trainer()
         self.run.begin(self.loss)
-        before = heldout.Estimate.once(
+        before = heldout.Estimate.read_or_measure(
             self.run.folder / "before.json", lambda: self._measured("the model to begin with")
         )
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
-        made = Trained.of(self.run, self.objective, ran, before)
+        made = TrainingResult.of(self.run, self.objective, ran, before)
         if self.config.keep:
             self.run.average(self.loss, self.config.keep)
         made.after = self._measured("the trained model")
@@ -241,7 +240,7 @@ class _Session:
         values = np.where(ranks < 10, 1 / np.log2(ranks + 2), 0).astype(np.float32)
         return heldout.mean("ndcg@10", values, seed)
 
-    def _finish(self, made: Trained) -> None:
+    def _finish(self, made: TrainingResult) -> None:
         ready = self.run.ready
         shutil.rmtree(ready, ignore_errors=True)
         self.model.eval()
@@ -269,7 +268,7 @@ class _Session:
         self.run.finish(card, made.history, made.after.name if made.after else None)
 
 
-def _choose(name: str | None, given: Prepared) -> str:
+def _choose(name: str | None, given: TrainingSet) -> str:
     shape = given.shape
     if name is None:
         name = _DEFAULTS.get(shape, "listwise")
@@ -307,7 +306,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
             model_kwargs={"use_safetensors": True},
         )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        reason = first_line(error)
         raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
     model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)

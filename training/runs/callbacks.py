@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...core.files import write_whole
+from ...core.files import write_atomic
 from .progress import Update
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _tell_epoch(loader: Any, epoch: int) -> None:
 
 def write_log(file: Path, history: list[dict[str, Any]]) -> None:
     """The whole history: a resumed run then has each step once."""
-    write_whole(file, "".join(json.dumps(_plain(row)) + "\n" for row in history))
+    write_atomic(file, "".join(json.dumps(_plain(row)) + "\n" for row in history))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

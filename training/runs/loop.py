@@ -31,7 +31,7 @@ _TRIMMED = 5  # steps after which freed memory is given back
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Schedule:
     """How long a module learns, and how fast."""
 
     learning_rate: float
@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Learned:
+class LoopResult:
     """What came of it."""
 
     steps: int
@@ -57,15 +57,15 @@ class Learned:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-def learn(
+def run_loop(
     module: Any,
     loss: Callable[[int], Any],
-    plan: Plan,
+    plan: Schedule,
     *,
     folder: Path | None = None,
     measure: Callable[[], float] | None = None,
     progress: Progress | None = None,
-) -> Learned:
+) -> LoopResult:
     """Train `module`: AdamW (Loshchilov and Hutter, arXiv:1711.05101), a short warm-up, then a rate falling to 0.
 
     :param loss: gives the loss of the step of that number, drawing only on it and on torch's generator.
@@ -78,7 +78,7 @@ def learn(
     fused = loop.device() in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(parameters, lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=fused)
     run = _Run(module, optimizer, plan, folder)
-    made = Learned(0, 0.0, 0.0, *run.resume())
+    made = LoopResult(0, 0.0, 0.0, *run.resume())
     pace = _Pace(plan, run.step)
     window: list[float] = []
     value: float | None = None
@@ -144,9 +144,9 @@ def _measured(module: Any, measure: Callable[[], float] | None) -> float | None:
 
 
 def _log(
-    made: Learned,
+    made: LoopResult,
     run: _Run,
-    plan: Plan,
+    plan: Schedule,
     pace: _Pace,
     window: list[float],
     value: float | None,
@@ -165,7 +165,7 @@ def _log(
 class _Pace:
     """Time spent in steps, and how many steps fit the time there is."""
 
-    def __init__(self, plan: Plan, first: int) -> None:
+    def __init__(self, plan: Schedule, first: int) -> None:
         self._plan, self._first = plan, first
         self._began = time.monotonic()
         self._warm = self._began
@@ -207,7 +207,7 @@ class _Pace:
 class _Run:
     """The state of a run: the step it is at, of how many, and its checkpoints."""
 
-    def __init__(self, module: Any, optimizer: Any, plan: Plan, folder: Path | None) -> None:
+    def __init__(self, module: Any, optimizer: Any, plan: Schedule, folder: Path | None) -> None:
         self._module, self._optimizer, self._folder = module, optimizer, folder
         self.step, self.steps = 0, plan.steps
         self.seconds = 0.0  # that earlier processes spent on the steps so far

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, ModelNotFoundError
-from ...core.files import write_whole
+from ...core.files import write_atomic
 from . import model_card as cards
 from . import trainer as loop
 from .checkpoints import last_checkpoint
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class StepsResult:
     """What taking the steps came to."""
 
     steps: int  # of the whole run
@@ -65,7 +65,7 @@ class RunFolder:
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             if loop.is_main_process():
-                write_whole(file, json.dumps(self.asked))
+                write_atomic(file, json.dumps(self.asked))
 
     def alone(self) -> FileLock:
         """For what one process does for all that train together."""
@@ -103,7 +103,7 @@ class RunFolder:
             save_file({name: tensor.clone().contiguous() for name, tensor in parts.items()}, str(aside))
             aside.replace(file)
 
-    def train(self, trainer: Any, *, patience: int | None, texts: int) -> Ran:
+    def train(self, trainer: Any, *, patience: int | None, texts: int) -> StepsResult:
         """Take the steps that are left, which are none where all were taken or the run had no patience left.
 
         :param trainer: of `checkpoints.resumable`.
@@ -119,7 +119,7 @@ class RunFolder:
         first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
         state = trainer.state
         rate = (state.global_step - (first or 0)) * texts / max(seconds, 1e-9)
-        return Ran(state.global_step, seconds, rate, first, list(state.log_history))
+        return StepsResult(state.global_step, seconds, rate, first, list(state.log_history))
 
     def average(self, module: Any, share: float) -> None:
         """Weights between those at the beginning and those now (Wortsman et al. 2022, arXiv:2109.01903)."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class SyntheticPair:
     query: str
     positive: str  # a passage's context
     kind: str
@@ -41,7 +41,7 @@ def make(
     *,
     seed: int = 0,
     kinds: Sequence[str] | None = None,
-) -> Iterator[Pair]:
+) -> Iterator[SyntheticPair]:
     """Pairs of every kind, document by document, in bounded memory.
 
     :param documents: what can be iterated over more than once, as the collection is counted before pairs are made.
@@ -56,7 +56,7 @@ def make(
     return _made(documents, seed, chosen)
 
 
-def sample(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
+def sample(made: Iterable[SyntheticPair], most: int, seed: int) -> list[SyntheticPair]:
     """As many as wanted, each with the same chance, in one pass (Vitter 1985, algorithm R)."""
     generator = np.random.default_rng(seed)
     stream = iter(made)
@@ -68,7 +68,7 @@ def sample(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
     return kept
 
 
-def _made(documents: Iterable[Source], seed: int, kinds: list[str]) -> Iterator[Pair]:
+def _made(documents: Iterable[Source], seed: int, kinds: list[str]) -> Iterator[SyntheticPair]:
     salience = Salience(documents)
     links_to = links.collect(documents) if "link" in kinds else {}
     seen = Counts()
@@ -82,7 +82,7 @@ def _made(documents: Iterable[Source], seed: int, kinds: list[str]) -> Iterator[
 
 def _of(
     source: Source, salience: Salience, anchors: list[tuple[str, str]], seed: int, kinds: list[str]
-) -> Iterator[Pair]:
+) -> Iterator[SyntheticPair]:
     """The good pairs of a document, its kinds in turn."""
     found = []
     for name in kinds:
@@ -92,7 +92,7 @@ def _of(
         for text, positive in kind.pairs(reading):
             query = plain(text)
             if _is_good(query, positive, salience, kind.content):
-                of_kind.append(Pair(query, positive.strip(), name, source.id, kind.weight))
+                of_kind.append(SyntheticPair(query, positive.strip(), name, source.id, kind.weight))
         reading.random.shuffle(of_kind)
         found.append(of_kind)
     for turn in zip_longest(*found):

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...retriever.store.tables import matrix
 from ..runs import trainer as loop
-from ..runs.loop import Learned, Plan, learn
+from ..runs.loop import LoopResult, Schedule, run_loop
 from .teachers import NEVER
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...retriever.store.snapshot import Snapshot
     from ..runs.progress import Progress
-    from .query_generation import Pair
+    from .query_generation import SyntheticPair
     from .teachers import Teacher
 
 
@@ -66,7 +66,7 @@ class Passages:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DistillationConfig:
     """How to learn."""
 
     steps: int = 60
@@ -80,21 +80,21 @@ class Settings:
 
 def learn_ranking(
     model: Any,
-    asked: Sequence[Pair],
+    asked: Sequence[SyntheticPair],
     passages: Passages,
     teacher: Teacher,
-    settings: Settings,
+    settings: DistillationConfig,
     *,
     seed: int = 0,
     folder: Path | None = None,
     progress: Progress | None = None,
-) -> Learned:
+) -> LoopResult:
     """Train a `SentenceTransformer` in place.
 
     :param folder: for checkpoints, from the newest of which it goes on.
     """
     student = _Student(model, asked, passages, teacher, settings, seed)
-    plan = Plan(
+    plan = Schedule(
         learning_rate=settings.learning_rate,
         batch_size=min(settings.queries, len(asked)),
         steps=settings.steps,
@@ -103,7 +103,7 @@ def learn_ranking(
         warmup=math.ceil(settings.warmup * settings.steps),
         rows=len(asked),
     )
-    learned = learn(student.state, student.loss, plan, folder=folder, progress=progress)
+    learned = run_loop(student.state, student.loss, plan, folder=folder, progress=progress)
     model.load_state_dict(student.state.mean.state_dict())
     return learned
 
@@ -117,10 +117,10 @@ class _Student:
     def __init__(
         self,
         model: Any,
-        asked: Sequence[Pair],
+        asked: Sequence[SyntheticPair],
         passages: Passages,
         teacher: Teacher,
-        settings: Settings,
+        settings: DistillationConfig,
         seed: int,
     ) -> None:
         import torch
@@ -162,7 +162,7 @@ class _Student:
                 for mean, weight in zip(self.state.mean.parameters(), self._model.parameters(), strict=True):
                     mean.lerp_(weight, 1 / (taken + 1))
 
-    def _taught(self, chosen: Sequence[Pair]) -> Floats:
+    def _taught(self, chosen: Sequence[SyntheticPair]) -> Floats:
         """The teacher's scores, each query's own document left out."""
         scores = self._teacher.scores([pair.query for pair in chosen])
         own = np.array([self._passages.numbers[pair.document] for pair in chosen])

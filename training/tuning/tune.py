@@ -24,14 +24,14 @@ from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from ..data import documents as corpus
 from ..encoders.base_model import make_model
-from ..encoders.config import Config
+from ..encoders.config import EncoderConfig
 from ..evaluation import significance
 from ..runs import trainer as loop
 from ..runs.model_card import Card
 from ..runs.run_folder import RunFolder
 from . import query_generation as queries
 from . import teachers
-from .ranking_distillation import Passages, Settings, learn_ranking
+from .ranking_distillation import DistillationConfig, Passages, learn_ranking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
     from ...retriever.models import encoder as encoders
     from ...retriever.retriever import Retriever
-    from ..runs.loop import Learned
+    from ..runs.loop import LoopResult
     from ..runs.progress import Progress
-    from .query_generation import Pair
+    from .query_generation import SyntheticPair
 
 
 _ALPHA = 0.05
@@ -56,13 +56,13 @@ _SIGNIFICANT = 6  # documents, fewer of which cannot give a p below 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TuningConfig:
     """How to tune."""
 
     kinds: tuple[str, ...] = ("title", "section", "claim", "cloze", "definition", "keywords", "dropped")
     pairs: int = 10_000  # queries to learn from, at most
     teacher: str = teachers.HYBRID  # or the name of a model
-    learning: Settings = field(default_factory=Settings)
+    learning: DistillationConfig = field(default_factory=DistillationConfig)
     held_out: float = 0.1  # share of the documents that judge; more where there are few documents
     queries: int = 1_000  # of held-out documents, at most
     seed: int = 0
@@ -93,7 +93,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Tuned:
+class TuningResult:
     """What came of it."""
 
     folder: Path
@@ -120,11 +120,11 @@ def tune(
     retriever: Retriever,
     *,
     out: str | Path | None = None,
-    recipe: Recipe | None = None,
+    recipe: TuningConfig | None = None,
     publish: bool = True,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Train the index's encoder on its documents and switch the index to it if held-out documents say so.
 
     Killed, the same call goes on from its last checkpoint.
@@ -135,7 +135,7 @@ def tune(
     """
     loop.require("tuning")
     began = time.monotonic()
-    recipe, tell = recipe or Recipe(), tell or (lambda _: None)
+    recipe, tell = recipe or TuningConfig(), tell or (lambda _: None)
     _check(recipe)
     if isinstance(retriever.encoder, DefendedEncoder):
         raise InputError(f"{retriever.path} has a defended encoder: 'binocle rollback' brings back the one to be tuned")
@@ -145,10 +145,12 @@ def tune(
     if publish and verdict.is_gain:
         tell("embedding the index anew beside the old one")
         retriever.switch(session.out)
-    return Tuned(session.out, len(session.chosen), verdict, publish and verdict.is_gain, time.monotonic() - began)
+    return TuningResult(
+        session.out, len(session.chosen), verdict, publish and verdict.is_gain, time.monotonic() - began
+    )
 
 
-def _check(recipe: Recipe) -> None:
+def _check(recipe: TuningConfig) -> None:
     for name in ("pairs", "queries"):
         if getattr(recipe, name) < 1:
             raise InputError(f"{name} is a whole number from 1, not {getattr(recipe, name)}")
@@ -173,7 +175,7 @@ class _Session:
         self,
         retriever: Retriever,
         out: Path,
-        recipe: Recipe,
+        recipe: TuningConfig,
         progress: Progress | None,
         tell: Callable[[str], None],
     ) -> None:
@@ -207,7 +209,7 @@ class _Session:
         """Learn, judge, and write the encoder with its card."""
         self.tell("loading the encoder to train")
         tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about
-        model = make_model(str(find(self.base.name)), Config(seed=self.recipe.seed), tokens)
+        model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.recipe.seed), tokens)
         learned = self._learned(model)
         ready = self.folder.ready
         shutil.rmtree(ready, ignore_errors=True)
@@ -219,7 +221,7 @@ class _Session:
         self.folder.finish(self._card(learned, verdict, tuned), learned.history, None)
         return verdict
 
-    def _learned(self, model: Any) -> Learned:
+    def _learned(self, model: Any) -> LoopResult:
         return learn_ranking(
             model,
             self.chosen,
@@ -240,10 +242,10 @@ class _Session:
         return verdict(self.asked, before, after, self.recipe.seed)
 
     def _facts(self, verdict: Verdict) -> dict[str, Any]:
-        facts = Tuned(self.out, len(self.chosen), verdict, published=False, seconds=0.0).as_dict()
+        facts = TuningResult(self.out, len(self.chosen), verdict, published=False, seconds=0.0).as_dict()
         return {name: facts[name] for name in ("pairs", "queries", "before", "after", "difference", "kinds")}
 
-    def _card(self, learned: Learned, verdict: Verdict, tuned: encoders.Encoder) -> Card:
+    def _card(self, learned: LoopResult, verdict: Verdict, tuned: encoders.Encoder) -> Card:
         gain = verdict.difference
         measure = {"name": "gain in nDCG@10", "value": gain.value, "interval": [gain.low, gain.high]}
         return Card(
@@ -269,16 +271,16 @@ def judging_share(documents: int, asked: float) -> float:
     return max(asked, min(0.5, _JUDGES / max(1, documents)))
 
 
-def even(made: Iterable[Pair], most: int, seed: int) -> list[Pair]:
+def even(made: Iterable[SyntheticPair], most: int, seed: int) -> list[SyntheticPair]:
     """About as many queries of each kind, so that none decides for all."""
-    kinds: dict[str, list[Pair]] = {}
+    kinds: dict[str, list[SyntheticPair]] = {}
     for pair in made:
         kinds.setdefault(pair.kind, []).append(pair)
     each = -(-most // max(1, len(kinds)))
     return [pair for kind in kinds.values() for pair in queries.sample(kind, each, seed)]
 
 
-def found(encoder: encoders.Encoder, asked: Sequence[Pair], texts: Sequence[str], rivals: Floats) -> Floats:
+def found(encoder: encoders.Encoder, asked: Sequence[SyntheticPair], texts: Sequence[str], rivals: Floats) -> Floats:
     """nDCG@10 of each query, whose one relevant passage is its own; rivals are other documents' passages.
 
     What queries of other documents are to find are rivals too. One that scores the same as the query's own is ranked
@@ -298,7 +300,7 @@ def found(encoder: encoders.Encoder, asked: Sequence[Pair], texts: Sequence[str]
     return np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).astype(np.float32)
 
 
-def verdict(asked: Sequence[Pair], before: Floats, after: Floats, seed: int) -> Verdict:
+def verdict(asked: Sequence[SyntheticPair], before: Floats, after: Floats, seed: int) -> Verdict:
     """What the gains come to. Queries of one document gain and lose together: what could be chance is its sum."""
     kinds = np.array([pair.kind for pair in asked])
     weights = np.empty(len(asked))  # mean 1, the same in sum for each kind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....core import forking as forked
-from ....core.errors import InputError
+from ....core.errors import InputError, first_line
 from .numpy import BertNumpy, check_weights, load_weights
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class BertModel:
             try:
                 tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
             except Exception as error:  # tokenizers raises no narrower one
-                reason = str(error).splitlines()[0][:120]
+                reason = first_line(error, 120)
                 raise InputError(f"{self._folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
             tokenizer.no_padding()
             tokenizer.no_truncation()

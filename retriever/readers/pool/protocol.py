@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from ....core.words import encodable
 from ...documents.document import Document, Part
 
 LENGTHS = struct.Struct(">II")
@@ -90,7 +91,7 @@ def _part(fields: list[Any], headings: list[tuple[str, ...]]) -> Part:
 def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not a string")
-    return value.encode("utf-8", "replace").decode()  # JSON can smuggle half a surrogate pair
+    return encodable(value)  # JSON can smuggle half a surrogate pair
 
 
 def _is_value(value: Any) -> bool:

@@ -16,15 +16,24 @@ from binocle import Retriever
 from binocle.cli import cli
 from binocle.commands.optimize import proof
 from binocle.core.errors import InputError
-from binocle.core.units import as_size
+from binocle.core.units import format_bytes
 from binocle.indexes.flat import exact, is_exact
-from binocle.indexes.published import Published, Settled, amend, build
+from binocle.indexes.published import IndexMetadata, Published, amend, build
 from binocle.indexes.registry import Spec
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
 from binocle.indexes.tuning import optimize as choosing
 from binocle.indexes.tuning import renewal as renewing
 from binocle.indexes.tuning import trial as trying
-from binocle.indexes.tuning.benchmark import DEPTH, MOST_QUERIES, Demand, Measured, Point, Sample, at_least, needed
+from binocle.indexes.tuning.benchmark import (
+    DEPTH,
+    MOST_QUERIES,
+    BenchmarkResult,
+    Point,
+    Requirements,
+    Sample,
+    at_least,
+    queries_needed,
+)
 from binocle.indexes.tuning.plot import frontier
 from binocle.retriever.store import benchmark_queries as questions
 from binocle.retriever.store import vector_index as vectors
@@ -74,20 +83,20 @@ def test_the_bound_is_under_the_mean_in_nineteen_of_twenty_samples():
 
 def test_the_bound_never_says_more_than_the_sample_can_show():
     assert at_least(np.ones(3)) < 0.5
-    assert at_least(np.ones(needed(0.99) + 10)) >= 0.99 > at_least(np.ones(needed(0.99) - 10))
+    assert at_least(np.ones(queries_needed(0.99) + 10)) >= 0.99 > at_least(np.ones(queries_needed(0.99) - 10))
     assert at_least(np.array([])) == 0
     assert at_least(np.full(100, 0.9)) < 0.9
 
 
 @pytest.mark.parametrize("recall", [0.5, 0.9, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999])
 def test_as_many_queries_are_asked_for_as_can_prove_the_demand_though_a_few_fail(recall):
-    count = Demand(recall).queries
-    assert count >= 1.5 * needed(recall)
+    count = Requirements(recall).queries
+    assert count >= 1.5 * queries_needed(recall)
     assert at_least(np.append(np.ones(count - 1), 0.9)) >= recall
 
 
 def test_what_takes_too_many_queries_to_prove_takes_no_more_than_the_rest():
-    assert Demand(1.0).queries == Demand(0.99999).queries == 2_500
+    assert Requirements(1.0).queries == Requirements(0.99999).queries == 2_500
 
 
 def test_recall_counts_what_scores_as_much_as_the_last_answer():
@@ -118,7 +127,9 @@ def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(co
 
 def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     queries = vectors_of(1_000, 5)
-    outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"])
+    outcome = choosing.optimize(
+        bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"]
+    )
     choice, measured = outcome.choice, outcome.choice.measured
     assert outcome.met and measured.met
     kept = choice.built.load().tuned(**choice.spec.search)
@@ -133,19 +144,19 @@ def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     name = choice.built.put(choice.settled)
     published = Published.read(tmp_path / name)
     assert published.spec == choice.spec
-    restored = Measured.of(json.loads(json.dumps(published.measured)))
+    restored = BenchmarkResult.of(json.loads(json.dumps(published.measured)))
     assert (restored.recall, restored.demand) == (measured.recall, outcome.demand)
 
 
 def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
     queries, most = vectors_of(1_000, 5), 250_000
-    outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.9, memory=most), source="test")
+    outcome = choosing.optimize(bench(tmp_path), queries, Requirements(0.9, memory=most), source="test")
     assert outcome.met and outcome.choice.measured.memory <= most
     files = {file.name: file.stat().st_size for file in outcome.choice.built.folder.iterdir()}
     assert outcome.choice.measured.memory == files["index.faiss"] + files["ids.npy"]
     assert outcome.choice.spec.kind != "flat"
     outcome.choice.built.discard()
-    for demand in (Demand(0.99, memory=1_000), Demand(0.99, latency=1e-9)):
+    for demand in (Requirements(0.99, memory=1_000), Requirements(0.99, latency=1e-9)):
         told = []
         outcome = choosing.optimize(
             bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], tell=told.append
@@ -156,7 +167,7 @@ def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
 
 
 def test_only_exact_search_meets_a_recall_of_one(tmp_path):
-    outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Demand(1.0), source="test")
+    outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Requirements(1.0), source="test")
     assert outcome.choice.spec == Spec() and (outcome.choice.measured.recall, outcome.choice.measured.least) == (1, 1)
 
 
@@ -165,7 +176,12 @@ def test_too_few_queries_to_prove_with_are_told(tmp_path):
     for recall, lines in ((0.999, [line]), (0.9, [])):
         told = []
         outcome = choosing.optimize(
-            bench(tmp_path), vectors_of(1_000, 5), Demand(recall), source="t", kinds=["ivf_int8"], tell=told.append
+            bench(tmp_path),
+            vectors_of(1_000, 5),
+            Requirements(recall),
+            source="t",
+            kinds=["ivf_int8"],
+            tell=told.append,
         )
         assert [one for one in told if "to prove" in one] == lines
         assert {point.kind for point in outcome.points} == ({"flat"} if lines else {"flat", "ivf_int8"})
@@ -187,11 +203,13 @@ def test_what_is_said_to_be_within_a_latency_was_timed():
         (0.0075, "within these limits: recall 0.3500, at least 0.3500, by ivf (nprobe 7)"),
         (1e-4, ""),
     ):
-        assert choosing.nearest([trial], Demand(0.99, latency=latency)) == [line] * bool(line)
+        assert choosing.nearest([trial], Requirements(0.99, latency=latency)) == [line] * bool(line)
     assert len(asked) <= 8
-    assert choosing.nearest([trial], Demand(0.99, latency=1.0, memory=99)) == []
+    assert choosing.nearest([trial], Requirements(0.99, latency=1.0, memory=99)) == []
     asked.clear()
-    assert choosing.nearest([trial], Demand(0.99)) == ["at most: recall 0.6000, at least 0.6000, by ivf (nprobe 12)"]
+    assert choosing.nearest([trial], Requirements(0.99)) == [
+        "at most: recall 0.6000, at least 0.6000, by ivf (nprobe 12)"
+    ]
     assert not asked
 
 
@@ -210,7 +228,7 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
     built = bench(tmp_path)(Spec("ivf_int8", {"nlist": 50}))
     hard = vectors_of(500, 9, spread=3)
     index = built.load()
-    trial = trying.Trial.of(built, Sample.of(easy, index))
+    trial = trying.ParameterSweep.of(built, Sample.of(easy, index))
     trial.sweep(0.9)
     assert trial.chosen.least >= 0.9
     proven = trial.prove(Sample.of(hard, index), 0.97)
@@ -219,7 +237,7 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
 
 def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tmp_path):
     index = (built := bench(tmp_path)(Spec("ivf_int8", {"nlist": 500}))).load()
-    trial = trying.Trial.of(built, Sample.of(VECTORS[:500], index))
+    trial = trying.ParameterSweep.of(built, Sample.of(VECTORS[:500], index))
     for chosen in (64, 8):
         trial.chosen = trial.at({"nprobe": chosen, "k_factor": 4})
         unseen = Sample.of(vectors_of(500, 3), index)
@@ -230,18 +248,18 @@ def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tm
 
 def test_the_published_search_is_on_its_curve_though_so_few_rows_are_left(tmp_path):
     index = (built := bench(tmp_path, VECTORS[:400], IDS[:400])(Spec("hnsw"))).load()
-    trial = trying.Trial.of(built, Sample.of(VECTORS[400:500], index))
+    trial = trying.ParameterSweep.of(built, Sample.of(VECTORS[400:500], index))
     assert trial.around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
     assert trial.around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
     unseen = Sample.of(VECTORS[500:900], index)
-    measured = trial.choice({"ef_search": 724}, unseen, Demand(0.9), "test").measured
+    measured = trial.choice({"ef_search": 724}, unseen, Requirements(0.9), "test").measured
     assert [line for _, line in proof(measured) if line.endswith("ef_search 724  <- chosen")]
 
 
 @pytest.mark.parametrize("kind", ["int8", "ivf_int8"])
 def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
     index = (built := bench(tmp_path)(Spec(kind))).load()
-    trial, asked = trying.Trial.of(built, Sample.of(VECTORS[:50], index)), []
+    trial, asked = trying.ParameterSweep.of(built, Sample.of(VECTORS[:50], index)), []
     trial.chosen = trial.at({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
 
     def recalls(_, searched):
@@ -272,7 +290,7 @@ def test_lists_are_doubled_while_that_is_faster_and_twice_at_most(monkeypatch, r
 
     monkeypatch.setattr(choosing, "_try", attempt)
     monkeypatch.setattr(choosing, "_MANY", COUNT)
-    choosing._refine(None, [trial(0, 0), trial(55, rates[55])], Demand(0.9), print)
+    choosing._refine(None, [trial(0, 0), trial(55, rates[55])], Requirements(0.9), print)
     assert made == lists
 
 
@@ -283,13 +301,13 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
         return bench(tmp_path)(spec)
 
     with pytest.raises(OSError, match="disk full"):
-        choosing.optimize(breaks, vectors_of(100), Demand(0.9), source="test")
+        choosing.optimize(breaks, vectors_of(100), Requirements(0.9), source="test")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path, monkeypatch):
     queries = vectors_of(1_000, 5)
-    outcome = choosing.optimize(bench(tmp_path), queries, Demand(0.97), source="test", kinds=["ivf_int8"])
+    outcome = choosing.optimize(bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8"])
     outcome.choice.built.discard()
     shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
     renewal = renewing.renew(bench(tmp_path), shallow, outcome.choice.measured, queries)
@@ -311,16 +329,16 @@ def test_a_recall_that_has_not_fallen_but_is_no_longer_proven_is_proven_a_little
     index = built.load()
     recalls = trying.halves(queries, index)[1].recalls(index)
     built.discard()
-    demand = Demand(float(recalls.mean() + at_least(recalls)) / 2)
+    demand = Requirements(float(recalls.mean() + at_least(recalls)) / 2)
     assert at_least(recalls) < demand.recall < recalls.mean()
-    renewal = renewing.renew(bench(tmp_path), spec, Measured(demand), queries)
+    renewal = renewing.renew(bench(tmp_path), spec, BenchmarkResult(demand), queries)
     assert renewal.measured.met and renewal.note == ""
     assert renewal.spec == Spec("ivf_int8", {"nlist": 55}, {"nprobe": 3, "k_factor": 4})
 
 
 def test_what_is_missed_says_whether_the_recall_fell_or_only_its_proof():
     def missed(recall, least):
-        return renewing._missed(Measured(Demand(0.99), recall=recall, least=least))
+        return renewing._missed(BenchmarkResult(Requirements(0.99), recall=recall, least=least))
 
     assert missed(0.9852, 0.98) == "recall@10 fell to 0.9852 (at least 0.9800) under the demanded 0.99"
     assert missed(0.9914, 0.9877) == "recall@10 of at least 0.99 can no longer be shown: 0.9914, at least 0.9877"
@@ -344,10 +362,10 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
         "the vector index compares all passages, for it could not be built as pq: "
         "FAISS cannot learn this index from 3000 vectors: a reason"
     )
-    built, note = renewing.rebuilt(refusing, wanted)
+    built, note = renewing.rebuild(refusing, wanted)
     assert (built.manifest.spec, note) == (Spec(), why)
     built.discard()
-    renewal = renewing.renew(refusing, wanted, Measured(Demand(0.9, memory=limit)), vectors_of(1_000, 5))
+    renewal = renewing.renew(refusing, wanted, BenchmarkResult(Requirements(0.9, memory=limit)), vectors_of(1_000, 5))
     assert (renewal.wanted or renewal.spec).kind == kept and renewal.measured.met
     assert renewal.note == why if limit is None else renewal.note.startswith(f"{why}; when the vector index was built")
     assert renewal.built.put(renewal.settled)
@@ -356,13 +374,13 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
 @pytest.fixture
 def no_other(monkeypatch):
     """As if no other index met the demand."""
-    monkeypatch.setattr(renewing, "optimize", lambda *given, **_: choosing.Outcome(given[2], None, []))
+    monkeypatch.setattr(renewing, "optimize", lambda *given, **_: choosing.TuningResult(given[2], None, []))
 
 
 def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
     monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
-    demand = Demand(0.9, memory=200_000)
-    before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
+    demand = Requirements(0.9, memory=200_000)
+    before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
     renewal = renewing.renew(bench(tmp_path), Spec(), before, vectors_of(1_000, 5))
     assert renewal.note.startswith(
         "when the vector index was built again for 3,000 passages, memory grew to 408.1 KB over the demanded 200 KB: "
@@ -375,12 +393,12 @@ def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("demand", "says"),
     [
-        (Demand(0.9, memory=1_000), "memory grew to 408.1 KB over the demanded 1 KB"),
-        (Demand(0.9, latency=1e-9), "over the demanded 0.00 ms"),
+        (Requirements(0.9, memory=1_000), "memory grew to 408.1 KB over the demanded 1 KB"),
+        (Requirements(0.9, latency=1e-9), "over the demanded 0.00 ms"),
     ],
 )
 def test_what_nothing_mends_is_published_as_not_met_and_told(tmp_path, no_other, demand, says):
-    before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
+    before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
     renewal = renewing.renew(bench(tmp_path), Spec(), before, vectors_of(400, 5))
     assert says in renewal.note
     assert renewal.note.endswith("and nothing mends that: 'binocle optimize' with another demand")
@@ -392,8 +410,8 @@ def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called
 ):
     """One list takes a millisecond, more take two."""
     monkeypatch.setattr(Sample, "timed", lambda _, index: (1e-3 if index.search_values["nprobe"] < 2 else 2e-3,) * 2)
-    demand = Demand(0.97, latency=1.5e-3)
-    before = Measured(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
+    demand = Requirements(0.97, latency=1.5e-3)
+    before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
     shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
     renewal = renewing.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
     assert "recall@10 fell to" in renewal.note and "nothing mends that" in renewal.note
@@ -402,20 +420,20 @@ def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called
 
 @pytest.mark.parametrize("kind", ["flat", "ivf_int8"])
 def test_without_vectors_the_measurement_stays_as_it_was(tmp_path, kind):
-    before = Measured(Demand(0.9, latency=1.0), 0.99, 0.98, 1.0, 1.0, 1.0, 5, COUNT, 1, 1, "s", "t")
+    before = BenchmarkResult(Requirements(0.9, latency=1.0), 0.99, 0.98, 1.0, 1.0, 1.0, 5, COUNT, 1, 1, "s", "t")
     renewal = renewing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), Spec(kind), before, None)
     assert renewal.measured == replace(before, count=0, memory=renewal.built.memory)
     assert (renewal.spec, renewal.note) == (Spec(kind), "")
 
 
 def test_one_query_is_both_halves(tmp_path):
-    outcome = choosing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Demand(0.9), source="test")
+    outcome = choosing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Requirements(0.9), source="test")
     assert (outcome.choice.spec, outcome.choice.measured.queries, outcome.choice.measured.recall) == (Spec(), 1, 1)
 
 
 def test_what_is_not_a_measurement_is_none():
-    right = Measured(Demand(), 0.99, 0.98, 1.0, 1.0, 1.0, 1, 1, 1, 1, "s", "t").as_dict()
-    assert Measured.of(right).recall == 0.99
+    right = BenchmarkResult(Requirements(), 0.99, 0.98, 1.0, 1.0, 1.0, 1, 1, 1, 1, "s", "t").as_dict()
+    assert BenchmarkResult.of(right).recall == 0.99
     wrong = [{}, {"recall": 0.97}, *({**right, name: "x"} for name in ("recall", "count", "demand", "p99", "curve"))]
     wrong += [
         {**right, "recall": math.nan},
@@ -424,17 +442,17 @@ def test_what_is_not_a_measurement_is_none():
         {**right, "source": 5},
     ]
     wrong += [{**right, "demand": {"recall": 2}}, {**right, "demand": {"recall": []}}, {**right, "queries": True}]
-    assert [Measured.of(data) for data in wrong] == [None] * len(wrong)
+    assert [BenchmarkResult.of(data) for data in wrong] == [None] * len(wrong)
 
 
 def test_the_frontier_is_a_picture(tmp_path):
-    outcome = choosing.optimize(bench(tmp_path), vectors_of(400), Demand(0.9), source="test", kinds=["ivf_int8"])
+    outcome = choosing.optimize(bench(tmp_path), vectors_of(400), Requirements(0.9), source="test", kinds=["ivf_int8"])
     drawn = frontier(outcome.points, outcome.demand, outcome.choice.point)
     ET.fromstring(drawn)
     assert "ivf_int8" in drawn and "recall 0.9 demanded" in drawn and "nan" not in drawn
     assert frontier(outcome.points, outcome.demand, outcome.choice.point) == drawn
-    ET.fromstring(frontier([], Demand(0.1)))
-    ET.fromstring(frontier(outcome.points[:1], Demand(1.0)))
+    ET.fromstring(frontier([], Requirements(0.1)))
+    ET.fromstring(frontier(outcome.points[:1], Requirements(1.0)))
 
 
 @pytest.mark.parametrize(
@@ -443,7 +461,7 @@ def test_the_frontier_is_a_picture(tmp_path):
 )
 def test_a_demand_that_makes_no_sense_is_refused(values):
     with pytest.raises(InputError):
-        Demand(**values).check()
+        Requirements(**values).check()
 
 
 # Through the retriever
@@ -485,7 +503,7 @@ def test_what_cannot_be_optimized_for_is_refused_before_the_index_is_opened(tmp_
 def few(monkeypatch):
     """As if a hundred passages were many, and few queries enough."""
     monkeypatch.setattr(choosing, "_FEW", 60)
-    monkeypatch.setattr(Demand, "queries", 150)
+    monkeypatch.setattr(Requirements, "queries", 150)
     monkeypatch.setattr(vectors, "_STALE_ROWS", 20)
 
 
@@ -515,13 +533,13 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     asked = [words(n, "q") for n in range(300)]
     outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=asked)
     assert outcome.met
-    shown = Measured.of(stored.status().vector_kind["measured"])
+    shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
     assert (shown.count, shown.source) == (200, "300 of 300 queries that were given")
-    assert len(questions.kept(stored.place, stored.snapshot().head.encoder)) == 300
+    assert len(questions.read_stored(stored.place, stored.snapshot().head.encoder)) == 300
     stored.add(documents(1_000, 10))
-    assert Measured.of(stored.status().vector_kind["measured"]).count == 200
+    assert BenchmarkResult.of(stored.status().vector_kind["measured"]).count == 200
     stored.add(documents(2_000, 60))
-    again = Measured.of(stored.status().vector_kind["measured"])
+    again = BenchmarkResult.of(stored.status().vector_kind["measured"])
     assert (again.count, again.source, again.demand) == (270, shown.source, outcome.demand)
     assert again.least >= 0.9
     assert stored.snapshot().head.index == stored.snapshot().published.spec
@@ -563,7 +581,7 @@ def in_two_shards(snapshot, spec):
     rows = snapshot.read("chunks", ["id", "vector"]).sort_by("id")
     ids, vectors = rows["id"].to_numpy(), matrix(rows["vector"], dim)
     names = tuple(
-        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows).put(Settled())
+        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows).put(IndexMetadata())
         for part in np.array_split(np.arange(len(ids)), 2)
     )
 
@@ -593,7 +611,7 @@ def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monke
         snapshot = stored.snapshot()
         index = snapshot.index.published
         assert len(snapshot.head.parts) == len(index.shards) == 2 and len(index.ids) == count
-        shown = Measured.of(stored.status().vector_kind["measured"])
+        shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
         assert (shown.count, shown.demand) == (count, outcome.demand) and shown.least >= 0.9
         assert snapshot.published.spec == snapshot.head.index and snapshot.head.index.kind == "ivf_int8"
         sample = Sample.of(stored.encoder.encode([words(n, "r") for n in range(100)], kind="query"), index)
@@ -627,13 +645,13 @@ def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_mod
     assert not [file for file in files if b"The cat sat" in file.read_bytes()]
     retriever.add(documents(0, 3))
     retriever.delete("0")
-    shown = Measured.of(retriever.status().vector_kind["measured"])
+    shown = BenchmarkResult.of(retriever.status().vector_kind["measured"])
     assert (shown.count, shown.met, shown.source) == (2, True, "stored vectors, mixed")
 
 
 def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
     for turn, measured in enumerate([{"recall": "high"}, {"demand": {"recall": 0.9}}, {"demand": None, "curve": [1]}]):
-        stored.amend_index(Settled(None, measured))
+        stored.amend_index(IndexMetadata(None, measured))
         assert stored.status().vector_kind["measured"] == measured
         stored.add(documents(1_000 * (turn + 1), 60))
         assert stored.status().vector_kind["count"] == 260 + 60 * turn
@@ -651,7 +669,7 @@ def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, mon
         shutil.rmtree(folder if lost == "the folder" else folder.parent)
     stored = Retriever.open(stored.path)
     assert stored.add(documents(1_000, 1)).note.startswith("built the vector index anew from the store, because")
-    shown = Measured.of(stored.status().vector_kind["measured"])
+    shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
     assert (shown.demand, shown.met, shown.count, shown.queries) == (demand, True, 201, 150)
     assert stored.snapshot().head.index.kind == "ivf_int8"
 
@@ -661,10 +679,10 @@ def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_ha
     assert stored.snapshot().head.demand == Retriever.open(stored.path).snapshot().head.demand == demand
     stored.delete(*map(str, range(200)))
     stored.add(documents(1_000, 50))
-    shown = Measured.of(stored.status().vector_kind["measured"])
+    shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
     assert (shown.demand, shown.met, shown.count) == (demand, True, 50)
     published = stored.snapshot().published
-    stored.amend_index(Settled(published.search, published.measured))
+    stored.amend_index(IndexMetadata(published.search, published.measured))
     assert stored.snapshot().head.demand == demand
     stored.build_index("ivf_int8", nlist=3)
     assert stored.snapshot().head.demand is None
@@ -688,15 +706,15 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     assert stored.optimize(0.9).choice.measured.source.endswith("sentences of the passages, encoded as queries")
     encoder = stored.snapshot().head.encoder
     (file,) = stored.path.glob("queries-made-*.npy")
-    assert questions.kept(stored.place, encoder) is not None
+    assert questions.read_stored(stored.place, encoder) is not None
     whole = file.read_bytes()
     for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MOST_QUERIES * encoder.dim)):
         file.write_bytes(damaged)
-        assert questions.kept(stored.place, encoder) is None
+        assert questions.read_stored(stored.place, encoder) is None
     stored.delete("7")
     left = {" ".join(words(n).split()) for n in range(200) if n != 7}
     made = {vector.tobytes() for vector in stored.encoder.encode(sorted(left), kind="query")}
-    assert len(kept := questions.kept(stored.place, encoder)) > 50
+    assert len(kept := questions.read_stored(stored.place, encoder)) > 50
     assert {vector.tobytes() for vector in kept} <= made
     source = stored.status().vector_kind["measured"]["source"]
     assert source == f"{len(kept):,} sentences of the passages, encoded as queries"
@@ -715,7 +733,7 @@ def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored
 
 
 def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored, monkeypatch):
-    stored.amend_index(Settled(measured=Measured(Demand(0.9, memory=100)).as_dict()))
+    stored.amend_index(IndexMetadata(measured=BenchmarkResult(Requirements(0.9, memory=100)).as_dict()))
     says = r"when the vector index was built again for \d+ passages, memory grew to .+, and nothing mends that: .+\n"
     for command in (["forget", "7"], ["verify", "--repair"]):
         run = CliRunner().invoke(cli, [*command, "--index", str(stored.path)], standalone_mode=False)
@@ -767,18 +785,18 @@ def test_the_curve_is_a_table_in_which_the_chosen_search_is_marked():
     less = row({"nprobe": 8, "k_factor": 4}, 0.91, 0.9, 20_000.4, 0.1, 0.2)
     chosen = row({"nprobe": 12, "k_factor": 4}, 0.97, 0.96, 9_876.6, 0.2, 0.3)
     figures = {name: chosen[name] for name in ("recall", "least", "rate", "p50", "p99")}
-    measured = Measured(Demand(0.95), **figures, memory=122_000, count=1_000, curve=[chosen, less])
+    measured = BenchmarkResult(Requirements(0.95), **figures, memory=122_000, count=1_000, curve=[chosen, less])
     assert [f"{name:<10} {text}" for name, text in proof(measured)][-3:] == [
         "curve      recall@10  at least  queries/s  bytes/vector  search",
         "              0.9100    0.9000     20,000           122  nprobe 8, k_factor 4",
         "              0.9700    0.9600      9,877           122  nprobe 12, k_factor 4  <- chosen",
     ]
     assert [name for name, _ in proof(replace(measured, curve=[chosen]))][-1] == "measured"
-    assert Measured.of(json.loads(json.dumps(measured.as_dict()))) == measured
+    assert BenchmarkResult.of(json.loads(json.dumps(measured.as_dict()))) == measured
     wrong = [1, {}, {**less, "rate": None}, {**less, "search": 5}, {**less, "search": {"\x1b[2J": 1}}]
     wrong += [{**less, "search": {"nprobe": "1"}}, {**less, "p99": math.nan}]
     for one in wrong:
-        assert Measured.of({**measured.as_dict(), "curve": [one]}) is None
+        assert BenchmarkResult.of({**measured.as_dict(), "curve": [one]}) is None
 
 
 def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):
@@ -812,7 +830,7 @@ def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):
     ],
 )
 def test_a_size_is_shown_in_its_own_unit(count, shown):
-    assert as_size(count) == shown
+    assert format_bytes(count) == shown
 
 
 def test_a_sentence_is_a_query():

@@ -16,21 +16,21 @@ import pytest
 
 from binocle import Retriever, __version__
 from binocle.core.errors import InputError, MissingExtraError, StoreError
-from binocle.indexes.published import Published, Settled
+from binocle.indexes.published import IndexMetadata, Published
 from binocle.indexes.registry import KINDS, Spec
 from binocle.indexes.tuning import optimize as choosing
-from binocle.indexes.tuning.benchmark import Demand
+from binocle.indexes.tuning.benchmark import Requirements
 from binocle.retriever.cluster import cluster as clusters
 from binocle.retriever.cluster import tasks
 from binocle.retriever.cluster.cluster import Cluster
-from binocle.retriever.cluster.serving import Served, Spread
-from binocle.retriever.cluster.worker import Portion
+from binocle.retriever.cluster.serving import RemoteShard, RemoteShardedIndex
+from binocle.retriever.cluster.worker import FileBatch
 from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import s3 as object_storage
 from binocle.retriever.store.head import Head
-from binocle.retriever.store.tables import Location
+from binocle.retriever.store.tables import TableLocation
 
 
 def test_a_missing_extra_is_told_by_other_processes_too():
@@ -61,7 +61,9 @@ def test_importing_the_module_imports_no_ray():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("others", [{}, {"previous": EncoderId("old", "f0", 8), "demand": Demand(0.9, memory=1e6)}])
+@pytest.mark.parametrize(
+    "others", [{}, {"previous": EncoderId("old", "f0", 8), "demand": Requirements(0.9, memory=1e6)}]
+)
 def test_a_worker_has_the_state_that_it_was_sent_as_plain_values(others):
     head = Head(3, 4, EncoderId("new", "0f", 32), vectors="flat-1", shards=("flat-2",), index=Spec("hnsw"), **others)
     assert Head.of(asdict(head)) == head
@@ -135,7 +137,7 @@ def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(re
 
 def test_the_ids_of_served_shards_are_held_once():
     held = [np.array([1, 2]), np.array([5]), np.array([7, 9, 11])]
-    spread = Spread(None, [Served(None, None, ids, compares_all=True) for ids in held])
+    spread = RemoteShardedIndex(None, [RemoteShard(None, None, ids, compares_all=True) for ids in held])
     assert [shard.ids.tolist() for shard in spread.exact.shards] == [ids.tolist() for ids in held]
     assert all(np.shares_memory(shard.ids, spread.ids) for shard in spread.exact.shards)
 
@@ -192,7 +194,7 @@ def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch
     before = names()
     shards = Here().shards(snapshot, Spec("flat"))
     assert len(shards.names) == 3 and names() == before | {*shards.names}
-    put = shards.put(Settled(measured={"recall": 1.0}))
+    put = shards.put(IndexMetadata(measured={"recall": 1.0}))
     assert not {*put} & {*shards.names} and names() == before | {*put}
     other = Here().shards(snapshot, Spec("flat"))
     other.discard()
@@ -207,7 +209,7 @@ def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_
         lambda: retriever.delete("a"),
         lambda: retriever.build_index("flat"),
         lambda: retriever.optimize(0.5),
-        lambda: retriever.amend_index(Settled()),
+        lambda: retriever.amend_index(IndexMetadata()),
         lambda: retriever.switch(other),
         retriever.rollback,
         retriever.sync,
@@ -235,17 +237,17 @@ def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder,
     monkeypatch.setattr(tasks, "_at_ease", lambda: None)
     before = retriever.snapshot().chunks.count_rows()
     write(folder, {f"new/{number}.txt": f"The cat sat on {number} mats." for number in range(3)})
-    written = Location.fragments
+    written = TableLocation.fragments
 
     def full(self, rows):
-        monkeypatch.setattr(Location, "fragments", written)
+        monkeypatch.setattr(TableLocation, "fragments", written)
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(Location, "fragments", full)
+    monkeypatch.setattr(TableLocation, "fragments", full)
     with retriever._open_store().write() as writer:
         run = str(writer.snapshot().store.place), asdict(writer.head), str(folder), False
         entries = tuple(entry for entry in scan(folder) if entry.path.startswith("new/"))
-        portion = Portion(entries, writer.head.next_document, writer.head.next_chunk)
+        portion = FileBatch(entries, writer.head.next_document, writer.head.next_chunk)
         with pytest.raises(StoreError, match="No space left"):
             tasks.work(*run, portion)
         clusters._commit(writer, [(portion, tasks.work(*run, portion))], {}, Report())

@@ -21,12 +21,12 @@ from safetensors.numpy import load_file, save_file
 from binocle import BinocleError, Retriever, load_encoder
 from binocle.cli import cli
 from binocle.core.errors import EncoderMismatchError, InputError, LockedError, NoIndexError, StoreError
-from binocle.indexes.tuning.benchmark import Demand
+from binocle.indexes.tuning.benchmark import Requirements
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
-from binocle.retriever.indexing.vector_log import Aside
-from binocle.retriever.models.token_boundaries import cut_of
+from binocle.retriever.indexing.vector_log import VectorLog
+from binocle.retriever.models.token_boundaries import token_boundary_digest
 from binocle.retriever.store.head import FORMAT
 from binocle.retriever.store.store import Store
 
@@ -448,19 +448,19 @@ def test_an_encoder_that_cuts_texts_otherwise_is_refused_with_what_to_do(index, 
 
 
 def test_the_cut_is_that_of_tokens_and_length_and_not_of_weights(models, make_model, tmp_path):
-    tiny = cut_of(load_encoder(str(models["tiny"])))
+    tiny = token_boundary_digest(load_encoder(str(models["tiny"])))
     for name in ("other", "third", "wide"):
-        assert cut_of(load_encoder(str(models[name]))) == tiny
+        assert token_boundary_digest(load_encoder(str(models[name]))) == tiny
     rewritten = shutil.copytree(models["tiny"], tmp_path / "rewritten")
     data = json.loads((rewritten / "tokenizer.json").read_text())
     data["padding"] = None
     (rewritten / "tokenizer.json").write_text(json.dumps(data, indent=3, sort_keys=True))
-    assert cut_of(load_encoder(str(rewritten))) == tiny
+    assert token_boundary_digest(load_encoder(str(rewritten))) == tiny
     vocabulary = data["model"]["vocab"]
     vocabulary["##ze"] = vocabulary.pop("##ing")
     (rewritten / "tokenizer.json").write_text(json.dumps(data))
-    assert cut_of(load_encoder(str(rewritten))) != tiny
-    assert cut_of(load_encoder(str(make_model(tmp_path / "shorter", max_length=63)))) != tiny
+    assert token_boundary_digest(load_encoder(str(rewritten))) != tiny
+    assert token_boundary_digest(load_encoder(str(make_model(tmp_path / "shorter", max_length=63)))) != tiny
 
 
 @pytest.mark.parametrize(
@@ -637,7 +637,7 @@ def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retr
 def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
     texts = [f"text {number}" for number in range(20)]
     vectors = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
-    aside = Aside(tmp_path / "aside", "f" * 32, 8)
+    aside = VectorLog(tmp_path / "aside", "f" * 32, 8)
     aside.add(texts[:7], vectors[:7])
     aside.add(texts[7:], vectors[7:])
     (file,) = (tmp_path / "aside").iterdir()
@@ -648,7 +648,7 @@ def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
         for _ in range(draw.randrange(3) if data else 0):
             data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         file.write_bytes(data)
-        again = Aside(tmp_path / "aside", "f" * 32, 8)
+        again = VectorLog(tmp_path / "aside", "f" * 32, 8)
         held = [place for place, text in enumerate(texts) if text in again]
         np.testing.assert_array_equal(again.vectors([texts[place] for place in held]), vectors[held])
         lacking = [place for place in range(20) if place not in held]
@@ -662,7 +662,7 @@ def test_vectors_are_not_set_aside_through_a_link(tmp_path):
     mine.write_text("mine")
     (tmp_path / "aside").mkdir()
     (tmp_path / "aside" / ("f" * 32 + "-8")).symlink_to(mine)
-    aside = Aside(tmp_path / "aside", "f" * 32, 8)
+    aside = VectorLog(tmp_path / "aside", "f" * 32, 8)
     aside.add(["text"], np.ones((1, 8), np.float32))
     assert mine.read_text() == "mine"
     np.testing.assert_array_equal(aside.vectors(["text"]), np.ones((1, 8), np.float32))
@@ -934,7 +934,7 @@ def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_pat
 def test_a_switched_index_is_proven_with_sentences_and_one_rolled_back_with_the_queries_it_was_chosen_by(
     models, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Demand, "queries", 60)
+    monkeypatch.setattr(Requirements, "queries", 60)
     retriever = Retriever.open(tmp_path / "index", model=models["tiny"])
     retriever.add([{"id": str(n), "text": f"The cat sat on mat {n}."} for n in range(100)])
     assert retriever.optimize(0.9, queries=[f"who sat on mat {n}" for n in range(100)]).met

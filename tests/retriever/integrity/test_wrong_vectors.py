@@ -75,14 +75,14 @@ def test_each_row_is_predicted_from_the_others_without_those_that_fit_worst():
     first = np.array([((vectors[row] - fitted(np.delete(everything, row), row)) ** 2).sum() for row in everything])
     kept = np.sort(np.argsort(first)[:54])
     expected = [fitted(kept[kept != row], row) for row in everything]
-    assert probe.predicted(texts, vectors) == pytest.approx(np.array(expected), abs=1e-4)
+    assert probe.leave_one_out(texts, vectors) == pytest.approx(np.array(expected), abs=1e-4)
 
 
 def test_prediction_follows_its_row_in_any_order():
     texts, order = words(50, 3), np.random.default_rng(4).permutation(50)
     vectors = np.random.default_rng(5).standard_normal((50, 4)).astype(np.float32)
-    moved = probe.predicted([texts[place] for place in order], vectors[order])
-    assert moved == pytest.approx(probe.predicted(texts, vectors)[order], abs=1e-4)
+    moved = probe.leave_one_out([texts[place] for place in order], vectors[order])
+    assert moved == pytest.approx(probe.leave_one_out(texts, vectors)[order], abs=1e-4)
 
 
 # The search
@@ -212,7 +212,7 @@ def test_it_goes_on_as_long_as_it_finds_some(many, tiny, not_few):
 
 def test_a_wrong_vector_in_the_sample_has_every_row_embedded(many, tiny, not_few, monkeypatch):
     vectors = stored(many)
-    monkeypatch.setattr(misplaced, "predicted", lambda _texts, given: given)  # a probe that suspects nothing
+    monkeypatch.setattr(misplaced, "leave_one_out", lambda _texts, given: given)  # a probe that suspects nothing
     monkeypatch.setattr(misplaced, "_SAMPLE", 150)
     ids = sorted(vectors)[::10]
     plant(many, {number: -vectors[number] for number in ids})
@@ -237,7 +237,7 @@ def test_an_equal_text_is_judged_with_the_one_that_was_found(many, tiny, not_few
 def test_few_rows_are_all_embedded(retriever, tiny):
     count = len(stored(retriever))
     found = search(retriever, tiny)
-    assert found == misplaced.Found((), count, count, 0)
+    assert found == misplaced.VectorCheck((), count, count, 0)
 
 
 def test_an_empty_index_has_nothing_wrong(tmp_path, tiny_model):

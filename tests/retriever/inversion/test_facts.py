@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from binocle.retriever.inversion.facts import Kept, kept
+from binocle.retriever.inversion.facts import RetainedFacts, retained_facts
 from binocle.retriever.models.token_ids import EncoderTokens
 
 TEXT = "We saw the cat and Geneva in 1998 with dogs"
@@ -65,7 +65,7 @@ def folders(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def test_all_is_kept_of_a_text_whose_own_tokens_are_read_back(marks: str, folders: dict[str, Path]):
     inverter = Oracle(folders[marks])
     inverter.said = inverter.tokens([TEXT])[0]
-    found = kept(TEXT, inverter)
+    found = retained_facts(TEXT, inverter)
     assert (found.kept, found.lost, found.words) == (("1998", "geneva"), (), WORDS)
 
 
@@ -74,7 +74,7 @@ def test_what_is_not_read_back_is_lost(marks: str, folders: dict[str, Path]):
     inverter = Oracle(folders[marks])
     own, others = (inverter.tokens([text])[0] for text in (TEXT, TEXT.replace("Geneva ", "")))
     inverter.said = [token for token in own if token in others]
-    found = kept(TEXT, inverter)
+    found = retained_facts(TEXT, inverter)
     assert (found.kept, found.lost) == (("1998",), ("geneva",))
     assert found.words == tuple(word for word in WORDS if word != "geneva")
 
@@ -82,7 +82,7 @@ def test_what_is_not_read_back_is_lost(marks: str, folders: dict[str, Path]):
 def test_a_name_is_kept_when_it_is_read_back_as_it_stands_in_one_place(folders: dict[str, Path]):
     inverter = Oracle(folders["bytes"])
     inverter.said = inverter.tokens([" Geneva"])[0]
-    found = kept('saw "Geneva" in Geneva with', inverter)
+    found = retained_facts('saw "Geneva" in Geneva with', inverter)
     assert (found.kept, found.lost, found.words) == (("geneva",), (), ("geneva",))
 
 
@@ -91,13 +91,13 @@ def test_tokens_have_the_places_of_the_text_where_lower_case_is_longer(tiny_mode
     (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 64, "do_lower_case": True}))
     inverter = Oracle(model)
     inverter.said = inverter.tokens(["cat"])[0]
-    assert kept("the İİİİİ Cat ran to the Dog", inverter).kept == ("cat",)
+    assert retained_facts("the İİİİİ Cat ran to the Dog", inverter).kept == ("cat",)
 
 
 def test_a_text_is_encoded_as_what_it_is(folders: dict[str, Path]):
     inverter = Oracle(folders["pieces"], 1)
-    kept(TEXT, inverter, kind="query")
-    kept(TEXT, inverter)
+    retained_facts(TEXT, inverter, kind="query")
+    retained_facts(TEXT, inverter)
     assert inverter.kinds == ["query", "document"]
 
 
@@ -111,9 +111,9 @@ def test_a_search_reads_the_vectors_that_it_compares(run, tiny_model: str, tmp_p
 
     def reading(text, inverter, *, kind):
         read.append((text, kind))
-        return Kept((), (), ())
+        return RetainedFacts((), (), ())
 
-    monkeypatch.setattr("binocle.retriever.inversion.facts.kept", reading)
+    monkeypatch.setattr("binocle.retriever.inversion.facts.retained_facts", reading)
     monkeypatch.setattr("binocle.retriever.inversion.inverter.EmbeddingInverter.load", lambda *_, **__: None)
     for how in ([], ["--json"]):
         assert run("search", " moon\n", tmp_path, "--explain", "--inverter", tmp_path, *how).code == 0

@@ -21,19 +21,19 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
-from binocle.retriever.inversion.hidden_states import States
+from binocle.retriever.inversion.hidden_states import HiddenStates
 from binocle.retriever.inversion.inverter import EmbeddingInverter, StateInverter, load
 from binocle.retriever.inversion.text_decoder import TextDecoderSettings, text_decoder
 from binocle.retriever.inversion.token_decoder import TokenDecoderSettings
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.data.tokenized import Rows
 from binocle.training.inversion import rows as inversion_rows
-from binocle.training.inversion.rows import Stretches
+from binocle.training.inversion.rows import TokenSpans
 from binocle.training.inversion.text import TextInversion, Texts, alone
 from binocle.training.inversion.tokens import TokenInversion
 from binocle.training.inversion.train import InverterConfig, train_inverter
 from binocle.training.pretraining import rows as pretraining_rows
-from binocle.training.runs.loop import Plan, learn
+from binocle.training.runs.loop import Schedule, run_loop
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
 LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
@@ -110,7 +110,7 @@ def test_states_wider_than_the_word_embeddings_are_read_back(
 
 def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("binocle.retriever.inversion.hidden_states.POSITIONS", 8)
-    assert States(tiny_model).room == 6
+    assert HiddenStates(tiny_model).room == 6
 
 
 def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
@@ -129,7 +129,7 @@ def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, 
 
 
 def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_path: Path):
-    states = States(tiny_model)
+    states = HiddenStates(tiny_model)
     pretraining_rows.prepare([("moon cheese", False)], tmp_path, states.tokenizer, room=6)
     settings = TokenDecoderSettings("linear", states.width, len(states.words), states.words.shape[1])
     rows = Rows(tmp_path / "train.arrow")
@@ -155,7 +155,7 @@ def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model
     texts = [(text, held) for held in (False, True)]
     inversion_rows.prepare(texts, tmp_path / "rows", encoder, tokens, longest=8, most=20)
     for name in ("train", "held_out"):
-        made = Stretches.read(tmp_path / "rows", name, encoder.dim).vectors
+        made = TokenSpans.read(tmp_path / "rows", name, encoder.dim).vectors
         np.testing.assert_allclose(made, [raw / np.linalg.norm(raw)], atol=1e-6)
     moon = tokens(["moon"])[0][0]
     words = alone(encoder, tokens, moon + 1)
@@ -450,5 +450,5 @@ def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tm
 
 def test_time_buys_no_more_passes_than_there_may_be():
     module = torch.nn.Linear(1, 1)
-    plan = Plan(1e-3, batch_size=10, seconds=3_600, rows=200, passes=3)
-    assert learn(module, lambda _: module(torch.ones(1)).sum(), plan).steps == 60
+    plan = Schedule(1e-3, batch_size=10, seconds=3_600, rows=200, passes=3)
+    assert run_loop(module, lambda _: module(torch.ones(1)).sum(), plan).steps == 60

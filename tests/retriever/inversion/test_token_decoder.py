@@ -7,17 +7,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from binocle.retriever.inversion.hidden_states import States
+from binocle.retriever.inversion.hidden_states import HiddenStates
 from binocle.retriever.inversion.token_decoder import _FAST, TokenDecoderSettings, token_decoder
-from binocle.training.inversion.sampled_vocabulary import classes_of, some_places
+from binocle.training.inversion.sampled_vocabulary import round_mask, sample_vocabulary
 
 
 @pytest.fixture(scope="module")
-def states(tiny_model: str) -> States:
-    return States(tiny_model)
+def states(tiny_model: str) -> HiddenStates:
+    return HiddenStates(tiny_model)
 
 
-def begun(states: States):
+def begun(states: HiddenStates):
     config = states.model.config
     width, heads, inner = config.hidden_size, config.num_attention_heads, config.intermediate_size
     settings = TokenDecoderSettings(
@@ -35,14 +35,14 @@ def begun(states: States):
     return decoder
 
 
-def test_a_transformer_that_reads_word_embeddings_begins_as_the_encoder(states: States):
+def test_a_transformer_that_reads_word_embeddings_begins_as_the_encoder(states: HiddenStates):
     ids, mask = states.frame(states.ids(["moon cheese ship night", "cat dog"]))
     with torch.no_grad():
         made = begun(states).targets(states.words[ids], mask)
     assert torch.allclose(made[mask == 1], states.at(ids, mask)[mask == 1], atol=1e-4)
 
 
-def test_what_is_not_seen_is_read_as_the_encoders_mask(states: States):
+def test_what_is_not_seen_is_read_as_the_encoders_mask(states: HiddenStates):
     ids, mask = states.frame(states.ids(["moon cheese ship night"]))
     unseen = torch.zeros(ids.shape, dtype=torch.bool)
     unseen[0, 2] = True
@@ -51,7 +51,7 @@ def test_what_is_not_seen_is_read_as_the_encoders_mask(states: States):
     assert torch.allclose(made, states.at(ids.masked_fill(unseen, states.tokenizer.mask_token_id), mask), atol=1e-4)
 
 
-def test_tokens_are_as_likely_as_they_are_frequent_only_where_the_state_is_not_seen(states: States):
+def test_tokens_are_as_likely_as_they_are_frequent_only_where_the_state_is_not_seen(states: HiddenStates):
     decoder = begun(states)
     targets = torch.zeros(2, decoder.settings.target_width)
     with torch.no_grad():
@@ -65,7 +65,7 @@ def test_tokens_are_as_likely_as_they_are_frequent_only_where_the_state_is_not_s
 @pytest.mark.parametrize(("own", "others", "among"), [(3, 10, 1_000), (300, 250, 1_000), (5, 600, 700), (40, 10, 50)])
 def test_the_tokens_told_apart_are_a_multiple_of_256_where_there_are_as_many(own, others, among):
     ids = torch.arange(own).repeat(2) * 2
-    made = classes_of(ids, torch.arange(among), others)
+    made = sample_vocabulary(ids, torch.arange(among), others)
     assert made.tolist() == sorted(set(made.tolist()))
     assert set(ids.tolist()) <= set(made.tolist())
     assert len(made) == min(-(-(own + others) // 256) * 256, len({*range(among), *ids.tolist()}))
@@ -76,7 +76,7 @@ def test_as_many_places_are_judged_as_make_round_numbers(asked, kept):
     mask = torch.zeros(15, 20, dtype=torch.bool)
     mask.view(-1)[torch.randperm(300)[:asked]] = True
     before = mask.clone()
-    made = some_places(mask)
+    made = round_mask(mask)
     assert made.sum() == kept
     assert not (made & ~mask).any()
     assert (mask == before).all()

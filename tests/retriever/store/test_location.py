@@ -19,20 +19,20 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
-from binocle.retriever.cluster.worker import ROOM, Portion, Worker, fragments_of
-from binocle.retriever.indexing.changes import plan
+from binocle.retriever.cluster.worker import ROOM, FileBatch, Worker, fragments_of
+from binocle.retriever.indexing.changes import find_changes
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import s3_location as buckets
 from binocle.retriever.store import store as stores
 from binocle.retriever.store import writer as writers
-from binocle.retriever.store.folder_location import FolderPlace
+from binocle.retriever.store.folder_location import FolderLocation
 from binocle.retriever.store.location import ANY, NEW
-from binocle.retriever.store.open_location import place_of
+from binocle.retriever.store.open_location import open_location
 from binocle.retriever.store.s3 import Changed, S3Objects
-from binocle.retriever.store.s3_location import BucketPlace
+from binocle.retriever.store.s3_location import S3Location
 from binocle.retriever.store.store import Store
-from binocle.retriever.store.tables import Location, document_schema
+from binocle.retriever.store.tables import TableLocation, document_schema
 
 
 class Memory:
@@ -81,7 +81,7 @@ class Memory:
         file.write_bytes(self.get(key)[0])
 
 
-class InMemory(BucketPlace):
+class InMemory(S3Location):
     """A bucket whose tables, which Lance writes by itself, lie in a folder."""
 
     def __init__(self, objects, folder, machine="one"):
@@ -89,7 +89,7 @@ class InMemory(BucketPlace):
         self.tables = folder / "tables"
 
     def table(self, name):
-        return Location(str(self.tables / f"{name}.lance"))
+        return TableLocation(str(self.tables / f"{name}.lance"))
 
 
 @pytest.fixture
@@ -118,13 +118,13 @@ def rows_of(store, *without):
 
 
 def test_a_name_says_what_kind_of_place_it_is(tmp_path):
-    assert isinstance(place_of(tmp_path), FolderPlace)
+    assert isinstance(open_location(tmp_path), FolderLocation)
     with pytest.raises(InputError, match="s3://BUCKET/PREFIX"):
-        place_of("s3://bucket")
+        open_location("s3://bucket")
 
 
 def test_a_bucket_holds_what_a_folder_does(place, tmp_path, folder, tiny):
-    one, other = store_at(FolderPlace(tmp_path / "index"), tiny), store_at(place, tiny)
+    one, other = store_at(FolderLocation(tmp_path / "index"), tiny), store_at(place, tiny)
     for change in (None, "edit"):
         if change:
             (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
@@ -232,7 +232,7 @@ def test_a_cache_that_cannot_be_used_is_told_in_one_line(place, objects, tmp_pat
 
 def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_path, tiny_model, monkeypatch):
     """Where a location is an address, a file that is missing is not said to be damage."""
-    monkeypatch.setattr(place, "table", lambda name: Location(f"file://{tmp_path}/tables/{name}.lance"))
+    monkeypatch.setattr(place, "table", lambda name: TableLocation(f"file://{tmp_path}/tables/{name}.lance"))
     retriever = Retriever(place, model=tiny_model)
     retriever.add([{"id": name, "text": f"The {name} sat."} for name in ("cat", "dog")])
     seen = []
@@ -377,9 +377,11 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
         objects.clock += buckets._LEASE_SECONDS + 1
         (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
         with store.write() as second:
-            entries = plan(folder, {row["path"]: row for row in second.snapshot().document_rows.to_pylist()}).read
+            entries = find_changes(
+                folder, {row["path"]: row for row in second.snapshot().document_rows.to_pylist()}
+            ).read
             worker = Worker(store, second.head)
-            done = worker.do(Portion(tuple(entries), second.head.next_document, second.head.next_chunk), folder)
+            done = worker.do(FileBatch(tuple(entries), second.head.next_document, second.head.next_chunk), folder)
             worker.close()
             with pytest.raises(LockedError, match="as well: run it again"):
                 first.finish()
@@ -566,14 +568,17 @@ def test_shards_answer_as_one_index_does():
 
 def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
     """Whichever is done first, done twice, or done by a worker that does not see the folder."""
-    whole, spread = store_at(FolderPlace(tmp_path / "whole"), tiny), store_at(FolderPlace(tmp_path / "spread"), tiny)
+    whole, spread = (
+        store_at(FolderLocation(tmp_path / "whole"), tiny),
+        store_at(FolderLocation(tmp_path / "spread"), tiny),
+    )
     with whole.write() as writer:
         expected = sync(writer, folder, tiny)
     with spread.write() as writer:
-        made = plan(folder, {})
+        made = find_changes(folder, {})
         entries, report = made.read, made.report
         portions = [
-            Portion(tuple(entries[at : at + 2]), writer.head.next_document + at, at * ROOM)
+            FileBatch(tuple(entries[at : at + 2]), writer.head.next_document + at, at * ROOM)
             for at in range(0, len(entries), 2)
         ]
         worker, done = Worker(spread, writer.head), {}
@@ -582,7 +587,7 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
         blind = portions[-1]
         assert worker.do(blind, tmp_path / "nowhere") is None
         contents = {entry.path: (folder / entry.path).read_bytes() for entry in blind.entries if not entry.reason}
-        with_contents = Portion(blind.entries, blind.document, blind.chunk, contents)
+        with_contents = FileBatch(blind.entries, blind.document, blind.chunk, contents)
         done[blind.chunk] = worker.do(with_contents, tmp_path / "nowhere")
         worker.close()
         for _, result in sorted(done.items()):

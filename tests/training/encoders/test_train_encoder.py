@@ -25,17 +25,17 @@ pytest.importorskip("accelerate")
 
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.data.batches import Batches
-from binocle.training.data.dataset import Prepared, Shape, prepare
+from binocle.training.data.dataset import Shape, TrainingSet, prepare
 from binocle.training.data.distributed_batches import SharedBatches
 from binocle.training.encoders import heldout
 from binocle.training.encoders import losses as objectives
 from binocle.training.encoders import train as encoding
 from binocle.training.encoders.base_model import make_model
-from binocle.training.encoders.config import Config
+from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.mining_rounds import train_rounds
 from binocle.training.encoders.teacher_vectors import _shortener, teacher_vectors
 from binocle.training.encoders.train import train_encoder
-from binocle.training.encoders.tsdae import thinned
+from binocle.training.encoders.tsdae import delete_words
 from binocle.training.mining.negatives import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
@@ -105,7 +105,7 @@ def same_as_sentence_transformers(folder, texts=("the cat sat", "a ship on the s
     np.testing.assert_allclose(load_encoder(str(folder)).encode(list(texts)), expected, atol=1e-5)
 
 
-FAST = Config(steps=3, batch_size=8, learning_rate=1e-3, evaluations=1, held_out=0.1)
+FAST = EncoderConfig(steps=3, batch_size=8, learning_rate=1e-3, evaluations=1, held_out=0.1)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "distilbert", "deberta-v2", "mpnet", "modernbert"])
@@ -124,7 +124,7 @@ def test_no_more_is_learned_of_a_long_text_than_the_base_has_positions_for(name,
     rows = [
         {"query": f"{a} {b} " * 200, "positive": f"{b} {a} " * 200, "negative": a} for a in ANIMALS for b in ANIMALS
     ]
-    config = Config(steps=1, batch_size=4, evaluations=1, max_length=300)
+    config = EncoderConfig(steps=1, batch_size=4, evaluations=1, max_length=300)
     assert train_encoder(rows, tmp_path / "out", base=base, config=config).steps == 1
     reranker = RerankerConfig(steps=1, batch_size=4, evaluations=1)
     made = train_reranker(rows, tmp_path / "reranker", base=base, config=reranker)
@@ -133,7 +133,7 @@ def test_no_more_is_learned_of_a_long_text_than_the_base_has_positions_for(name,
 
 @pytest.mark.parametrize("pooling", [("cls",), ("mean",), ("max",), ("cls", "mean"), ("mean", "max", "cls")])
 def test_pooling_by_name(pooling, tmp_path, tiny_model):
-    config = Config(steps=1, batch_size=8, pooling=pooling, evaluations=1)
+    config = EncoderConfig(steps=1, batch_size=8, pooling=pooling, evaluations=1)
     train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     encoder = load_encoder(str(tmp_path / "out"))
     assert encoder.dim == load_encoder(tiny_model).dim * len(pooling)
@@ -169,7 +169,7 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
             out,
             base=tiny_model,
             teacher=teacher,
-            config=Config(objective=objective, steps=2, batch_size=8, evaluations=1),
+            config=EncoderConfig(objective=objective, steps=2, batch_size=8, evaluations=1),
         )
         assert made.objective == objective
         assert (out / "model.safetensors").is_file()
@@ -179,13 +179,13 @@ def test_every_objective_trains_on_every_shape_that_it_takes(objective, tmp_path
 def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, objective, tmp_path, tiny_model):
     import torch
 
-    model = make_model(tiny_model, Config())
+    model = make_model(tiny_model, EncoderConfig())
     rows = DATA[Shape.GRADED]
     vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}
     scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]
     given = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
     data = prepare(given, tmp_path, held_out=0.0)
-    loss = objectives.OBJECTIVES[objective].build(model, data, objectives.Options())
+    loss = objectives.OBJECTIVES[objective].build(model, data, objectives.LossOptions())
     labels = torch.tensor([row["scores"] for row in given])
     labels = labels[:, 0] - labels[:, 1] if objective == "margin-mse" else labels
     features = [model.preprocess([row[name] for row in given]) for name in vectors]
@@ -230,12 +230,12 @@ def test_what_processes_learn_together_in_a_step_has_no_text_twice(answers):
 
 def test_texts_are_thinned_by_words_and_where_no_spaces_part_them_by_characters():
     words = "the cat sat on the mat and the dog ran over the mountain at night".split()
-    kept = thinned("  ".join(words), 0, 0).split()
+    kept = delete_words("  ".join(words), 0, 0).split()
     assert 0 < len(kept) < len(words)
     rest = iter(words)
     assert all(word in rest for word in kept)
     for text in ("私は昨日の夜に船で海を渡って山に登りました", "我昨天晚上坐船过海爬山", "ฉันข้ามทะเลเมื่อคืนนี้"):
-        kept = thinned(text, 0, 0)
+        kept = delete_words(text, 0, 0)
         assert 0 < len(kept) < len(text)
         rest = iter(text)
         assert all(character in rest for character in kept)
@@ -298,7 +298,7 @@ def test_training_brings_a_query_to_its_positive(tmp_path, tiny_model):
         PAIRS,
         tmp_path / "out",
         base=tiny_model,
-        config=Config(epochs=6, batch_size=16, learning_rate=2e-3, held_out=0.2, evaluations=2),
+        config=EncoderConfig(epochs=6, batch_size=16, learning_rate=2e-3, held_out=0.2, evaluations=2),
     )
     assert made.after.value > made.before.value + 0.1
     assert made.after.low <= made.after.value <= made.after.high
@@ -312,7 +312,7 @@ def test_low_rank_training_changes_weights_and_leaves_an_ordinary_folder(tmp_pat
         PAIRS,
         tmp_path / "out",
         base=tiny_model,
-        config=Config(steps=3, batch_size=8, lora=2, learning_rate=1e-2, evaluations=1),
+        config=EncoderConfig(steps=3, batch_size=8, lora=2, learning_rate=1e-2, evaluations=1),
     )
     before, after = load_file(Path(tiny_model) / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
     assert {name.removeprefix("bert.") for name in before} == set(after)
@@ -329,17 +329,17 @@ def test_shorter_vectors_are_learned_with_the_long_ones(tmp_path, tiny_model):
         PAIRS,
         tmp_path / "out",
         base=tiny_model,
-        config=Config(steps=2, batch_size=8, matryoshka=(16, 8), evaluations=1),
+        config=EncoderConfig(steps=2, batch_size=8, matryoshka=(16, 8), evaluations=1),
     )
     assert made.steps == 2
     with pytest.raises(InputError, match="Matryoshka lengths are from 1 to"):
-        train_encoder(PAIRS, tmp_path / "two", base=tiny_model, config=Config(steps=2, matryoshka=(1000,)))
+        train_encoder(PAIRS, tmp_path / "two", base=tiny_model, config=EncoderConfig(steps=2, matryoshka=(1000,)))
 
 
 @pytest.mark.parametrize("shape", [Shape.CLASSED, Shape.TEXTS])
 def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shape, tmp_path, tiny_model):
     teacher = tiny_model if shape is Shape.TEXTS else None
-    config = Config(steps=1, batch_size=8, matryoshka=(16,), evaluations=1)
+    config = EncoderConfig(steps=1, batch_size=8, matryoshka=(16,), evaluations=1)
     made = train_encoder(DATA[shape], tmp_path / "out", base=tiny_model, teacher=teacher, config=config)
     assert np.isfinite([row["loss"] for row in made.history if "loss" in row]).all()
     assert np.isfinite(load_encoder(str(made.folder)).encode(["the cat sat on the moon"])).all()
@@ -347,8 +347,8 @@ def test_shorter_vectors_are_learned_where_the_loss_has_a_length_of_its_own(shap
 
 def test_a_teacher_with_longer_vectors_is_learned_by_their_main_directions(tmp_path, tiny_model):
     long = tmp_path / "long"
-    train_encoder(PAIRS, long, base=tiny_model, config=Config(steps=1, batch_size=8, pooling=("cls", "mean")))
-    config = Config(steps=1, batch_size=8, evaluations=1)
+    train_encoder(PAIRS, long, base=tiny_model, config=EncoderConfig(steps=1, batch_size=8, pooling=("cls", "mean")))
+    config = EncoderConfig(steps=1, batch_size=8, evaluations=1)
     made = train_encoder(DATA[Shape.TEXTS], tmp_path / "out", base=tiny_model, teacher=str(long), config=config)
     assert made.objective == "embeddings"
     assert load_encoder(str(tmp_path / "out")).dim == load_encoder(tiny_model).dim
@@ -379,7 +379,7 @@ def test_weights_of_the_base_are_kept_by_share(lora, tmp_path, tiny_model):
     from safetensors.numpy import load_file
 
     for keep in (0.0, 0.75):
-        config = Config(steps=2, batch_size=8, keep=keep, evaluations=1, lora=lora, learning_rate=1e-2)
+        config = EncoderConfig(steps=2, batch_size=8, keep=keep, evaluations=1, lora=lora, learning_rate=1e-2)
         train_encoder(PAIRS, tmp_path / str(keep), base=tiny_model, config=config)
     base = {
         name.removeprefix("bert."): value for name, value in load_file(Path(tiny_model) / "model.safetensors").items()
@@ -409,7 +409,7 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
     base = shutil.copytree(tiny_model, tmp_path / "base")
     prompts = {"prompts": {"query": "moon and cat ", name: "the ship on the sea "}}
     (base / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
-    config = Config(steps=1, batch_size=8, learning_rate=1e-12, evaluations=1, held_out=0.2, bf16=False)
+    config = EncoderConfig(steps=1, batch_size=8, learning_rate=1e-12, evaluations=1, held_out=0.2, bf16=False)
     made = train_encoder(PAIRS, tmp_path / "out", base=str(base), config=config)
     assert made.before.value == pytest.approx(made.after.value, abs=1e-4)
     texts = ["the cat sat on the moon"]
@@ -420,7 +420,7 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
 def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
     made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
     run = SimpleNamespace(folder=tmp_path)
-    session = encoding._Session(run, tiny_model, Config(), made, "tsdae", None, None, None, None)
+    session = encoding._Session(run, tiny_model, EncoderConfig(), made, "tsdae", None, None, None, None)
     session.model.prompts["document"] = "text: "
     assert session._prompts() == {"noisy": "text: "}
 
@@ -435,10 +435,13 @@ def test_progress_is_told(tmp_path, tiny_model):
 
 # Killed, and gone on from
 
-LONG = Config(epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None)
+LONG = EncoderConfig(
+    epochs=2, batch_size=8, evaluations=5, dropout=0.1, learning_rate=1e-3, held_out=0.1, patience=None
+)
 RUN = f"""
 import sys, json
-from binocle.training.encoders.train import Config, train_encoder
+from binocle.training.encoders.config import EncoderConfig
+from binocle.training.encoders.train import train_encoder
 from binocle.training.encoders.mining_rounds import train_rounds
 train_encoder(json.load(open(sys.argv[1])), sys.argv[3], base=sys.argv[2], config={LONG!r})
 """
@@ -469,7 +472,7 @@ def test_a_run_killed_at_any_step_ends_as_one_that_was_not(tmp_path, tiny_model)
 
 def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monkeypatch):
     """Killed when it had stopped early and not yet written the model."""
-    config = Config(
+    config = EncoderConfig(
         steps=30, batch_size=8, evaluations=30, patience=2, learning_rate=0.3, warmup=0.5, held_out=0.2, dropout=0.1
     )
     with monkeypatch.context() as patch:
@@ -524,7 +527,11 @@ def test_nothing_but_safetensors_and_json_is_written(tmp_path, tiny_model):
         seen.update(path.suffix for path in checkpoints.rglob("*") if path.is_file())
 
     train_encoder(
-        PAIRS, tmp_path / "out", base=tiny_model, config=Config(steps=6, batch_size=8, evaluations=3), progress=look
+        PAIRS,
+        tmp_path / "out",
+        base=tiny_model,
+        config=EncoderConfig(steps=6, batch_size=8, evaluations=3),
+        progress=look,
     )
     assert seen
     assert not seen & {".bin", ".pt", ".pth", ".pkl"}
@@ -533,24 +540,30 @@ def test_nothing_but_safetensors_and_json_is_written(tmp_path, tiny_model):
 # What cannot be
 
 BAD = {
-    "no objective of that name": (Config(objective="magic"), "there is no objective 'magic'"),
-    "an objective for other data": (Config(objective="cosine"), "takes pairs with a score"),
-    "no pooling of that name": (Config(pooling=("sum",)), "there is no pooling 'sum'"),
-    "no epochs": (Config(epochs=0), "epochs is a number above 0"),
-    "a batch of nothing": (Config(batch_size=0), "batch size is a number above 0"),
-    "a share above 1": (Config(held_out=1.5), "held out is a share"),
-    "a learning rate that is none": (Config(learning_rate=float("nan")), "learning rate is a number above 0"),
-    "a seed below 0": (Config(seed=-1), "seed is a number from 0, not -1"),
-    "a seed too large": (Config(seed=1 << 32), "seed is a number below 2"),
-    "a weight decay below 0": (Config(weight_decay=-0.1), "weight decay is a number from 0"),
-    "a margin that is none": (Config(margin=float("nan")), "margin is a number from 0, not nan"),
+    "no objective of that name": (EncoderConfig(objective="magic"), "there is no objective 'magic'"),
+    "an objective for other data": (EncoderConfig(objective="cosine"), "takes pairs with a score"),
+    "no pooling of that name": (EncoderConfig(pooling=("sum",)), "there is no pooling 'sum'"),
+    "no epochs": (EncoderConfig(epochs=0), "epochs is a number above 0"),
+    "a batch of nothing": (EncoderConfig(batch_size=0), "batch size is a number above 0"),
+    "a share above 1": (EncoderConfig(held_out=1.5), "held out is a share"),
+    "a learning rate that is none": (EncoderConfig(learning_rate=float("nan")), "learning rate is a number above 0"),
+    "a seed below 0": (EncoderConfig(seed=-1), "seed is a number from 0, not -1"),
+    "a seed too large": (EncoderConfig(seed=1 << 32), "seed is a number below 2"),
+    "a weight decay below 0": (EncoderConfig(weight_decay=-0.1), "weight decay is a number from 0"),
+    "a margin that is none": (EncoderConfig(margin=float("nan")), "margin is a number from 0, not nan"),
     "a margin without a use": (
-        Config(margin=0.3),
+        EncoderConfig(margin=0.3),
         "margin is for contrastive, .*, batch-semi-hard, not for the objective ranking: leave it out",
     ),
-    "a temperature without a use": (Config(temperature=2.0), "temperature is for kl, not for the objective ranking"),
-    "texts in memory without a use": (Config(mini_batch=8), "mini batch is for cached-ranking, not for the objective"),
-    "tokens that are too few": (Config(max_length=1), "max length is in tokens"),
+    "a temperature without a use": (
+        EncoderConfig(temperature=2.0),
+        "temperature is for kl, not for the objective ranking",
+    ),
+    "texts in memory without a use": (
+        EncoderConfig(mini_batch=8),
+        "mini batch is for cached-ranking, not for the objective",
+    ),
+    "tokens that are too few": (EncoderConfig(max_length=1), "max length is in tokens"),
 }
 
 
@@ -563,7 +576,7 @@ def test_settings_that_cannot_be_are_told_before_anything_is_made(name, tmp_path
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_no_model_comes_of_it(tmp_path, tiny_model):
-    config = Config(learning_rate=1e30, held_out=0.1, steps=4, batch_size=4, evaluations=1)
+    config = EncoderConfig(learning_rate=1e30, held_out=0.1, steps=4, batch_size=4, evaluations=1)
     with pytest.raises(InputError, match=r"no number any more at step \d: give a learning rate below 1e\+30"):
         train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     assert not (tmp_path / "out").exists()
@@ -577,14 +590,14 @@ def test_classes_that_cannot_be_set_against_each_other_are_told(tmp_path, tiny_m
 
 def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_path, tiny_model):
     few = [{"text": TEXTS[n], "label": "ab"[n % 2]} for n in range(6)]
-    config = Config(steps=1, batch_size=9, held_out=0, evaluations=1)
+    config = EncoderConfig(steps=1, batch_size=9, held_out=0, evaluations=1)
     assert train_encoder(few, tmp_path / "out", base=tiny_model, config=config).steps == 1
 
 
 def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
     rows = [{"query": f"{a} {b}", "positive": ANIMALS[n % 3]} for a in ANIMALS for n, b in enumerate(ANIMALS)]
     told = []
-    config = Config(batch_size=8, held_out=0.0)
+    config = EncoderConfig(batch_size=8, held_out=0.0)
     assert train_encoder(rows, tmp_path / "out", base=tiny_model, config=config, tell=told.append).steps == 33
     assert told[-1] == (
         "batches have 3 rows, not 8, since no two may share a text and few are different: where texts stand for "
@@ -616,7 +629,7 @@ def test_wrong_data_leaves_nothing_behind(tmp_path, tiny_model):
 
 def test_a_mistake_that_shows_after_the_data_were_read_leaves_nothing_behind(tmp_path, tiny_model):
     with pytest.raises(InputError, match="Matryoshka lengths"):
-        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=Config(steps=1, matryoshka=(99,)))
+        train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=EncoderConfig(steps=1, matryoshka=(99,)))
     assert not list(tmp_path.iterdir())
 
 
@@ -644,10 +657,13 @@ def test_rounds_of_another_run_are_not_gone_on_with_and_a_mistake_leaves_nothing
 
 
 WRONG_ROUNDS = {
-    "a learning rate of nothing": ({"config": Config(learning_rate=0)}, "learning rate is a number above 0"),
-    "no objective of that name": ({"config": Config(objective="magic")}, "there is no objective 'magic'"),
-    "an objective for other data": ({"config": Config(objective="cosine")}, "but the data are triplets"),
-    "a scale without a use": ({"config": Config(objective="triplet-cosine", scale=5)}, "scale is for ranking, cached"),
+    "a learning rate of nothing": ({"config": EncoderConfig(learning_rate=0)}, "learning rate is a number above 0"),
+    "no objective of that name": ({"config": EncoderConfig(objective="magic")}, "there is no objective 'magic'"),
+    "an objective for other data": ({"config": EncoderConfig(objective="cosine")}, "but the data are triplets"),
+    "a scale without a use": (
+        {"config": EncoderConfig(objective="triplet-cosine", scale=5)},
+        "scale is for ranking, cached",
+    ),
     "a base that is nowhere": ({"base": "none/such"}, "none/such is not on this machine"),
 }
 
@@ -663,7 +679,7 @@ def test_settings_that_cannot_be_are_told_before_anything_is_mined(name, tmp_pat
 
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_a_mistake_that_shows_in_the_first_round_leaves_nothing_behind(rounds, tmp_path, tiny_model):
-    wrong = Config(steps=2, matryoshka=(99,))
+    wrong = EncoderConfig(steps=2, matryoshka=(99,))
     with pytest.raises(InputError, match="Matryoshka lengths"):
         train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=rounds, base=tiny_model, config=wrong)
     assert not list(tmp_path.iterdir())
@@ -686,7 +702,7 @@ def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny
 
     monkeypatch.setattr("binocle.training.encoders.mining_rounds.mine", mined)
     monkeypatch.setattr("binocle.training.encoders.mining_rounds.train_encoder", learned)
-    config = Config(held_out=0.1)
+    config = EncoderConfig(held_out=0.1)
     train_rounds(PAIRS, tmp_path / "out", negatives=1, rounds=2, base=tiny_model, config=config)
     (first, held), (second, still_held) = parts
     assert (len(held), len(first), len(second)) == (10, 90, 90)
@@ -699,7 +715,7 @@ def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_da
     three = [{"query": f"the {one}", "positive": one} for one in ("cat", "moon", "ship")]
     near = [{"query": "the cat", "positive": f"the cat {n}"} for n in range(2)]
     file.write_text("".join(json.dumps(row) + "\n" for row in [*three, *near]), "utf-8")
-    config = Config(steps=2, batch_size=2, held_out=0)
+    config = EncoderConfig(steps=2, batch_size=2, held_out=0)
     given = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "tell": told.append}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.encoders.mining_rounds._RULES", {"relative_margin": 0.0})
@@ -715,7 +731,12 @@ def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_da
 def test_rounds_killed_while_a_model_is_moved_to_its_place_end_with_it(rounds, tmp_path, tiny_model, monkeypatch):
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
-    given = {"negatives": 1, "rounds": rounds, "base": tiny_model, "config": Config(steps=2 * rounds, batch_size=8)}
+    given = {
+        "negatives": 1,
+        "rounds": rounds,
+        "base": tiny_model,
+        "config": EncoderConfig(steps=2 * rounds, batch_size=8),
+    }
     moved = Path.replace
 
     def stop(path, target):
@@ -846,7 +867,7 @@ def test_how_many_rows_are_learned_from_is_told(counts, tmp_path):
 
 
 def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, tiny_model):
-    config, told = Config(epochs=10, batch_size=10, learning_rate=1e-3), []
+    config, told = EncoderConfig(epochs=10, batch_size=10, learning_rate=1e-3), []
     made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, tell=told.append)
     assert made.steps == 10
     assert made.before.value != made.after.value
@@ -875,7 +896,7 @@ def test_ndcg_of_held_out_pairs_by_hand(tmp_path, monkeypatch):
     made.part[:] = data.HELD_OUT
     vectors = {"a": (1, 0), "A": (1, 0), "b": (1, 0), "B": (0.5, 0.5), "c": (0, 1), "C": (1, 0.1)}
     found = heldout.measure(lambda texts, kind: np.array([vectors[text] for text in texts], np.float32), made)
-    assert isinstance(made, Prepared)
+    assert isinstance(made, TrainingSet)
     np.testing.assert_allclose(found.values, [1, 1 / np.log2(4), 1 / np.log2(3)], atol=1e-6)
 
 

@@ -25,7 +25,7 @@ from binocle.training.mining import mine as mining
 from binocle.training.mining import negatives
 from binocle.training.mining import text_db as collection
 from binocle.training.mining.mine import mine
-from binocle.training.mining.output import written
+from binocle.training.mining.output import row_writer
 from binocle.training.mining.text_db import text_key, words
 
 
@@ -139,7 +139,7 @@ def test_blocks_of_any_size_give_the_same(tmp_path, monkeypatch, strategy):
 
 def test_long_texts_are_encoded_a_few_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(collection, "_BLOCK_CHARACTERS", 100)
-    made = collection.Collection(tmp_path / "texts.db")
+    made = collection.TextDatabase(tmp_path / "texts.db")
     given = ["a" * 300, "b" * 60, "c" * 60, "d" * 30, "e" * 10]
     for text in given:
         made.add_document(text)
@@ -323,7 +323,7 @@ def test_the_judges_lowest_score_of_a_positive_counts(tmp_path):
 
 def test_an_object_that_scores_nothing_is_no_judge():
     with pytest.raises(InputError, match="score_pairs"):
-        negatives.Rules(judge="a name")
+        negatives.MiningConfig(judge="a name")
 
 
 # What is written
@@ -681,7 +681,7 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(form, tmp_path, monkeypat
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     out = tmp_path / f"mined.{form}"
     said = rf"^{out} cannot be written: No space left on device$"
-    with pytest.raises(InputError, match=said), written(out) as (write, _):
+    with pytest.raises(InputError, match=said), row_writer(out) as (write, _):
         write([{"query": "q", "positive": "p"}])
     assert list(tmp_path.iterdir()) == []
 

@@ -25,13 +25,15 @@ from safetensors.torch import load_file
 from binocle.core.errors import InputError
 from binocle.training.pretraining import pretrain as pretraining
 from binocle.training.pretraining.fill_mask import Filler
-from binocle.training.pretraining.pretrain import Config, Pretrained, pretrain
+from binocle.training.pretraining.pretrain import PretrainingConfig, PretrainingResult, pretrain
 from binocle.training.pretraining.rows import parted
 from binocle.training.runs import model_card as card
 from binocle.training.runs.checkpoints import last_checkpoint
 
 WHO, DID, WHERE = "cat dog king queen".split(), "sat ran".split(), "mat house city river".split()
-QUICK = Config(steps=12, batch_size=8, max_length=32, learning_rate=3e-3, evaluations=3, bf16=False, held_out=0.2)
+QUICK = PretrainingConfig(
+    steps=12, batch_size=8, max_length=32, learning_rate=3e-3, evaluations=3, bf16=False, held_out=0.2
+)
 
 
 def text(seed: int) -> str:
@@ -54,15 +56,15 @@ def bert(masked_models):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(texts, bert, tmp_path_factory) -> Pretrained:
+def uninterrupted(texts, bert, tmp_path_factory) -> PretrainingResult:
     return pretrain(texts, tmp_path_factory.mktemp("whole") / "model", base=bert, config=QUICK)
 
 
-def weights(made: Pretrained) -> dict:
+def weights(made: PretrainingResult) -> dict:
     return load_file(f"{made.folder}/model.safetensors")
 
 
-def same(one: Pretrained, other: Pretrained) -> bool:
+def same(one: PretrainingResult, other: PretrainingResult) -> bool:
     first, second = weights(one), weights(other)
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
@@ -159,7 +161,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_never_was(step, uninterrupted, tex
     assert not (tmp_path / "model/run").exists()
 
 
-def steps(made: Pretrained) -> list[dict]:
+def steps(made: PretrainingResult) -> list[dict]:
     rows = map(json.loads, Path(made.folder, "log.jsonl").read_text("utf-8").splitlines())
     return [
         {k: v for k, v in row.items() if k in ("step", "loss", "eval_perplexity")}
@@ -274,8 +276,8 @@ def test_a_documents_text_is_on_one_side_and_the_share_is_kept():
 
 def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupted, tmp_path):
     program = (
-        "import sys, time\nfrom binocle.training.pretraining.pretrain import Config, pretrain\n"
-        f"config = Config(**{dataclasses.asdict(QUICK)!r})\n"
+        "import sys, time\nfrom binocle.training.pretraining.pretrain import PretrainingConfig, pretrain\n"
+        f"config = PretrainingConfig(**{dataclasses.asdict(QUICK)!r})\n"
         "def progress(update):\n    print(update.step, flush=True)\n    time.sleep(60 * (update.step == 7))\n"
         "pretrain(sys.argv[1], sys.argv[2], base=sys.argv[3], config=config, progress=progress)"
     )

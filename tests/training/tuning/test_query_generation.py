@@ -14,7 +14,7 @@ from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
 from binocle.training.data.documents import Passage, Source, from_corpus, from_index, split
 from binocle.training.tuning import links
-from binocle.training.tuning.query_generation import KINDS, Pair, make
+from binocle.training.tuning.query_generation import KINDS, SyntheticPair, make
 from binocle.training.tuning.term_weights import Counts, Salience, normalised, words
 
 FIRST = "osm gall rhod niob hafn tant ind thall yttr cer".split()
@@ -218,7 +218,7 @@ def test_queries_are_unique_and_good(abstracts, books):
 def test_a_title_finds_its_passage_without_itself(abstracts):
     pairs = {pair.document: pair for pair in make(abstracts, kinds=["title"])}
     for source in abstracts:
-        assert pairs[source.id] == Pair(source.title, source.passages[0].text, "title", source.id, 1.0)
+        assert pairs[source.id] == SyntheticPair(source.title, source.passages[0].text, "title", source.id, 1.0)
 
 
 def test_a_title_finds_the_passage_that_shares_most_with_it():
@@ -285,7 +285,9 @@ def test_a_claim_is_a_telling_sentence_and_its_positive_the_rest_of_the_abstract
         if pair.document == "a"
     ]
     assert (
-        Pair(telling, "Osmium melts gallium\n" + " ".join(text for text in texts if text != telling), "claim", "a", 1.0)
+        SyntheticPair(
+            telling, "Osmium melts gallium\n" + " ".join(text for text in texts if text != telling), "claim", "a", 1.0
+        )
         in pairs
     )
 

@@ -19,13 +19,13 @@ from binocle.core.errors import InputError
 from binocle.training.data import documents as corpus
 from binocle.training.encoders import distill as distillation
 from binocle.training.encoders.base_model import make_model
-from binocle.training.encoders.config import Config
+from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
 from binocle.training.tuning import ranking_distillation, teachers, tune
 from binocle.training.tuning.bm25 import BM25, stems
-from binocle.training.tuning.query_generation import Pair
-from binocle.training.tuning.ranking_distillation import Settings, learn_ranking
+from binocle.training.tuning.query_generation import SyntheticPair
+from binocle.training.tuning.ranking_distillation import DistillationConfig, learn_ranking
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -49,8 +49,8 @@ def index(tmp_path, tiny_model):
     return retriever
 
 
-FAST = tune.Recipe(
-    pairs=60, queries=40, held_out=0.3, learning=Settings(steps=4, queries=16, passages=6, learning_rate=1e-3)
+FAST = tune.TuningConfig(
+    pairs=60, queries=40, held_out=0.3, learning=DistillationConfig(steps=4, queries=16, passages=6, learning_rate=1e-3)
 )
 
 
@@ -85,7 +85,7 @@ def test_a_gain_is_one_that_is_significant_and_of_more_than_one_kind_of_query():
 
 
 def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
-    asked = [Pair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
+    asked = [SyntheticPair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
     before = np.zeros(10, np.float32)
     after = np.array([0.5, *[0.1] * 9], np.float32)
     found = tune.verdict(asked, before, after, seed=0)
@@ -97,7 +97,7 @@ def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
 
 
 def test_queries_of_one_document_are_one_witness():
-    asked = [Pair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
+    asked = [SyntheticPair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
     before = np.zeros(60, np.float32)
     after = np.repeat(np.array([0.1, 0.2, 0.3], np.float32), 20)
     found = tune.verdict(asked, before, after, seed=0).difference
@@ -165,9 +165,9 @@ def test_judging_is_ndcg_of_the_one_passage_among_those_of_other_documents():
 
     rivals = np.array([(0, 1), (0.9, 0), (0.4, 0)], np.float32)
     asked = [
-        Pair("q", "own", "title", "d", 1.0),
-        Pair("q", "same", "title", "d", 1.0),
-        Pair("r", "far", "title", "e", 1.0),
+        SyntheticPair("q", "own", "title", "d", 1.0),
+        SyntheticPair("q", "same", "title", "d", 1.0),
+        SyntheticPair("r", "far", "title", "e", 1.0),
     ]
     found = tune.found(Fake(), asked, ["far", "near", "else"], rivals)
     np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1], atol=1e-6)
@@ -180,7 +180,7 @@ def test_an_encoder_that_tells_nothing_apart_finds_nothing():
         def encode(self, texts, kind="document"):
             return np.full((len(texts), 3), 3**-0.5, np.float32)
 
-    asked = [Pair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
+    asked = [SyntheticPair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
     assert tune.found(Collapsed(), asked, ["r"], Collapsed().encode("r")).tolist() == [0] * 11
 
 
@@ -272,7 +272,7 @@ def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(index, tmp_path
     from dataclasses import replace
 
     session = tune._Session(index, tmp_path / "out", FAST, None, lambda _: None)
-    model = make_model(session.base.name, Config())
+    model = make_model(session.base.name, EncoderConfig())
     settings = replace(FAST.learning, steps=30)
     student = ranking_distillation._Student(model, session.chosen, session.passages, session.teacher, settings, 0)
     pair = session.chosen[0]
@@ -289,7 +289,7 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(index, tmp_path, mo
     from dataclasses import replace
 
     session = tune._Session(index, tmp_path / "out", FAST, None, lambda _: None)
-    model = make_model(session.base.name, Config())
+    model = make_model(session.base.name, EncoderConfig())
     weight = next(model.parameters())
     seen = []
     real = ranking_distillation._Student.loss
@@ -314,7 +314,7 @@ def texts(tmp_path):
 
 
 def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher(tmp_path, tiny_model):
-    config = Config(epochs=3, batch_size=16, learning_rate=1e-3, patience=None, evaluations=1)
+    config = EncoderConfig(epochs=3, batch_size=16, learning_rate=1e-3, patience=None, evaluations=1)
     made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, config=config)
     layers = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))["num_hidden_layers"]
     assert (layers, made.layers) == (1, 1)
@@ -328,7 +328,7 @@ def test_a_student_of_fewer_layers_comes_nearer_to_its_teacher(tmp_path, tiny_mo
 def test_a_table_of_words_encodes_as_sentence_transformers_does(tmp_path, tiny_model):
     from sentence_transformers import SentenceTransformer
 
-    config = Config(epochs=1, batch_size=32, patience=None, evaluations=1)
+    config = EncoderConfig(epochs=1, batch_size=32, patience=None, evaluations=1)
     made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=0, config=config)
     encoder = load_encoder(str(made.folder))
     assert type(encoder).__name__ == "StaticEncoder"
@@ -347,7 +347,7 @@ def test_teacher_and_student_are_measured_on_a_collection(tmp_path, tiny_model):
     (beir / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
     judged = "".join(f"q{number}\td{number}\t1\n" for number in range(6))
     (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
-    config = Config(epochs=1, batch_size=32, patience=None, evaluations=1)
+    config = EncoderConfig(epochs=1, batch_size=32, patience=None, evaluations=1)
     made = distill(tiny_model, tmp_path / "out", texts=texts(tmp_path), layers=1, evaluate_on=beir, config=config)
     expected = [
         evaluate(beir, mode="semantic", model=name).measures["nDCG@10"] for name in (tiny_model, str(made.folder))
@@ -378,7 +378,7 @@ def test_a_table_learns_at_the_rate_that_is_given_and_in_the_folder_where_one_is
     file = texts(tmp_path)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    config = distillation.settings(0, steps=1, evaluations=1, **given)
+    config = distillation.student_settings(0, steps=1, evaluations=1, **given)
     distill(tiny_model, ".", texts=file, layers=0, config=config)
     assert json.loads(Path("binocle.json").read_text("utf-8"))["config"]["learning_rate"] == rate
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", file.name]

@@ -1,0 +1,23 @@
+"""One event for every long run, and who gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is."""
+
+    stage: str  # the work under way, such as "embedding"
+    done: int = 0  # items, of `total`
+    total: int = 0  # 0 where it is not known
+    message: str = ""  # one line for people, where there is more to say than the numbers
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def ignore(_event: Progress) -> None:
+    """Report to nobody."""
