@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.progress import counted, stepping
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TextAttacker:
     def __init__(self, dim: int, seed: int, encoder: Encoder, base: dict[str, Any], tell: Tell) -> None:
         from ...retriever.models.token_ids import EncoderTokens
 
-        loop.silence()
+        environment.silence()
         self._dim, self._seed, self._encoder, self._base, self._tell = dim, seed, encoder, base, tell
         self._tokens = EncoderTokens(encoder)
         self._map = np.eye(dim, encoder.dim, dtype=np.float32)
@@ -62,10 +62,12 @@ class TextAttacker:
             self._tell("encoding the attacker's texts without a defence")
             plain = self._plain([texts[place] for place in kept])
             self._base["plain"] = plain
-            self._base["decoder"] = self._begun(Texts(rows, lengths, plain, longest, device=loop.device()), seconds)
+            self._base["decoder"] = self._begun(
+                Texts(rows, lengths, plain, longest, device=environment.device()), seconds
+            )
         self._learn_map(vectors[kept], self._base["plain"])
         self._decoder = _with_own_bag(self._base["decoder"])
-        mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=loop.device())
+        mapped = Texts(rows, lengths, self._mapped(vectors[kept]), longest, device=environment.device())
         bag = BagInversion(self._decoder, mapped, batch_size=_BATCH, seed=self._seed)
         plan, progress = self._plan(5e-4, _BATCH, seconds, len(rows)), stepping(self._tell, "learning")
         run_loop(self._decoder.bag, bag.loss, plan, progress=progress)
@@ -76,7 +78,7 @@ class TextAttacker:
         from ..runs.loop import trim
 
         given = self._mapped(vectors)
-        proposing = proposing_with(self._decoder, self._tokens, half=loop.has_bf16())
+        proposing = proposing_with(self._decoder, self._tokens, half=environment.has_bf16())
         shares, counts = proposing.bag(given)
         found = []
         proposed = counted(proposing.texts(given, 1), self._tell, f"choosing among texts for {len(given):,} vectors")
@@ -111,7 +113,7 @@ class TextAttacker:
         from ..inversion.text import alone, begin, learn_text
 
         base = getattr(self._encoder, "base", self._encoder)
-        decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(loop.device())
+        decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(environment.device())
         self._tell("encoding the vocabulary")
         words = alone(base, self._tokens, decoder.settings.vocabulary, self._tell)
 
@@ -125,7 +127,7 @@ class TextAttacker:
     def _plan(self, rate: float, batch: int, seconds: float, rows: int) -> Schedule:
         from ..runs.loop import Schedule
 
-        return Schedule(rate, batch, seconds=seconds, seed=self._seed, bf16=loop.has_bf16(), rows=rows)
+        return Schedule(rate, batch, seconds=seconds, seed=self._seed, bf16=environment.has_bf16(), rows=rows)
 
 
 def _with_own_bag(decoder: Any) -> Any:
@@ -140,7 +142,7 @@ class Attackers:
     """Makes the attackers of one audit, as `audit.Factory` says."""
 
     def __init__(self, tell: Tell = lambda _: None) -> None:
-        loop.require("attacking vectors")
+        environment.require("attacking vectors")
         self._base: dict[str, Any] = {}
         self._tell = tell
 

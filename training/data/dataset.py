@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ...core.errors import InputError
 from ...core.files import write_atomic
-from ..runs.trainer import is_main_process
+from ..runs.environment import is_main_process
 from .columns import Shape as Shape  # noqa: PLC0414 - with the rows it describes
 from .sources import rows
 from .validation import RowValidator

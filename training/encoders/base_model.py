@@ -8,7 +8,7 @@ from ...core.errors import InputError, MissingExtraError, first_line
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.settings import PADDED_POSITIONS
-from ..runs import trainer as loop
+from ..runs import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +25,10 @@ def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) ->
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-    loop.silence()
+    environment.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
-    given: dict[str, Any] = {"attn_implementation": loop.attention(typical_tokens), "use_safetensors": True}
+    given: dict[str, Any] = {"attn_implementation": environment.attention(typical_tokens), "use_safetensors": True}
     try:
         try:
             model = _load(folder, given)
@@ -47,7 +47,7 @@ def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) ->
     set_dropout(model, config.dropout)
     if config.lora:
         add_adapter(model, config)
-    return model.to(loop.device())
+    return model.to(environment.device())
 
 
 def _load(folder: Path, given: dict[str, Any]) -> Any:

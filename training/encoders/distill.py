@@ -22,7 +22,7 @@ from ..data import beir
 from ..data.columns import Shape, is_text
 from ..data.sources import rows
 from ..evaluation.retrieval import evaluate, questions
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.model_card import Card, write_card
 from ..runs.progress import within
 from ..runs.run_folder import check_out, folder_of
@@ -87,7 +87,7 @@ def distill(
     :param config: `student_settings(layers)` unless given.
     :raises InputError: when the teacher has no more layers than that.
     """
-    loop.require("distillation")
+    environment.require("distillation")
     began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
     check_out(out, "student")
     if layers is None or layers < 0:
@@ -102,7 +102,7 @@ def distill(
         raise InputError(f"{texts} holds no texts")
     find(model)
     tell("loading the teacher")
-    loop.silence()
+    environment.silence()
     whole = out.resolve()
     start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
     if layers:
@@ -210,8 +210,8 @@ def _note(made: DistillationResult, model: str, texts: int, measures: list[dict[
         steps=known.get("steps", 0),
         texts_per_second=made.texts_per_second[1],
         fingerprint=made.fingerprint,
-        device=loop.device(),
-        bf16=loop.has_bf16(),
+        device=environment.device(),
+        bf16=environment.has_bf16(),
     )
     write_card(made.folder, card)
     shutil.rmtree(folder_of(made.folder), ignore_errors=True)

@@ -17,7 +17,7 @@ from ...retriever.models.files import DEFAULT_MODEL, find
 from ..data import dataset as rows
 from ..data.dataset import Shape
 from ..mining.mine import mine
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.progress import within
 from ..runs.run_folder import files_of, folder_of
 from . import losses as objectives
@@ -55,7 +55,7 @@ def train_rounds(
     :param corpus: what they come from, as `mining.mine` takes it; the collection, or the positives, unless given.
     :raises InputError: before anything is mined, for settings that do not fit.
     """
-    loop.require("training")
+    environment.require("training")
     if negatives < 1 or rounds < 1:
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
     config, out, tell = config or EncoderConfig(), Path(out), tell or (lambda _: None)

@@ -19,11 +19,12 @@ from ..data import dataset as rows
 from ..data.batches import Batches, fitting
 from ..data.dataset import Shape, TrainingSet
 from ..data.distributed_batches import SharedBatches
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.callbacks import watcher
 from ..runs.checkpoints import resumable
 from ..runs.model_card import Card
 from ..runs.run_folder import RunFolder, files_of
+from ..runs.trainer import arguments, quiet, schedule
 from . import heldout
 from . import losses as objectives
 from .base_model import make_model, merge_adapter, shortest
@@ -62,7 +63,7 @@ def train_encoder(
     :param origin: the base and facts of the data that the card is to name, where both were made on the way.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
-    loop.require("training")
+    environment.require("training")
     from ...retriever.models.files import DEFAULT_MODEL, find
 
     config = config or EncoderConfig()
@@ -104,7 +105,7 @@ class _Session:
     ) -> None:
         self.run, self.base, self.config, self.data, self.objective = run, base, config, data, objective
         self.progress, self.origin = progress, origin or (base, {})
-        self.tell = tell if tell and loop.is_main_process() else lambda _: None
+        self.tell = tell if tell and environment.is_main_process() else lambda _: None
         self.table = data.table()
         self.account = heldout.account(data)
         self.tell(self.account)
@@ -115,7 +116,7 @@ class _Session:
             scale=self.config.scale,
             margin=self.config.margin,
             mini_batch=self.config.mini_batch,
-            gather=loop.processes() > 1,
+            gather=environment.processes() > 1,
             temperature=self.config.temperature,
         )
         self.loss = objectives.build(objective, self.model, data, options, self.config.matryoshka)
@@ -137,7 +138,7 @@ class _Session:
         ran = self.run.train(trainer, patience=self.config.patience, texts=texts)
         made = TrainingResult.of(self.run, self.objective, ran, before)
         made.rows, made.account = rows.counts(self.data), self.account
-        if loop.is_main_process():
+        if environment.is_main_process():
             self._finish(made)
         return made
 
@@ -160,7 +161,7 @@ class _Session:
 
         prompt = self.model.prompts.get(kind) or None
         device = self.model.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=loop.bf16(self.config)), torch.no_grad():
+        with torch.autocast(device, torch.bfloat16, enabled=environment.bf16(self.config)), torch.no_grad():
             training = self.model.training
             vectors = self.model.encode(
                 list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True
@@ -200,7 +201,7 @@ class _Session:
         self.batches = batches = SharedBatches(whole, together) if together > 1 else whole
         measurable = heldout.can_tell(self.data) and (self.data.shape is not Shape.TEXTS or self.teacher is not None)
         metric = heldout.NAMES[self.data.shape] if measurable else None
-        options = loop.schedule(config, batches, metric) | {
+        options = schedule(config, batches, metric) | {
             "prompts": self._prompts(),
             "batch_sampler": BatchSamplers.GROUP_BY_LABEL if objective.grouped else _sampler(batches),
             "activation_checkpointing": config.checkpointing,
@@ -217,14 +218,14 @@ class _Session:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
         trainer = resumable(SentenceTransformerTrainer)(
             model=self.model,
-            args=SentenceTransformerTrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
+            args=SentenceTransformerTrainingArguments(**arguments(self.run.checkpoints, **options)),
             train_dataset=dataset,
             loss=self.loss,
             evaluator=self._evaluator(metric) if metric else None,
             callbacks=callbacks,
         )
         trainer.data_collator.max_length = shortest(config.max_length, self.model)
-        loop.quiet(trainer)
+        quiet(trainer)
         return trainer
 
     def _size(self, training: Any) -> int:
@@ -248,7 +249,7 @@ class _Session:
 
     def _together(self) -> int:
         """How many processes have each other's texts for negatives."""
-        return loop.processes() if objectives.OBJECTIVES[self.objective].different else 1
+        return environment.processes() if objectives.OBJECTIVES[self.objective].different else 1
 
     def _grouped_size(self, training: Any) -> int:
         """Rows of a batch in which each class has two at least: an even number, and no more than take turns in it."""
@@ -342,8 +343,8 @@ class _Session:
             steps=made.steps,
             texts_per_second=made.texts_per_second,
             fingerprint=made.fingerprint,
-            device=loop.device(),
-            bf16=loop.bf16(self.config),
+            device=environment.device(),
+            bf16=environment.bf16(self.config),
         )
 
 

@@ -20,7 +20,7 @@ from ..data.texts import documents
 from ..data.tokenized import Rows
 from ..pretraining import rows as pretraining_rows
 from ..pretraining.rows import parted
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.checkpoints import last_checkpoint
 from ..runs.loop import LoopResult, Schedule, run_loop
 from ..runs.model_card import Card
@@ -133,7 +133,7 @@ def train_inverter(
     :param encoder: by folder or name; all-MiniLM-L6-v2 unless given.
     :raises InputError: before the first step, for texts or settings that do not fit.
     """
-    loop.require("training an inverter")
+    environment.require("training an inverter")
     config = config or InverterConfig()
     config.check()
     sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
@@ -152,7 +152,7 @@ def train_inverter(
     }
     run = RunFolder(Path(out), asked, kind="inverter")
     run.open()
-    loop.silence()
+    environment.silence()
     tell = tell or (lambda _: None)
     session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, config, progress, tell)
     try:
@@ -172,7 +172,7 @@ class _Session:
         self.run, self.encoder, self.config, self.progress, self.tell = run, encoder, config, progress, tell
         self.rows = run.folder / "rows"
         self.counts: dict[str, int] = {}
-        self.bf16 = loop.bf16(config)
+        self.bf16 = environment.bf16(config)
 
     def plan(self, share: float, rate: float, batch: int, rows: int) -> Schedule:
         config = self.config
@@ -231,7 +231,7 @@ class _Session:
             steps=made.steps,
             texts_per_second=made.texts_per_second,
             fingerprint=self.encoder.fingerprint,
-            device=loop.device(),
+            device=environment.device(),
             bf16=self.bf16,
         )
 
@@ -240,7 +240,7 @@ class _Hidden(_Session):
     """From hidden states."""
 
     def read(self, texts: Callable[[], Any]) -> None:
-        self.states = HiddenStates(self.run.asked["encoder"], device=loop.device(), half=self.bf16)
+        self.states = HiddenStates(self.run.asked["encoder"], device=environment.device(), half=self.bf16)
         self.layer = self.states.check_layer(self.config.layer)
         self.tell("reading and tokenizing the texts")
         room = min(self.config.length, self.states.room)
@@ -322,9 +322,9 @@ class _Embedding(_Session):
 
     def train(self) -> TrainedInverter:
         config = self.config
-        decoder = begin(self.encoder, self.tokens, config.length, config.seed).to(loop.device())
+        decoder = begin(self.encoder, self.tokens, config.length, config.seed).to(environment.device())
         rows = self.train_rows
-        texts = Texts(rows.tokens, rows.tokens.lengths, rows.vectors, config.length, device=loop.device())
+        texts = Texts(rows.tokens, rows.tokens.lengths, rows.vectors, config.length, device=environment.device())
         words = None
         if last_checkpoint(self.run.checkpoints / "bag") is None:
             self.tell("encoding the vocabulary")

@@ -10,7 +10,7 @@ from ...core.checks import is_whole
 from ...core.errors import InputError, MissingExtraError
 from ...core.words import encodable
 from ...retriever.models import files as model_folder
-from ..runs import trainer as loop
+from ..runs import environment
 from . import model as masked_model
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Filler:
     """
 
     def __init__(self, masked: MaskedModel) -> None:
-        self._model, self._tokenizer = masked.model.eval().to(loop.device()), masked.tokenizer
+        self._model, self._tokenizer = masked.model.eval().to(environment.device()), masked.tokenizer
         self._most = masked.max_length
 
     @classmethod
@@ -90,7 +90,7 @@ class Filler:
         length = encoded["input_ids"].shape[1]
         if length > self._most:
             raise InputError(f"the text has {length:,} tokens, but the model takes {self._most:,} at most: shorten it")
-        return encoded.to(loop.device())
+        return encoded.to(environment.device())
 
     def _word(self, token: int) -> str:
         """A piece that goes on from the word before keeps its "##"."""

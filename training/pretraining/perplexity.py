@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runs import trainer as loop
+from ..runs import environment
 from .masking import IGNORED
 from .rows import sample
 
@@ -47,7 +47,7 @@ def measure(learner: Any, batches: MaskedBatches, *, batch: int, bf16: bool, see
 
     if not len(batches.rows):
         return None
-    device = loop.device()
+    device = environment.device()
     rows = sample(batches.rows, _MOST)
     found: list[Any] = []
     training = learner.training

@@ -23,10 +23,11 @@ from ..data.texts import check as check_texts
 from ..data.texts import documents
 from ..data.tokenized import Rows
 from ..encoders.base_model import set_dropout
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.callbacks import watcher
 from ..runs.model_card import Card
 from ..runs.run_folder import RunFolder
+from ..runs.trainer import arguments, paced, quiet
 from . import model as masked_model
 from .batches import Frame, MaskedBatches
 from .masking import Masking
@@ -119,7 +120,7 @@ def pretrain(
     :param tell: told what is being done besides the steps.
     :raises InputError: before the first step, for texts or settings that do not fit.
     """
-    loop.require("pretraining")
+    environment.require("pretraining")
     config = config or PretrainingConfig()
     sources = [texts] if isinstance(texts, (str, Path)) else list(texts)
     check(config, sources, base, from_scratch)
@@ -146,7 +147,7 @@ def pretrain(
             run.forget()
             raise
         made = session.train()
-    if loop.is_main_process():
+    if environment.is_main_process():
         run.finish(_card(made, config), made.history, "perplexity" if made.after else None)
     return made
 
@@ -189,7 +190,7 @@ class _Session:
     ) -> None:
         import torch
 
-        loop.silence()
+        environment.silence()
         self.run, self.config, self.progress, self.tell = run, config, progress, tell
         self.pairs = config.objective != "mlm"
         self._sources = sources
@@ -202,7 +203,7 @@ class _Session:
         self.held_out = Rows(run.folder / "rows" / "held_out.arrow")
         torch.manual_seed(config.seed)
         set_dropout(self.masked.model, config.dropout)
-        self.learner = masked_model.learner(self.masked.model, pairs=self.pairs).to(loop.device())
+        self.learner = masked_model.learner(self.masked.model, pairs=self.pairs).to(environment.device())
         tokenizer = self.masked.tokenizer
         masking = Masking.of(
             tokenizer.mask_token_id,
@@ -218,7 +219,7 @@ class _Session:
 
     def _begin(self) -> MaskedModel:
         config, asked = self.config, self.run.asked
-        attention = loop.attention(config.max_length or _LENGTH)
+        attention = environment.attention(config.max_length or _LENGTH)
         if asked["from_scratch"] is not None:
             return masked_model.begin(asked["from_scratch"], self._vocabulary(), attention=attention)
         found = masked_model.load(asked["base"], attention=attention)
@@ -286,7 +287,7 @@ class _Session:
             resumed_from=ran.resumed_from,
             history=ran.history,
         )
-        if loop.is_main_process():
+        if environment.is_main_process():
             self._write(made)
         return made
 
@@ -306,7 +307,7 @@ class _Session:
         steps = config.steps or math.ceil(an_epoch * config.epochs)
         rate = config.learning_rate or (5e-4 if self.masked.new_head else 1e-4)
         metric = "perplexity" if len(self.held_out) else None
-        options = loop.paced(config, steps, config.batch_size, rate, metric)
+        options = paced(config, steps, config.batch_size, rate, metric)
         options |= {"greater_is_better": False, "remove_unused_columns": False, "ddp_find_unused_parameters": False}
         texts = batch * config.accumulate
         log = self.run.folder / "log.jsonl"
@@ -317,11 +318,11 @@ class _Session:
             self.train_rows.lengths,
             self.measure,
             model=self.learner,
-            args=TrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
+            args=TrainingArguments(**arguments(self.run.checkpoints, **options)),
             data_collator=self.batches,
             callbacks=callbacks,
         )
-        loop.quiet(trainer)
+        quiet(trainer)
         return trainer
 
     def measure(self) -> Perplexity | None:
@@ -329,7 +330,7 @@ class _Session:
             self.learner,
             self.held_out_batches,
             batch=2 * self.config.batch_size,
-            bf16=loop.bf16(self.config),
+            bf16=environment.bf16(self.config),
             seed=self.config.seed,
         )
 
@@ -374,6 +375,6 @@ def _card(made: PretrainingResult, config: PretrainingConfig) -> Card:
         steps=made.steps,
         texts_per_second=made.texts_per_second,
         fingerprint=made.fingerprint,
-        device=loop.device(),
-        bf16=loop.bf16(config),
+        device=environment.device(),
+        bf16=environment.bf16(config),
     )

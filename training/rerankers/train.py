@@ -27,11 +27,12 @@ from ..encoders import losses as objectives
 from ..encoders.base_model import set_dropout, shortest
 from ..encoders.config import EncoderConfig, check
 from ..encoders.result import TrainingResult
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.callbacks import watcher
 from ..runs.checkpoints import resumable
 from ..runs.model_card import Card
 from ..runs.run_folder import RunFolder, files_of
+from ..runs.trainer import arguments, quiet, schedule
 from . import rows as reranker_rows
 from .config import RerankerConfig
 from .first_stage_weight import choose_weight
@@ -76,7 +77,7 @@ def train_reranker(
     :param encoder: for that index.
     :raises InputError: before the first step, for data or settings that do not fit.
     """
-    loop.require("training")
+    environment.require("training")
     config = config or RerankerConfig()
     _check(config)
     tell = tell or (lambda _: None)
@@ -170,7 +171,7 @@ class _Session:
                 assert found is not None
                 return found.as_metrics()
 
-        options = loop.schedule(config, batches, metric if held else None)
+        options = schedule(config, batches, metric if held else None)
         options["batch_sampler"] = lambda *_, **__: batches
         log = self.run.folder / "log.jsonl"
         callbacks = [watcher(self.progress, texts=texts * config.accumulate, metric=metric, log=log)]
@@ -178,13 +179,13 @@ class _Session:
             callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
         trainer = resumable(CrossEncoderTrainer)(
             model=self.model,
-            args=CrossEncoderTrainingArguments(**loop.arguments(self.run.checkpoints, **options)),
+            args=CrossEncoderTrainingArguments(**arguments(self.run.checkpoints, **options)),
             train_dataset=dataset,
             loss=self.loss,
             evaluator=Evaluator() if held else None,  # type: ignore[no-untyped-call]
             callbacks=callbacks,
         )
-        loop.quiet(trainer)
+        quiet(trainer)
         return trainer, texts * config.accumulate
 
     def _dataset(self) -> tuple[Any, Batches, int]:
@@ -226,7 +227,10 @@ class _Session:
         columns = [table[name].to_pylist() for name in self.data.texts]
         pairs = [(query, text) for query, *texts in zip(*columns, strict=True) for text in texts]
         training = self.model.training
-        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=loop.bf16(self.config)), torch.no_grad():
+        with (
+            torch.autocast(self.model.device.type, torch.bfloat16, enabled=environment.bf16(self.config)),
+            torch.no_grad(),
+        ):
             scores = self.model.predict(
                 pairs, batch_size=32, activation_fn=torch.nn.Identity(), show_progress_bar=False
             )
@@ -262,8 +266,8 @@ class _Session:
             steps=made.steps,
             texts_per_second=made.texts_per_second,
             fingerprint=made.fingerprint,
-            device=loop.device(),
-            bf16=loop.bf16(self.config),
+            device=environment.device(),
+            bf16=environment.bf16(self.config),
         )
         self.run.finish(card, made.history, made.after.name if made.after else None)
 
@@ -292,7 +296,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     import torch
     from sentence_transformers import CrossEncoder
 
-    loop.silence()
+    environment.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
     try:
@@ -302,7 +306,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
             max_length=config.max_length,
             local_files_only=True,
             trust_remote_code=False,
-            device=loop.device(),
+            device=environment.device(),
             model_kwargs={"use_safetensors": True},
         )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:

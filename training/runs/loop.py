@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import trainer as loop
+from . import environment
 from .checkpoints import KEEP, last_checkpoint, read_state, seal, write_state
 from .progress import Update
 
@@ -75,7 +75,7 @@ def run_loop(
     import torch
 
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    fused = loop.device() in ("cpu", "cuda")
+    fused = environment.device() in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(parameters, lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=fused)
     run = _Run(module, optimizer, plan, folder)
     made = LoopResult(0, 0.0, 0.0, *run.resume())
@@ -87,7 +87,7 @@ def run_loop(
         torch.manual_seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
             group["lr"] = plan.learning_rate * rate(run.step, run.steps, plan.warmup)
-        with torch.autocast(loop.device(), torch.bfloat16) if plan.bf16 else nullcontext():
+        with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
             found = loss(run.step)
         optimizer.zero_grad(set_to_none=True)
         found.backward()

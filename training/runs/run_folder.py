@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, ModelNotFoundError
 from ...core.files import write_atomic
+from . import environment
 from . import model_card as cards
-from . import trainer as loop
 from .checkpoints import last_checkpoint
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RunFolder:
                 raise InputError(f"{self.out} holds an unfinished run {other}: remove it or give another folder")
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if loop.is_main_process():
+            if environment.is_main_process():
                 write_atomic(file, json.dumps(self.asked))
 
     def alone(self) -> FileLock:

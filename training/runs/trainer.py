@@ -1,53 +1,15 @@
-"""What every training run here shares: what it needs, its options, where it computes, and how many train together.
-
-The loop is that of transformers' `Trainer`, and of sentence-transformers' on top of it.
-"""
+"""Options of transformers' `Trainer`, on which sentence-transformers' trainers are built."""
 
 from __future__ import annotations
 
 import math
-import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ...core.device import device as device  # noqa: PLC0414 - with the rest of a training run
-from ...core.device import has_bf16 as has_bf16  # noqa: PLC0414 - with the rest of a training run
-from ...core.errors import MissingExtraError
 from .checkpoints import KEEP
+from .environment import bf16, device, processes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
-
-
-def require(purpose: str) -> None:
-    """:raises MissingExtraError: when torch or what trains with it is not installed.
-
-    None of it is imported, which takes seconds: what is wrong with data and settings is to be told before.
-    """
-    for package, module in (
-        ("torch", "torch"),
-        ("sentence-transformers", "sentence_transformers"),
-        ("datasets", "datasets"),
-        ("accelerate", "accelerate"),
-    ):
-        if find_spec(module) is None:
-            raise MissingExtraError(package, "train", purpose)
-
-
-def silence() -> None:
-    """Import what trains, without the bars and notes that it writes of its own accord."""
-    import logging
-
-    from datasets.utils.logging import disable_progress_bar, set_verbosity_error
-    from transformers.utils import logging as chatter
-
-    disable_progress_bar()
-    set_verbosity_error()
-    chatter.set_verbosity_error()  # type: ignore[no-untyped-call]
-    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 
 
 def arguments(folder: Path, **options: Any) -> dict[str, Any]:
@@ -98,28 +60,8 @@ def paced(config: Any, steps: int, batch_size: int, learning_rate: float, metric
     return options
 
 
-def bf16(config: Any) -> bool:
-    """Whether a run with these settings computes in bfloat16: where the machine does, unless they say."""
-    return has_bf16() if config.bf16 is None else bool(config.bf16)
-
-
-def attention(tokens: float) -> str:
-    """By which attention texts of about so many tokens are learned from the fastest."""
-    return "eager" if device() == "cpu" and tokens < _SHORT else "sdpa"
-
-
 def quiet(trainer: Any) -> None:
     """Take off the callback that prints."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
-
-
-def processes() -> int:
-    """How many train together, as torchrun and accelerate say."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_main_process() -> bool:
-    """Whether this process writes what is written once, when several train together."""
-    return os.environ.get("RANK", "0") == "0"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...retriever.store.tables import matrix
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.loop import LoopResult, Schedule, run_loop
 from .teachers import NEVER
 
@@ -99,7 +99,7 @@ def learn_ranking(
         batch_size=min(settings.queries, len(asked)),
         steps=settings.steps,
         seed=seed,
-        bf16=loop.has_bf16(),
+        bf16=environment.has_bf16(),
         warmup=math.ceil(settings.warmup * settings.steps),
         rows=len(asked),
     )

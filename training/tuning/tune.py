@@ -26,7 +26,7 @@ from ..data import documents as corpus
 from ..encoders.base_model import make_model
 from ..encoders.config import EncoderConfig
 from ..evaluation import significance
-from ..runs import trainer as loop
+from ..runs import environment
 from ..runs.model_card import Card
 from ..runs.run_folder import RunFolder
 from . import query_generation as queries
@@ -133,7 +133,7 @@ def tune(
     :param publish: whether a significant gain (p < 0.05) changes the index. `Retriever.rollback` undoes it.
     :raises InputError: when the index holds too few documents.
     """
-    loop.require("tuning")
+    environment.require("tuning")
     began = time.monotonic()
     recipe, tell = recipe or TuningConfig(), tell or (lambda _: None)
     _check(recipe)
@@ -261,8 +261,8 @@ class _Session:
             steps=learned.steps,
             texts_per_second=learned.texts_per_second,
             fingerprint=tuned.fingerprint,
-            device=loop.device(),
-            bf16=loop.has_bf16(),
+            device=environment.device(),
+            bf16=environment.has_bf16(),
         )
 
 

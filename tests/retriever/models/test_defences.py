@@ -425,7 +425,7 @@ def test_what_cannot_be_applied_changes_nothing(name, says, retriever, tmp_path)
 def test_a_defended_index_is_not_tuned(retriever, tmp_path, monkeypatch):
     from binocle.training.tuning.tune import tune
 
-    monkeypatch.setattr("binocle.training.runs.trainer.require", lambda _: None)  # which wants torch
+    monkeypatch.setattr("binocle.training.runs.environment.require", lambda _: None)  # which wants torch
     defend(retriever, "int8", folder=tmp_path / "secret")
     with pytest.raises(InputError, match="has a defended encoder"):
         tune(retriever)

@@ -14,7 +14,7 @@ from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.pretraining import model as masked_model
 from binocle.training.pretraining.masking import IGNORED
 from binocle.training.pretraining.model import SIZES, begin, learn_vocabulary, learner, load
-from binocle.training.runs import trainer as loop
+from binocle.training.runs import environment
 
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 FAMILIES = {
@@ -33,7 +33,7 @@ FAMILIES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet():
-    loop.silence()
+    environment.silence()
 
 
 def configuration(family: str):
