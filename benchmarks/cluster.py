@@ -41,7 +41,7 @@ from .machine import RESULTS, save
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binocle.retriever.indexing.report import Progress
+    from binocle.core.progress import Progress
 
 MODES = ("hybrid", "semantic", "lexical")
 OBJECT_STORE = 128 * 2**20  # bytes a node
@@ -218,11 +218,12 @@ def scaling(folder: Path) -> dict[str, Any]:
     for workers in (1, 2):
         with cluster(workers) as (nodes, _):
             moments: list[tuple[float, int]] = []
+            retriever = Retriever.open(f"s3://bucket/workers-{workers}", ray=nodes.address)
 
-            def note(at: Progress, moments: list[tuple[float, int]] = moments) -> None:
-                moments.append((time.perf_counter(), at.chunks))
+            def note(_: Progress, retriever: Retriever = retriever, moments: list[tuple[float, int]] = moments) -> None:
+                moments.append((time.perf_counter(), retriever.snapshot().chunks.count_rows()))
 
-            report = Retriever.open(f"s3://bucket/workers-{workers}", ray=nodes.address).sync(folder, progress=note)
+            report = retriever.sync(folder, progress=note)
             times, chunks = np.array(moments).T
             rates[workers] = {
                 "seconds_in_all": round(report.seconds, 1),

@@ -13,7 +13,7 @@ import click
 from ..core.errors import InputError
 from ..retriever.search.snippet import printable
 from .options import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
-from .progress_bar import Live, Moving
+from .progress_bar import Live, ProgressBar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -243,7 +243,7 @@ def _apply(retriever: Retriever, chosen: Result, encoder: Path | None, *, erase:
     said = f"embedding the index anew with {chosen.name}"
     if not sys.stderr.isatty():
         click.echo(f"{said} …", err=True)
-    with Moving(said) as progress:
+    with ProgressBar(said) as progress:
         return defend(retriever, chosen.name, folder=encoder, keep=not erase, progress=progress)
 
 

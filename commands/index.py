@@ -24,7 +24,7 @@ from .options import (
     typed,
     within,
 )
-from .progress_bar import Moving
+from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
-    with only_answers(ray), Moving("looking through the folder") as progress:
+    with only_answers(ray), ProgressBar("looking through the folder") as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     _tell(report.note)
     click.echo(json.dumps(report.as_dict()) if as_json else _summary(report))
@@ -111,7 +111,7 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
     binocle switch models/tuned docs
     """
     retriever = open_index(folder, index)
-    with Moving("loading the encoder") as progress:
+    with ProgressBar("loading the encoder") as progress:
         report = retriever.switch(model, progress=progress)
     _tell(report.note)
     if as_json:
@@ -136,7 +136,7 @@ def rollback(folder: Path | None, index: Path | None, model: str | None, as_json
     binocle rollback ~/notes
     """
     retriever = open_index(folder, index)
-    with Moving("loading the encoder") as progress:
+    with ProgressBar("loading the encoder") as progress:
         report = retriever.rollback(model, progress=progress)
     _tell(report.note)
     click.echo(json.dumps(report.as_dict()) if as_json else _switched(report))
@@ -278,7 +278,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     before: list[Fault] = []
     notes: list[str] = []
     retriever = open_index(folder, index)
-    with Moving("checking documents") as progress:
+    with ProgressBar("checking documents") as progress:
         if repair:
             faults = before.extend
             retriever.repair(deep=deep, found=searched.append, faults=faults, progress=progress, tell=notes.append)

@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, for some a plain line now and then elsewhere. All goes to stderr."""
+"""Show on stderr how far a command is: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,9 +11,80 @@ import click
 from ..training.runs.progress import line
 
 if TYPE_CHECKING:
-    from ..retriever.indexing.report import Progress
-    from ..retriever.indexing.switch import Switched
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from ..core.progress import Progress
     from ..training.runs.progress import Update
+
+
+class ProgressBar:
+    """Show the events of a run: `with ProgressBar("reading the data") as on_progress: train(..., on_progress)`.
+
+    On a terminal there is one bar, for the present stage. A stage of unknown length pulses and shows no percentage.
+
+    :param first: the stage until the first event.
+    :param lines: the seconds between plain lines where stderr is no terminal; None prints no lines. An event without a
+        total and the last one of a stage are always printed.
+    """
+
+    def __init__(self, first: str = "", lines: float | None = None) -> None:
+        self._first = first
+        self._lines = lines
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+        self._stage: str | None = None
+        self._printed = -float("inf")  # when the last plain line was
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._bar = _rich_progress()
+            self._bar.start()
+            if self._first:
+                self._task = self._bar.add_task(self._first, total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, event: Progress) -> None:
+        if self._bar:
+            self._move(self._bar, event)
+        elif self._lines is not None:
+            self._print(event, self._lines)
+
+    def _move(self, bar: RichProgress, event: Progress) -> None:
+        text, total = describe(event), event.total or None
+        if self._task is None or event.stage != self._stage:
+            if self._task is not None:
+                bar.remove_task(self._task)
+            self._task, self._stage = bar.add_task(text, total=total), event.stage
+        bar.update(self._task, description=text, completed=event.done, total=total)
+
+    def _print(self, event: Progress, seconds: float) -> None:
+        now = time.monotonic()
+        if not event.total:
+            click.echo(f"{describe(event)} …", err=True)
+        elif event.done >= event.total or now - self._printed >= seconds:
+            self._printed = now
+            click.echo(describe(event), err=True)
+
+
+def describe(event: Progress) -> str:
+    """One line for people."""
+    if event.message:
+        return event.message
+    return f"{event.stage}: {event.done:,} of {event.total:,}" if event.total else event.stage
+
+
+def _rich_progress() -> RichProgress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    percentage = TaskProgressColumn(text_format="{task.percentage:3.0f} %")
+    text = TextColumn("{task.description}", markup=False)  # last, since a narrow terminal cuts what comes last
+    return Progress(BarColumn(), percentage, TimeRemainingColumn(), text, console=Console(stderr=True), transient=True)
 
 
 class _Bar:
@@ -79,31 +150,6 @@ class Live(_Bar):
             self._bar.add_task(text, total=None)
         else:
             click.echo(f"{text} …", err=True)
-
-
-class Moving(_Bar):
-    """`with Moving("...") as progress:` gives the callback that indexing reports to; nothing is said elsewhere."""
-
-    def _columns(self) -> tuple[Any, ...]:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-        text, percentage = TextColumn("{task.description}"), TextColumn("{task.percentage:3.0f} %")
-        return text, BarColumn(), percentage, TimeRemainingColumn()
-
-    def __call__(self, at: Progress | Switched) -> None:
-        from ..retriever.indexing.report import Progress
-
-        if not self._bar:
-            return
-        elapsed = self._bar.tasks[0].elapsed or 1e-9
-        if isinstance(at, Progress):
-            rate = f"{at.chunks / elapsed:,.0f} passages/s" if at.chunks else "reading"
-            what = f"{at.files_done:,} of {at.files_total:,} files, {rate}"
-            done, total = at.bytes_done, at.bytes_total
-        else:
-            what = f"{at.done:,} of {at.total:,} passages, {at.done / elapsed:,.0f} passages/s"
-            done, total = at.done, at.total
-        self._move(what, completed=done, total=max(1, total))
 
 
 class Counting(_Bar):

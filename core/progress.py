@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,3 +22,11 @@ OnProgress = Callable[[Progress], None]
 
 def ignore(_event: Progress) -> None:
     """Report to nobody."""
+
+
+def per_second(count: int, start: float, unit: str) -> str:
+    """Format a rate, such as "1,234 passages/s".
+
+    :param start: the `time.monotonic()` at which counting began.
+    """
+    return f"{count / max(time.monotonic() - start, 1e-9):,.0f} {unit}/s"

@@ -16,6 +16,7 @@ from ..core import forking as forked
 from ..core.checks import is_whole
 from ..core.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..core.files import expand_home
+from ..core.progress import OnProgress, ignore
 from ..indexes.base import VectorIndex
 from ..indexes.published import IndexMetadata, Published
 from ..indexes.registry import Spec
@@ -25,7 +26,7 @@ from .documents.scan import INDEX_NAME, is_index
 from .indexing import switch as switching
 from .indexing.add import add
 from .indexing.changes import FORGOTTEN
-from .indexing.report import Progress, Report
+from .indexing.report import Report
 from .indexing.sync import sync
 from .integrity import repair
 from .integrity import verify as verification
@@ -129,7 +130,7 @@ class Retriever:
         folder: str | os.PathLike[str] | None = None,
         *,
         retry: bool = False,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = ignore,
     ) -> Report:
         """Bring the index in line with a folder; what is already embedded is not embedded again.
 
@@ -189,7 +190,7 @@ class Retriever:
         model: str | os.PathLike[str],
         *,
         keep: bool = True,
-        progress: Callable[[switching.Switched], None] | None = None,
+        progress: OnProgress = ignore,
     ) -> switching.SwitchReport:
         """Put another encoder in service: every passage is embedded with it, and then all of them change at once.
 
@@ -214,7 +215,7 @@ class Retriever:
         self,
         model: str | os.PathLike[str] | None = None,
         *,
-        progress: Callable[[switching.Switched], None] | None = None,
+        progress: OnProgress = ignore,
     ) -> switching.SwitchReport:
         """Put the encoder before the last switch back, with its vectors; what was indexed since is embedded with it.
 
@@ -468,7 +469,7 @@ class Retriever:
         *,
         deep: bool = False,
         found: Callable[[VectorCheck], None] | None = None,
-        progress: Callable[[switching.Switched], None] | None = None,
+        progress: OnProgress = ignore,
     ) -> list[verification.Fault]:
         """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well.
 
@@ -493,7 +494,7 @@ class Retriever:
         deep: bool = False,
         found: Callable[[VectorCheck], None] | None = None,
         faults: Callable[[list[verification.Fault]], None] | None = None,
-        progress: Callable[[switching.Switched], None] | None = None,
+        progress: OnProgress = ignore,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Report | None:
         """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder.

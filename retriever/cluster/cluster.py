@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections import deque
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from ...core.errors import BinocleError, InputError, MissingExtraError, StoreErr
 from ...core.version import __version__
 from ...indexes.published import Published
 from ...indexes.sharded import BuiltShards, joined
-from ..indexing.report import Progress
+from ..indexing.report import progress_of_files
 from . import tasks
 from .serving import RemoteShard, RemoteShardedIndex, Shard
 from .worker import ROOM, FileBatch, fragments_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from ...core.progress import OnProgress
     from ...indexes.base import VectorIndex
     from ...indexes.published import IndexMetadata
     from ...indexes.registry import Spec
@@ -73,7 +75,7 @@ class Cluster:
         entries: list[Entry],
         known: dict[str, dict[str, Any]],
         report: Report,
-        progress: Callable[[Progress], None] | None,
+        progress: OnProgress,
     ) -> None:
         """Read, embed and commit files: a `sync.Crew`.
 
@@ -84,6 +86,7 @@ class Cluster:
         first = (str(store.place), asdict(head), str(root.resolve()), bool(self._gpus))
         waiting = deque(self._portions(entries, head))
         under_way: deque[tuple[FileBatch, Any]] = deque()
+        start = time.monotonic()
         total, files, size = sum(entry.size for entry in entries), 0, 0
         while waiting or under_way:
             while waiting and len(under_way) < _AHEAD * self.workers:
@@ -98,8 +101,8 @@ class Cluster:
             _commit(writer, done, known, report)
             files += sum(len(portion.entries) for portion, _ in done)
             size += sum(entry.size for portion, _ in done for entry in portion.entries)
-            if progress:
-                progress(Progress(files, len(entries), size, total, report.embedded + report.reused))
+            passages = report.embedded + report.reused
+            progress(progress_of_files((files, len(entries)), (size, total), passages, start))
 
     def _portions(self, entries: list[Entry], head: Head) -> Iterator[FileBatch]:
         """Files in order of path, cut so that each worker has several portions."""

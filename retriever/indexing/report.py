@@ -1,9 +1,11 @@
-"""What a run over documents did, as it is told and printed, and how far one is."""
+"""The report of a run over documents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from ...core.progress import Progress, per_second
 
 if TYPE_CHECKING:
     from ..documents.scan import Entry
@@ -56,12 +58,22 @@ class Report:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is: of the bytes to read, how many have been dealt with."""
+def progress_of_passages(stage: str, done: int, total: int, start: float) -> Progress:
+    """Progress by passages.
 
-    files_done: int
-    files_total: int
-    bytes_done: int
-    bytes_total: int
-    chunks: int
+    :param start: the `time.monotonic()` at which the stage began.
+    """
+    rate = per_second(done, start, "passages")
+    return Progress(stage, done, total, f"{done:,} of {total:,} passages, {rate}")
+
+
+def progress_of_files(files: tuple[int, int], size: tuple[int, int], passages: int, start: float) -> Progress:
+    """Progress by bytes, which follows the work more evenly than files do.
+
+    :param files: the number of files done, and of all.
+    :param size: the bytes of those, and of all.
+    :param passages: the number of passages embedded or reused so far.
+    :param start: the `time.monotonic()` at which indexing began.
+    """
+    rate = per_second(passages, start, "passages") if passages else "reading"
+    return Progress("indexing", *size, f"{files[0]:,} of {files[1]:,} files, {rate}")

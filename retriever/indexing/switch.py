@@ -19,16 +19,18 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.errors import BinocleError, EncoderMismatchError, StoreError
+from ...core.progress import OnProgress, ignore
 from ..models import encoder as encoders
 from ..models.identity import EncoderId
 from ..models.load import load_encoder
 from ..models.token_boundaries import token_boundary_digest
 from ..store.tables import PREVIOUS, chunk_schema, matrix, writing
 from ..store.writer import ASIDE
+from .report import progress_of_passages
 from .vector_log import VectorLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ...core.arrays import Floats
     from ..models.encoder import Encoder
@@ -38,14 +40,6 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 256  # passages embedded and kept aside at a time: a second or two of work, which is what a kill costs
-
-
-@dataclass(frozen=True, slots=True)
-class Switched:
-    """How far a switch is."""
-
-    done: int
-    total: int
 
 
 @dataclass(slots=True)
@@ -66,9 +60,7 @@ class SwitchReport:
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
-def switch(
-    writer: Writer, encoder: Encoder, progress: Callable[[Switched], None] | None = None, *, keep: bool = True
-) -> SwitchReport:
+def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, keep: bool = True) -> SwitchReport:
     """Put an encoder in the place of the one the index has; what that one gave is kept for `rollback`, or erased.
 
     :raises EncoderMismatchError: when the encoder cuts texts into other passages.
@@ -81,7 +73,7 @@ def switch(
     return _change(writer, encoder, after, keep=keep, erase=not keep, progress=progress)
 
 
-def rollback(writer: Writer, encoder: Encoder, progress: Callable[[Switched], None] | None = None) -> SwitchReport:
+def rollback(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) -> SwitchReport:
     """Put the previous encoder back with the vectors it gave; what came since is embedded with it.
 
     :param encoder: what `previous_encoder` gave.
@@ -134,7 +126,7 @@ def _change(
     *,
     keep: bool,
     erase: bool = False,
-    progress: Callable[[Switched], None] | None,
+    progress: OnProgress,
 ) -> SwitchReport:
     began = time.monotonic()
     snapshot = writer.snapshot()
@@ -158,10 +150,10 @@ def _embed(
     report: SwitchReport,
     *,
     held: bool,
-    progress: Callable[[Switched], None] | None,
+    progress: OnProgress,
 ) -> None:
     """Set aside a vector for each text that has none of this encoder yet, equal texts once."""
-    done = 0
+    done, start = 0, time.monotonic()
     for batch in snapshot.batches(["context", *([PREVIOUS] if held else [])], rows=_AT_ONCE):
         texts = batch["context"].to_pylist()
         lacking = _lacking(batch, texts) if held else texts
@@ -173,8 +165,7 @@ def _embed(
         report.embedded += len(new)
         report.reused += len(texts) - len(new)
         done += len(texts)
-        if progress:
-            progress(Switched(done, report.chunks))
+        progress(progress_of_passages("embedding", done, report.chunks, start))
 
 
 def _lacking(batch: pa.RecordBatch, texts: list[str]) -> list[str]:

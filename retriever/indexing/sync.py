@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...core.progress import OnProgress, ignore
 from ..store.tables import document_schema
 from .changes import find_changes, mtime_fields
 from .indexer import Indexer
-from .report import Progress, Report
+from .report import Report, progress_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..store.writer import Writer
 
     Row = dict[str, Any]
-    Crew = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, Callable[[Progress], None] | None], None]
+    Crew = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
 
 
 def sync(
@@ -38,7 +39,7 @@ def sync(
     retry: bool = False,
     leave_out: Path | None = None,
     crew: Crew | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = ignore,
 ) -> Report:
     """Make the store hold what the folder holds. Safe to interrupt anywhere: the next run goes on.
 
@@ -90,12 +91,12 @@ def _tracked(
     readings: Iterable[tuple[Entry, Reading | None]],
     entries: list[Entry],
     indexer: Indexer,
-    progress: Callable[[Progress], None] | None,
+    progress: OnProgress,
 ) -> Iterator[tuple[Entry, Reading | None]]:
+    start = time.monotonic()
     total, done = sum(entry.size for entry in entries), 0
     for number, (entry, reading) in enumerate(readings):
-        if progress:
-            progress(Progress(number, len(entries), done, total, indexer.chunks))
+        progress(progress_of_files((number, len(entries)), (done, total), indexer.chunks, start))
         yield entry, reading
         done += entry.size
 

@@ -10,7 +10,7 @@ from .verify import stored_wrongly, vector_faults
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..indexing.switch import Switched
+    from ...core.progress import OnProgress
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
     from ..store.writer import Writer
@@ -23,7 +23,7 @@ def mend_vectors(
     *,
     deep: bool,
     found: Callable[[misplaced.VectorCheck], None] | None,
-    progress: Callable[[Switched], None] | None,
+    progress: OnProgress,
 ) -> list[Fault]:
     """Put right the vectors that changed since the index was published, or `deep` all that are not their texts'.
 

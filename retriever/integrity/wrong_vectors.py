@@ -9,6 +9,7 @@ can have been missed, and if even that has a wrong one, every row is embedded.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.errors import BinocleError
+from ...core.progress import OnProgress, ignore
 from ..indexing.indexer import key_of
-from ..indexing.switch import Switched
+from ..indexing.report import progress_of_passages
 from ..store.tables import matrix, rows_among
 from .vector_regression import MOST, leave_one_out
 
@@ -69,7 +71,7 @@ class VectorCheck:
         return f"{told}; at most {self.missed:,} of the other vectors are wrong (95 % sure)"
 
 
-def search(snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], None] | None = None) -> VectorCheck:
+def search(snapshot: Snapshot, encoder: Encoder, progress: OnProgress = ignore) -> VectorCheck:
     """The chunks whose stored vectors are not what the index's encoder makes of their texts."""
     trial = _Checker(snapshot, encoder, progress)
     if trial.rows <= _FEW:
@@ -99,7 +101,7 @@ def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> VectorCheck:
         wrong.append(ids[_differs(snapshot, ids, matrix(batch["vector"], snapshot.head.encoder.dim))])
     if not any(map(len, wrong)):
         return VectorCheck((), snapshot.chunks.count_rows(), 0, 0)
-    trial = _Checker(snapshot, encoder(), None)
+    trial = _Checker(snapshot, encoder(), ignore)
     trial.embed(np.flatnonzero(np.isin(snapshot.read("chunks", ["id"])["id"].to_numpy(), np.concatenate(wrong))))
     return trial.found()
 
@@ -120,7 +122,7 @@ def mended(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[pa.Reco
 class _Checker:
     """Rows by their place in the table, and what embedding some of them anew has shown."""
 
-    def __init__(self, snapshot: Snapshot, encoder: Encoder, progress: Callable[[Switched], None] | None) -> None:
+    def __init__(self, snapshot: Snapshot, encoder: Encoder, progress: OnProgress) -> None:
         self.snapshot = snapshot
         self.encoder = encoder
         self.rows = snapshot.chunks.count_rows()
@@ -130,6 +132,7 @@ class _Checker:
         self._embedded = np.zeros(self.rows, np.bool_)
         self._progress = progress
         self._done = 0
+        self._start = time.monotonic()
 
     def found(self) -> VectorCheck:
         rows = sorted(self._wrong.values(), key=lambda row: row.chunk)
@@ -142,8 +145,8 @@ class _Checker:
 
     def told(self, rows: int) -> None:
         self._done += rows
-        if self._progress:
-            self._progress(Switched(self._done, max(self._done, round((1 + _LEAST) * self.rows) + _SAMPLE)))
+        total = max(self._done, round((1 + _LEAST) * self.rows) + _SAMPLE)
+        self._progress(progress_of_passages("checking vectors", self._done, total, self._start))
 
     def embed(self, places: Integers) -> int:
         """Embed these rows; gives how many have a wrong vector."""

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from binocle.commands import progress_bar
+from binocle.commands.progress_bar import ProgressBar
+from binocle.core.progress import Progress
 from binocle.training.runs import progress
 from binocle.training.runs.progress import Update, counted, line, stepping
 
@@ -22,6 +25,7 @@ def clock(monkeypatch):
 
     made = Clock()
     monkeypatch.setattr(progress, "time", made)
+    monkeypatch.setattr(progress_bar, "time", made)
     return made
 
 
@@ -51,3 +55,37 @@ def test_a_line_says_first_what_a_narrow_terminal_is_to_show():
     first = "step 1,200 of 2,000, 1 min 15 s left, epoch 1.50"
     assert line(at) == f"{first}, loss 0.2500, perplexity 10,293,315, 3,000 texts/s"
     assert line(replace(at, loss=None, metric=7.5)) == f"{first}, perplexity 7.5000, 3,000 texts/s"
+
+
+def test_without_a_terminal_a_line_is_printed_at_most_every_so_many_seconds(clock, capsys):
+    with ProgressBar("reading the data", lines=10) as on_progress:
+        on_progress(Progress("reading"))
+        for done in range(1, 7):
+            on_progress(Progress("training", done, 6, f"step {done} of 6"))
+            clock.now += 4
+        on_progress(Progress("searching", 1_000, 2_000))
+    lines = ["reading …", "step 1 of 6", "step 4 of 6", "step 6 of 6"]
+    assert capsys.readouterr().err.splitlines() == lines
+    with ProgressBar("reading the data", lines=0) as on_progress:
+        on_progress(Progress("searching", 1_000, 2_000))
+    assert capsys.readouterr().err == "searching: 1,000 of 2,000\n"
+
+
+def test_without_a_terminal_nothing_is_printed_unless_lines_are_asked_for(capsys):
+    with ProgressBar("reading the data") as on_progress:
+        on_progress(Progress("reading"))
+        on_progress(Progress("training", 6, 6))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_the_present_stage_alone(monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with ProgressBar("looking through the folder") as on_progress:
+        (task,) = on_progress._bar.tasks
+        assert (task.description, task.total) == ("looking through the folder", None)
+        on_progress(Progress("indexing", 5, 20, "1 of 4 files [a.txt]"))
+        (task,) = on_progress._bar.tasks
+        assert (task.description, task.completed, task.total) == ("1 of 4 files [a.txt]", 5, 20)
+        on_progress(Progress("building the vector index"))
+        (task,) = on_progress._bar.tasks
+        assert (task.description, task.total) == ("building the vector index", None)

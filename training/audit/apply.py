@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.progress import OnProgress, ignore
 from ...retriever.models.defences import SECRET
 from ...retriever.models.defended_encoder import DefendedEncoder, expect_free, write
 from . import defences, search_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...retriever.indexing.switch import Switched, SwitchReport
+    from ...retriever.indexing.switch import SwitchReport
     from ...retriever.retriever import Retriever
 
 
@@ -39,7 +38,7 @@ def defend(
     *,
     folder: str | Path | None = None,
     keep: bool = True,
-    progress: Callable[[Switched], None] | None = None,
+    progress: OnProgress = ignore,
 ) -> Defended:
     """Make a defended encoder with a new secret, and switch the index to it. `Retriever.rollback` undoes it.
 

@@ -163,9 +163,7 @@ def _fill(retriever: Retriever, folder: Path, tell: Tell) -> float:
     if not beir.is_collection(folder):
         if retriever.path == (folder / INDEX_NAME).resolve():
             return 0.0
-        return retriever.sync(
-            folder, progress=lambda at: told(f"{at.files_done:,} of {at.files_total:,} files")
-        ).seconds
+        return retriever.sync(folder, progress=lambda at: told(at.message)).seconds
     _check_index(retriever, folder)
     report = retriever.add(_counted(folder, told))
     if not report.indexed + report.unchanged:

@@ -301,7 +301,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         lost = []
 
         def kill(progress):
-            if progress.files_done > 20 and not lost:
+            if progress.done > progress.total // 5 and not lost:
                 lost.append(nodes.remove_node(workers[0], allow_graceful=False))
 
         report = spread.sync(folder, progress=kill)

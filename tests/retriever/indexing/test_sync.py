@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 import zipfile
@@ -11,6 +12,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import BinocleError, InputError
+from binocle.core.progress import ignore
 from binocle.retriever.documents.document import Document, Part
 from binocle.retriever.indexing import indexer as indexing
 from binocle.retriever.indexing.indexer import Indexer
@@ -541,7 +543,7 @@ class Stop(Exception):  # noqa: N818 - it is no error
     pass
 
 
-def run(folder, index, encoder, progress=None):
+def run(folder, index, encoder, progress=ignore):
     store = Store.create(index, EncoderId(encoder.name, encoder.fingerprint, encoder.dim), str(folder))
     with store.write() as writer:
         sync(writer, folder, encoder, progress=progress)
@@ -568,7 +570,7 @@ def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(t
 
     def stop_at(number):
         def progress(at):
-            if at.files_done == number:
+            if at.message.startswith(f"{number} of "):
                 raise Stop
 
         return progress
@@ -579,7 +581,7 @@ def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(t
         encoder = Counting(tiny)
         encoder.fail_at = number if way == "encode" else None
         with pytest.raises((KeyboardInterrupt, Stop)):
-            run(folder, index, encoder, stop_at(number) if way == "progress" else None)
+            run(folder, index, encoder, stop_at(number) if way == "progress" else ignore)
         committed = set(Store.open(index).snapshot().chunks.to_table(columns=["context"])["context"].to_pylist())
         encoder.fail_at, encoder.texts = None, []
         store = run(folder, index, encoder)
@@ -667,10 +669,19 @@ def test_progress_counts_files_bytes_and_chunks(world):
         world.write(name, "cat " * (size // 4))
     seen = []
     world.retriever.sync(world.folder, progress=seen.append)
-    assert [(at.files_done, at.files_total) for at in seen][:3] == [(0, 3), (1, 3), (2, 3)]
-    assert [at.bytes_done for at in seen][:3] == [0, 20, 60]
-    assert {at.bytes_total for at in seen} == {120}
-    assert [at.chunks for at in seen] == sorted(at.chunks for at in seen)
+    assert {at.stage for at in seen} == {"indexing"}
+    assert [at.message for at in seen][:3] == [f"{number} of 3 files, reading" for number in range(3)]
+    assert [at.done for at in seen][:3] == [0, 20, 60]
+    assert {at.total for at in seen} == {120}
+
+
+def test_progress_says_at_what_rate_passages_are_embedded(world, monkeypatch):
+    monkeypatch.setattr(indexing, "_BATCH_CHUNKS", 1)
+    world.write("a.txt", "The cat sat.")
+    world.write("b.txt", "The dog ran.")
+    seen = []
+    world.retriever.sync(world.folder, progress=seen.append)
+    assert re.fullmatch(r"1 of 2 files, [\d,]+ passages/s", seen[-1].message)
 
 
 def test_the_report_adds_up(world):

@@ -526,7 +526,7 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
     moved = []
     monkeypatch.setattr(
-        "binocle.commands.progress_bar.Moving.__call__", lambda _, at: moved.append((at.done, at.total))
+        "binocle.commands.progress_bar.ProgressBar.__call__", lambda _, at: moved.append((at.done, at.total))
     )
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert code == 0
