@@ -1,6 +1,6 @@
-"""`binocle …`: translates options into one library call each and prints the answer.
+"""The command line `binocle`: list the commands, and turn errors into one line and an exit code.
 
-Exit codes are grep's: 0 found (or done), 1 nothing found (or not clean), 2 an error, in one line on stderr.
+Exit codes as in grep: 0 for a hit (or done), 1 for no hit (or a fault), 2 for an error, with one line on stderr.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .core.errors import BinocleError
 from .core.version import __version__
 
 _ERROR, _INTERRUPTED = 2, 130
-_COMMANDS = {  # in the order of need: which module of `commands` each is in
+_COMMANDS = {  # the module of each command in `commands`; the order is that of the help
     "index": "index",
-    "switch": "index",
-    "rollback": "index",
+    "switch": "switch",
+    "rollback": "switch",
     "search": "search",
     "similar": "search",
     "show": "search",
-    "status": "index",
-    "files": "index",
-    "verify": "index",
+    "status": "status",
+    "files": "status",
+    "verify": "verify",
     "forget": "index",
     "optimize": "optimize",
     "evaluate": "evaluate",
@@ -46,12 +46,12 @@ _COMMANDS = {  # in the order of need: which module of `commands` each is in
 
 
 def main() -> NoReturn:
-    """Run the command line: every error one line, never a traceback for a user's mistake."""
-    # One query is one small product after another: a second thread for each only waits, up to 0.4 s on a busy machine.
+    """Run the command line. Every error is one line; a user's mistake never shows a traceback."""
+    # A query is many small products in a row. A second thread for them only waits: up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin while waiting halve a busy machine's rate
-    os.environ.setdefault("LANCE_LOG", "error")  # its warnings are not for the one who searches
-    if sys.stdout is None:  # closed by the caller, who then wants the exit code alone
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads halve the rate of a busy machine
+    os.environ.setdefault("LANCE_LOG", "error")  # users of a search have no use for its warnings
+    if sys.stdout is None:  # closed by a caller that needs only the exit code
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
         if "_BINOCLE_COMPLETE" in os.environ:
@@ -60,8 +60,8 @@ def main() -> NoReturn:
             code = cli.invoke(context)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(_ERROR)
@@ -73,26 +73,28 @@ def main() -> NoReturn:
     except BinocleError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
-        click.echo("binocle: interrupted; what was committed is kept, the same command goes on from there", err=True)
-        os._exit(_INTERRUPTED)  # threads of native libraries must not hold up a Ctrl-C
+        click.echo(
+            "binocle: interrupted; what was committed is kept, and the same command continues from there", err=True
+        )
+        os._exit(_INTERRUPTED)  # a plain exit would wait for threads of native libraries
     except BrokenPipeError as error:
-        if not _nobody_reads():
+        if not _reader_has_gone():
             _fail(f"a connection was closed by the other side: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        _fail(f"{error.filename or _what_failed(error)}: {error.strerror or error}")
+        _fail(f"{error.filename or _failed_stream(error)}: {error.strerror or error}")
 
 
-def _nobody_reads() -> bool:
-    """Whether standard output is a pipe whose reader has gone, as `head` goes when it has enough."""
+def _reader_has_gone() -> bool:
+    """Whether standard output is a pipe that nobody reads any more, as after `| head`."""
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     return bool(output.poll(0))
 
 
-def _what_failed(error: OSError) -> str:
-    """Standard output, where the error was raised by what prints to it."""
+def _failed_stream(error: OSError) -> str:
+    """The stream that an error without a file name concerns: standard output, if printing raised it."""
     import traceback
 
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
@@ -107,14 +109,14 @@ def _fail(message: str) -> NoReturn:
 
 
 class _Commands(UserDict[str, Any]):
-    """Imports a command when it is asked for: none waits for what others need, and `main` sees a Ctrl-C meanwhile."""
+    """Import a command only when it is called, for a fast start; `main` then sees a Ctrl-C during the import."""
 
     def __getitem__(self, name: str) -> Any:
         return getattr(import_module(f".commands.{super().__getitem__(name)}", __package__), name)
 
 
 class _Group(click.Group):
-    """Lists the commands in the order of need."""
+    """List the commands in the order of `_COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)

@@ -145,7 +145,7 @@ def killed(folder: Path, work: Path, seed: int) -> dict[str, Any]:
 
 def told(output: bytes, began: float) -> dict[str, Any]:
     report = json.loads(output)
-    return {"seconds": round(time.perf_counter() - began, 1), "files": report["files"], "chunks": report["chunks"]}
+    return {"seconds": round(time.perf_counter() - began, 1), "files": report["files"], "chunks": report["passages"]}
 
 
 def wait_for(index: str, files: int, process: subprocess.Popen[bytes]) -> int:

@@ -57,11 +57,11 @@ def compared(whole: Path, killed: Path, report: dict[str, Any], before: int, see
     """What the run that finished a killed index did, and whether the two indexes answer alike."""
     one, other = Retriever.open(whole), Retriever.open(killed)
     asked = queries(one, seed)
-    chunks = report["chunks"]
+    passages = report["passages"]
     found: dict[str, Any] = {
         "committed_before_the_last_run": before,
-        "embedded_or_reused_by_it": chunks["embedded"] + chunks["reused"],
-        "total": chunks["total"],
+        "embedded_or_reused_by_it": passages["embedded"] + passages["reused"],
+        "total": passages["total"],
         "total_of_the_uninterrupted": committed(whole),
         "verify_faults": len(other.verify()),
     }

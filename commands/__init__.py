@@ -1,4 +1,6 @@
-"""The command line's commands, one module for each subject: options in, one library call, lines out.
+"""The commands of the command line: options in, one library call, lines out.
 
-`cli.py` imports a module when its command is called. No room imports this one.
+A module is named after its command. Some hold a second one: forget is in `index`, rollback in `switch`, files in
+`status`. Similar and show are in `search`, compare in `evaluate`, tune and distill in `train`, fill in `pretrain`,
+completion in `doctor`. `cli.py` imports a module when its command is called. No other room imports this one.
 """

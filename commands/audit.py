@@ -12,7 +12,7 @@ import click
 
 from ..core.errors import InputError
 from ..retriever.search.snippet import printable
-from .options import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
+from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
 from .progress_bar import Live, ProgressBar
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _share = click.FloatRange(0)
 @click.option(
     "--defences",
     metavar="NAMES",
-    callback=names,
+    callback=split_names,
     help="Such as noise=0.01,truncate=128,int8,binary,pq=48,rotation. Default: some strengths of each.",
 )
 @click.option("--queries", metavar="DIR", type=FOLDER, help="Judged queries, in BEIR's layout. Default: made ones.")
@@ -156,7 +156,7 @@ def audit(
             click.echo(json.dumps({**found.as_dict(), **({"gate": gate} if gate else {}), **done}, ensure_ascii=False))
     for line in _applied(applied, retriever, asked=apply and bool(within) and not as_json, erased=erase):
         click.echo(printable(line))
-    return NOTHING if gated and not within else 0
+    return EXIT_NEGATIVE if gated and not within else 0
 
 
 def _check(*, gated: bool, apply: bool, encoder: Path | None, erase: bool, out: Path | None) -> None:

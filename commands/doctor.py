@@ -1,4 +1,4 @@
-"""`binocle doctor` and `binocle completion`: what a new installation needs."""
+"""`binocle doctor, completion`: check an installation, and set up the shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import BinocleError
-from .options import NOTHING, json_option
+from .options import EXIT_NEGATIVE, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,47 +23,49 @@ if TYPE_CHECKING:
 @click.command()
 @json_option
 def doctor(as_json: bool) -> int:
-    """Check this installation.
+    """Check that this installation works.
 
-    Versions, processor, encoder. Exit 0 when an index can be made and searched.
+    Prints versions, processor and encoder, and builds and searches a small index. Exit 0 when that works, else 1.
 
     \b
     binocle doctor
     """
-    found = list(checks())
-    for check in found:
+    results = list(checks())
+    for check in results:
         if as_json:
             click.echo(json.dumps({"name": check.name, "ok": check.ok, "detail": check.detail}))
         else:
             click.echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<12} {check.detail}")
-    return 0 if all(check.ok for check in found) else NOTHING
+    return 0 if all(check.ok for check in results) else EXIT_NEGATIVE
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion script for a shell.
+    """Print a script that completes commands and options in a shell.
 
     \b
     binocle completion bash >> ~/.bashrc
     """
     from click.shell_completion import get_completion_class
 
-    maker = get_completion_class(shell)
-    assert maker is not None
-    click.echo(maker(context.find_root().command, {}, "binocle", "_BINOCLE_COMPLETE").source())
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
+    click.echo(shell_class(context.find_root().command, {}, "binocle", "_BINOCLE_COMPLETE").source())
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """The result of one check."""
+
     name: str
     ok: bool
     detail: str
 
 
 def checks() -> Iterator[Check]:
-    """Each check in turn; the last makes a small index and finds something in it."""
+    """Run the checks one by one; the last builds a small index and searches it."""
     yield Check("python", True, f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} processors")
     for package in ("pylance", "faiss-cpu", "openvino", "tokenizers", "pypdfium2"):
         yield _version(package)
@@ -83,10 +85,12 @@ def _precision() -> Check:
     from ..retriever.models.bert.openvino import import_openvino
 
     core = import_openvino().Core()
-    abilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     name = core.get_property("CPU", "FULL_DEVICE_NAME").strip()
-    fast = "bf16, about twice the speed of float32" if "BF16" in abilities else "float32 (the processor has no bf16)"
-    return Check("processor", True, f"{name}: encodes in {fast}")
+    precision = (
+        "bf16, about twice the speed of float32" if "BF16" in capabilities else "float32 (the processor has no bf16)"
+    )
+    return Check("processor", True, f"{name}: encodes in {precision}")
 
 
 def _encoder() -> Check:
@@ -109,4 +113,6 @@ def _round_trip() -> Check:
             first = retriever.search("feline", k=1)[0].path
         except BinocleError as error:
             return Check("index", False, str(error))
-    return Check("index", first == "cat", "made, searched and removed" if first == "cat" else f"found {first}, not cat")
+    return Check(
+        "index", first == "cat", "built, searched and removed" if first == "cat" else f"found {first}, not cat"
+    )

@@ -10,7 +10,7 @@ import click
 
 from ..core.errors import InputError
 from ..retriever.search.snippet import printable
-from .options import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option, tell
+from .options import FOLDER, PATH, check_rerank_options, json_option, print_step, rerank_depth_option, rerank_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def evaluate(
     binocle evaluate notes --queries questions.tsv --qrels answers.tsv
     binocle evaluate sts.tsv --model models/tuned
     """
-    progress = tell if sys.stderr.isatty() else None
+    progress = print_step if sys.stderr.isatty() else None
     found: Evaluation | JudgedRowsResult
     if data.is_file() or (data.suffix and not data.exists()):
         _refuse(context, of_collections, data)
@@ -168,7 +168,7 @@ def compare(
         out=out,
         picture=None if plots == "none" else plots,
         per_query=per_query,
-        progress=tell if sys.stderr.isatty() else None,
+        progress=print_step if sys.stderr.isatty() else None,
     )
     if as_json:
         click.echo(json.dumps(found.as_dict(per_query=per_query)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError
-from .options import FOLDER, NOTHING, PATH, folder_argument, index_option, json_option, open_index, parse_citation
+from .options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option, open_index, parse_citation
 from .progress_bar import Live
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def invert(
         made = loaded.invert(given[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
         recovered |= made.recovered
         _print_inverted(made, first + row if vectors else None, true, as_json=as_json)
-    return 0 if recovered else NOTHING
+    return 0 if recovered else EXIT_NEGATIVE
 
 
 def _given(
@@ -125,12 +125,12 @@ def _print_inverted(made: Inverted, number: int | None, true: str | None, *, as_
 def _print_read(made: StateReading, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(made.as_dict(), ensure_ascii=False))
-        return 0 if made.tokens else NOTHING
+        return 0 if made.tokens else EXIT_NEGATIVE
     for token, guess in zip(made.tokens, made.named, strict=True):
         mark = "" if token == guess.token else f"  (was {token})"
         click.echo(f"{guess.token:<20} {guess.probability:.2f}{mark}")
     click.echo(f"{made.accuracy:.1%} of {len(made.tokens)} tokens recovered")
-    return 0 if made.tokens else NOTHING
+    return 0 if made.tokens else EXIT_NEGATIVE
 
 
 @click.command()

@@ -10,15 +10,15 @@ import click
 
 from ..core.errors import InputError
 from .options import (
-    NOTHING,
+    EXIT_NEGATIVE,
     PATH,
     folder_argument,
     index_option,
     json_option,
-    only_answers,
     open_index,
+    print_step,
     ray_option,
-    tell,
+    stdout_for_answers,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def optimize(
     if plot is not None and plot.suffix.lower() != ".svg":
         raise InputError(f"{plot} would be an SVG by another name: expected one that ends in .svg")
     retriever = open_index(folder, index, ray=ray)
-    with only_answers(ray):
+    with stdout_for_answers(ray):
         outcome = retriever.optimize(
             recall,
             memory=memory,
@@ -114,7 +114,7 @@ def optimize(
             queries=None if queries is None else read(queries),
             kinds=kinds,
             seed=seed,
-            progress=tell,
+            progress=print_step,
         )
     if plot is not None:
         chosen = outcome.choice.point if outcome.choice else None
@@ -124,7 +124,7 @@ def optimize(
     else:
         for line in _lines(outcome):
             click.echo(line)
-    return 0 if outcome.met else NOTHING
+    return 0 if outcome.met else EXIT_NEGATIVE
 
 
 def _as_dict(outcome: TuningResult) -> dict[str, Any]:

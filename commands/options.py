@@ -1,8 +1,9 @@
-"""What the commands share: the folder and the index that a user means, and the options that say so."""
+"""Options that commands share, and the index and the documents that a user's words stand for."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -15,18 +16,18 @@ import click
 from ..core.errors import InputError, NoIndexError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from click.shell_completion import CompletionItem
 
     from ..retriever.retriever import Retriever
 
-_MANY = 5_000  # documents: to compare a name with all of them takes too long
-NOTHING = 1  # the exit code of a search without a hit, of a check that found a fault
+EXIT_NEGATIVE = 1  # the exit code of a search without a hit and of a check that finds a fault
+_MAXIMUM_COMPARED = 5_000  # documents: comparing a misspelt name with more takes too long
 
 
-class _Path(click.Path):
-    """Completes files and folders; whether one is there is for the command to say."""
+class _FilePath(click.Path):
+    """Complete files and folders. The command itself checks whether the path exists."""
 
     completes = "file"
 
@@ -44,12 +45,12 @@ class _Path(click.Path):
         return [CompletionItem(incomplete, type=self.completes)]
 
 
-class _Folder(_Path):
+class _FolderPath(_FilePath):
     completes = "dir"
 
 
-class _Index(_Folder):
-    """A folder, or an index on object storage, whose name stays as it is."""
+class _IndexPath(_FolderPath):
+    """A folder, or an index on object storage: an address of object storage is not changed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from ..retriever.store.open_location import is_s3
@@ -57,67 +58,88 @@ class _Index(_Folder):
         return value if is_s3(value) else super().convert(value, param, ctx)
 
 
-PATH = _Path()
-FOLDER = _Folder()
-INDEX = _Index()
+PATH = _FilePath()
+FOLDER = _FolderPath()
+INDEX = _IndexPath()
+folder_argument = click.argument("folder", required=False, type=FOLDER)
 index_option = click.option(
     "--index",
     "index",
     metavar="DIR",
     type=INDEX,
     envvar="BINOCLE_INDEX",
-    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER, here, or the nearest above.",
+    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER, or in the nearest folder above.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+k_option = click.option(
+    "-k", default=10, show_default=True, metavar="N", type=click.IntRange(min=1), help="Print at most N passages."
 )
 ray_option = click.option(
-    "--ray", metavar="ADDRESS", envvar="BINOCLE_RAY", help="Have a Ray cluster do the work: auto, local, HOST:PORT."
+    "--ray", metavar="ADDRESS", envvar="BINOCLE_RAY", help="Run on a Ray cluster: auto, local or HOST:PORT."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-folder_argument = click.argument("folder", required=False, type=FOLDER)
+rerank_depth_option = click.option(
+    "--rerank-depth", default=50, show_default=True, metavar="N", type=int, help="Rerank the best N passages."
+)
+rerank_option = click.option(
+    "--rerank", metavar="MODEL", help="Rerank with a cross-encoder: its folder, or its name on the hub."
+)
 where_option = click.option(
     "--where",
     "-w",
     multiple=True,
     metavar="FILTER",
-    help="Only documents such as path='docs/**' (from the indexed folder on), type=pdf, modified>=2026-01-01, "
-    "size<1MB, KEY=VALUE. Repeatable.",
-)
-k_option = click.option(
-    "-k", default=10, show_default=True, metavar="N", type=click.IntRange(min=1), help="How many passages."
-)
-rerank_option = click.option(
-    "--rerank", metavar="MODEL", help="Rerank with a cross-encoder: its folder, or its name on the hub."
-)
-rerank_depth_option = click.option(
-    "--rerank-depth", default=50, show_default=True, metavar="N", type=int, help="How many passages to rerank."
+    help="Search only documents that pass: path='docs/**' (relative to the indexed folder), type=pdf, "
+    "modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable: all must pass.",
 )
 
 
 def check_rerank_options(*, used: bool, by: str) -> None:
-    """Refuse options that say how to rerank where nothing does."""
+    """Refuse options of reranking in a command that does not rerank.
+
+    :param by: the option that turns reranking on, for the message.
+    """
     context = click.get_current_context()
     for name in ("rerank_depth", "rerank_seconds"):
         if not used and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with {by}", context)
 
 
-def names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Of an option that takes several, with commas between them."""
+def split_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Split the value of an option at its commas (a callback of click)."""
     return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
-def tell(text: str) -> None:
+def print_step(text: str) -> None:
+    """Print the next step of the command on stderr."""
     click.echo(f"{text} …", err=True)
 
 
+def print_note(note: str) -> None:
+    """Print a note on stderr, if there is one."""
+    if note:
+        click.echo(note, err=True)
+
+
+def json_line(record: Mapping[str, Any], *, ascii_only: bool = True) -> str:
+    """One record as a line of JSON; `chunks`, as the store calls them, are `passages` to users."""
+    passages = {"passages" if name == "chunks" else name: value for name, value in record.items()}
+    return json.dumps(passages, ensure_ascii=ascii_only)
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: "1 passage", "2,000 passages"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 @contextlib.contextmanager
-def only_answers(ray: str | None) -> Iterator[None]:
-    """Keep standard output for the answer: Ray tells there what it hears of its nodes."""
+def stdout_for_answers(ray: str | None) -> Iterator[None]:
+    """Keep standard output for the answer: Ray would print the messages of its nodes there."""
     with contextlib.redirect_stdout(sys.stderr) if ray else contextlib.nullcontext():
         yield
 
 
 def open_index(folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None) -> Retriever:
-    """The existing index meant by FOLDER and --index."""
+    """Open the existing index that FOLDER and --index name."""
     from ..retriever.documents.scan import find_index, is_index
     from ..retriever.retriever import Retriever
 
@@ -128,33 +150,33 @@ def open_index(folder: Path | None, index: Path | None, model: str | None = None
         raise InputError(f"there is no folder {start}")
     if start.is_file():
         raise InputError(f"{start} is a file: expected a folder; narrow a search with --where path={start.name}")
-    found = start if is_index(start) else find_index(start)
-    if found is None:
-        raise NoIndexError(f"no index in {start} or above it: make one with {typed('index', folder or Path())}")
-    return Retriever.open(found, model=model, ray=ray)
+    path = start if is_index(start) else find_index(start)
+    if path is None:
+        raise NoIndexError(f"no index in {start} or above it: make one with {command_hint('index', folder or Path())}")
+    return Retriever.open(path, model=model, ray=ray)
 
 
-def typed(command: str, folder: Path | None = None, *, at: Path | None = None) -> str:
-    """A command to go on with, as it is to be typed for the index that this one was given.
+def command_hint(command: str, folder: Path | None = None, *, at: Path | None = None) -> str:
+    """A command for the same index, in quotes, ready to be typed: `'binocle files --state failed docs'`.
 
-    :param folder: the one it is to be given, where that is another.
-    :param at: where the index is, to be said where `folder` alone does not lead there.
+    :param folder: the folder to name; by default the running command's.
+    :param at: the path of the index; the hint names it where `folder` alone does not lead there.
     """
     from ..retriever.documents.scan import INDEX_NAME
 
-    given = click.get_current_context().params
-    index, below = given.get("index"), given.get("folder")
+    arguments = click.get_current_context().params
+    index, current = arguments.get("index"), arguments.get("folder")
     if not index and folder is not None and at is not None and at != folder.resolve() / INDEX_NAME:
         index = at
-    if folder is None and not index and below != Path():
-        folder = below
+    if folder is None and not index and current != Path():
+        folder = current
     words = [command, *([] if folder is None else [shlex.quote(str(folder))])]
     return f"'binocle {' '.join([*words, *(['--index', shlex.quote(str(index))] if index else [])])}'"
 
 
-def within(retriever: Retriever, folder: Path | None) -> list[str]:
-    """The filter that FOLDER adds when it lies below the indexed folder."""
-    from ..retriever.store.filters import folder as below
+def folder_filter(retriever: Retriever, folder: Path | None) -> list[str]:
+    """The filter for FOLDER; none unless it lies below the indexed folder."""
+    from ..retriever.store.filters import folder as filter_below
 
     root = retriever.folder
     if folder is None or folder.resolve() == retriever.path:
@@ -162,78 +184,80 @@ def within(retriever: Retriever, folder: Path | None) -> list[str]:
     if not folder.exists():
         raise InputError(f"there is no folder {folder}")
     if root is None or not folder.resolve().is_relative_to(root.resolve()):
-        raise InputError(f"{folder} is not in {root}, the folder that the index at {retriever.path} is of")
+        raise InputError(f"{folder} is not in {root}, the folder of the index at {retriever.path}")
     inside = folder.resolve().relative_to(root.resolve()).as_posix()
-    return [] if inside == "." else [below(inside)]
+    return [] if inside == "." else [filter_below(inside)]
 
 
-def as_from_here(retriever: Retriever) -> Callable[[str], str]:
-    """What turns a path of the index into one that opens from here: absolute where it is not below."""
+def path_from_here(retriever: Retriever) -> Callable[[str], str]:
+    """A function from a path of the index to one that opens from the current folder: absolute unless below it."""
     root = retriever.folder
     if root is None:
         return str
     root = root.resolve()
 
-    def shown(path: str) -> str:
-        way = os.path.relpath(root / path) + "/" * path.endswith("/")
-        return os.path.join(root, path) if way.split("/")[0] == ".." else way  # noqa: PTH118
+    def from_here(path: str) -> str:
+        relative = os.path.relpath(root / path) + "/" * path.endswith("/")
+        return os.path.join(root, path) if relative.split("/")[0] == ".." else relative  # noqa: PTH118
 
-    return shown
+    return from_here
 
 
-def parse_citation(retriever: Retriever, place: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(.+):([0-9]{1,99})", place, re.DOTALL)
+def parse_citation(retriever: Retriever, citation: str) -> tuple[str, int]:
+    """The document's path in the index and the line of a citation FILE:LINE."""
+    match = re.fullmatch(r"(.+):([0-9]{1,99})", citation, re.DOTALL)
     if not match:
-        raise InputError(f"{place[:200]!r} is not a place: expected FILE:LINE, such as guide.md:12")
-    return known(retriever, match[1]), int(match[2])
+        raise InputError(f"{citation[:200]!r} is not a citation: expected FILE:LINE, such as guide.md:12")
+    return find_document(retriever, match[1]), int(match[2])
 
 
-def is_known(retriever: Retriever, path: str) -> bool:
+def is_document(retriever: Retriever, path: str) -> bool:
+    """Whether the index has a document under exactly this path."""
     return path in retriever.snapshot().document_rows["path"].to_pylist()
 
 
-def known(retriever: Retriever, path: str, *, folders: bool = False) -> str:
-    """The path of a document in the index that a user means: as it is from here, or as the index has it.
+def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> str:
+    """The path in the index of the document that a user names, from the current folder or as the index has it.
 
-    :param folders: whether a folder is an answer too, as to what is to be erased: then no other may be meant.
+    :param folders: also accept a folder, for commands that erase. Then a path with two meanings is an error.
+    :raises InputError: when there is no such document, with the nearest name.
     """
     rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
     paths = {row["path"] for row in rows}
     files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
-    holding = paths if folders else files
     root = retriever.folder
-    meant = []
+    candidates = []
     if root is not None and "\0" not in path:
-        with contextlib.suppress(ValueError, OSError):  # somewhere else altogether
-            here = Path(path).resolve().relative_to(root.resolve()).as_posix()
-            meant += [here] * (here in files or _has_below(here, files))
-    there = path.rstrip("/")
-    if there not in meant and (there in paths or _has_below(there, holding)):
-        meant.append(there)
-    if folders and root is not None and len(meant) > 1:
+        with contextlib.suppress(ValueError, OSError):  # a path outside the indexed folder
+            local = Path(path).resolve().relative_to(root.resolve()).as_posix()
+            candidates += [local] * (local in files or _is_folder_of(local, files))
+    stored = path.rstrip("/")
+    if stored not in candidates and (stored in paths or _is_folder_of(stored, paths if folders else files)):
+        candidates.append(stored)
+    if folders and root is not None and len(candidates) > 1:
         raise InputError(
-            f"{path!r} is {meant[0]!r} of the index from here, and there is {there!r} too: "
-            f"expected a whole path, such as {str(root / meant[0])!r}"
+            f"{path!r} means {candidates[0]!r} of the index from here, and there is {stored!r} too: "
+            f"expected a whole path, such as {str(root / candidates[0])!r}"
         )
-    for one in meant:
-        if folders or one in paths:
-            return one
-        listing = typed("files", Path(as_from_here(retriever)(one)))
-        raise InputError(f"{path!r} is a folder: {listing} lists what is in it")
-    near = _nearest(path, paths)
-    shown = as_from_here(retriever) if near in files else str
-    hint = f"is it {shown(near)!r}? " if near else ""
-    raise InputError(f"{path[:200]!r} is not in the index: {hint}{typed('files')} lists what is")
+    for candidate in candidates:
+        if folders or candidate in paths:
+            return candidate
+        listing = command_hint("files", Path(path_from_here(retriever)(candidate)))
+        raise InputError(f"{path!r} is a folder: {listing} lists its files")
+    nearest = _nearest(path, paths)
+    shown = path_from_here(retriever) if nearest in files else str
+    hint = f"is it {shown(nearest)!r}? " if nearest else ""
+    raise InputError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
 
 
-def _has_below(folder: str, paths: set[str]) -> bool:
-    return any(one.startswith(folder + "/") for one in paths)
+def _is_folder_of(folder: str, paths: set[str]) -> bool:
+    return any(path.startswith(folder + "/") for path in paths)
 
 
 def _nearest(path: str, paths: set[str]) -> str | None:
-    """The only one that ends in what was given, or else one that looks like it."""
+    """The only path that ends in the given one, or else the path with the most similar spelling."""
     from difflib import get_close_matches
 
-    same = [one for one in paths if one.endswith(f"/{path}")]
-    alike = get_close_matches(path, sorted(paths), 1, 0.8) if len(paths) < _MANY else []
-    return same[0] if len(same) == 1 else next(iter(alike), None)
+    endings = [candidate for candidate in paths if candidate.endswith(f"/{path}")]
+    similar = get_close_matches(path, sorted(paths), 1, 0.8) if len(paths) < _MAXIMUM_COMPARED else []
+    return endings[0] if len(endings) == 1 else next(iter(similar), None)

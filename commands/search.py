@@ -1,4 +1,4 @@
-"""`binocle search, similar, show`: passages, and the text that they cite."""
+"""`binocle search, similar, show`: find passages, and print the text that they cite."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import click
 from ..core.errors import InputError
 from ..retriever.search.snippet import blocks, printable
 from .options import (
+    EXIT_NEGATIVE,
     FOLDER,
-    NOTHING,
-    as_from_here,
     check_rerank_options,
+    command_hint,
+    find_document,
     folder_argument,
+    folder_filter,
     index_option,
-    is_known,
+    is_document,
     json_option,
     k_option,
-    known,
-    only_answers,
     open_index,
     parse_citation,
+    path_from_here,
     ray_option,
     rerank_depth_option,
     rerank_option,
-    typed,
+    stdout_for_answers,
     where_option,
-    within,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from ..retriever.search.query import Hit, Mode
 
 
-class _Asking(click.Command):
-    """Says how to ask for what looks like an option."""
+class _QueryCommand(click.Command):
+    """Explain how to pass a query that looks like an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -57,19 +57,30 @@ class _Asking(click.Command):
             raise click.UsageError(f"{error.format_message()} {hint}", ctx) from None
 
 
-@click.command(cls=_Asking)
+@click.command(cls=_QueryCommand)
 @click.argument("query")
 @folder_argument
 @index_option
 @k_option
-@click.option("--mode", type=click.Choice(["hybrid", "semantic", "lexical"]), default="hybrid", show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "semantic", "lexical"]),
+    default="hybrid",
+    show_default=True,
+    help="Match meaning (semantic), words (lexical) or both.",
+)
 @where_option
 @rerank_option
 @rerank_depth_option
-@click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about this long, the best passages first.")
-@click.option("--explain", is_flag=True, help="Show what each stage contributed.")
-@click.option("--inverter", metavar="DIR", type=FOLDER, help="With --explain: also what vectors have kept and lost.")
-@click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it has moved.")
+@click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about S seconds, the best passages first.")
+@click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
+@click.option(
+    "--inverter",
+    metavar="DIR",
+    type=FOLDER,
+    help="With --explain, also show which words the vectors keep and lose: the folder of a trained inverter.",
+)
+@click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it was moved.")
 @ray_option
 @json_option
 def search(
@@ -90,11 +101,11 @@ def search(
 ) -> int:
     """Find the passages that answer QUERY.
 
-    Looks in FOLDER, or in the whole index found here or above. QUERY "-" is read from standard input. Paths are
-    printed as they open from here; JSON has them as the index does, relative to the indexed folder. Exit 1 when nothing
-    is found.
+    Searches FOLDER, or else the whole index of the current folder or of the nearest one above it. The QUERY "-" is read
+    from standard input. Paths open from the current folder; JSON has them relative to the indexed folder. Exit 1 when
+    nothing is found.
 
-    With --rerank a cross-encoder reads the best passages again together with the query, and its order counts.
+    With --rerank a cross-encoder reads the best passages again, together with the query, and orders them.
 
     \b
     binocle search "lifetime of a borrowed value" docs
@@ -104,90 +115,92 @@ def search(
     check_rerank_options(used=rerank is not None, by="--rerank")
     if query == "-":
         if sys.stdin is None:
-            raise InputError("the query is to be read from standard input, but that is closed")
+            raise InputError("the query '-' is read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model, ray)
-    reading = _reading(inverter, retriever, explain=explain)
-    with only_answers(ray):
+    recover = _recovery(inverter, retriever, explain=explain)
+    with stdout_for_answers(ray):
         hits = retriever.search(
             query,
             k,
             mode=mode,
-            where=[*where, *within(retriever, folder)],
+            where=[*where, *folder_filter(retriever, folder)],
             rerank=rerank,
             rerank_depth=rerank_depth,
             rerank_seconds=rerank_seconds,
         )
-    if reading and not as_json:
-        click.echo(f"query: {_said(reading(query.strip(), 'query'))}\n")
-    _print_hits(hits, query, as_from_here(retriever), explain=explain, as_json=as_json, reading=reading)
+    if recover and not as_json:
+        click.echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
+    _print_hits(hits, query, path_from_here(retriever), explain=explain, as_json=as_json, recover=recover)
     if mode != "lexical":
-        _tell_cut(query, retriever)
+        _warn_of_long_query(query, retriever)
     if not as_json:
-        _tell_written(hits, retriever)
+        _warn_of_changed_files(hits, retriever)
     if not hits:
-        _tell_nothing(where, folder, retriever)
-    return 0 if hits else NOTHING
+        _explain_no_hits(where, folder, retriever)
+    return 0 if hits else EXIT_NEGATIVE
 
 
 @click.command()
-@click.argument("place", metavar="FILE:LINE")
+@click.argument("citation", metavar="FILE:LINE")
 @folder_argument
 @index_option
 @k_option
 @where_option
 @json_option
-def similar(place: str, folder: Path | None, index: Path | None, k: int, where: tuple[str, ...], as_json: bool) -> int:
+def similar(
+    citation: str, folder: Path | None, index: Path | None, k: int, where: tuple[str, ...], as_json: bool
+) -> int:
     """Find passages like the one at FILE:LINE.
 
-    FILE is a path as search prints it, or of the file itself. Exit 1 when nothing is found.
+    FILE is a path as search prints it, or any path to the file. Exit 1 when nothing is found.
 
     \b
     binocle similar guide/install.md:40 docs
     """
     retriever = open_index(folder, index)
-    path, line = parse_citation(retriever, place)
-    hits = retriever.similar(path, line, k, where=[*where, *within(retriever, folder)])
-    _print_hits(hits, "", as_from_here(retriever), explain=False, as_json=as_json)
+    path, line = parse_citation(retriever, citation)
+    hits = retriever.similar(path, line, k, where=[*where, *folder_filter(retriever, folder)])
+    _print_hits(hits, "", path_from_here(retriever), explain=False, as_json=as_json)
     if not as_json:
-        _tell_written(hits, retriever)
+        _warn_of_changed_files(hits, retriever)
     if not hits:
-        _tell_nothing(where, folder, retriever)
-    return 0 if hits else NOTHING
+        _explain_no_hits(where, folder, retriever)
+    return 0 if hits else EXIT_NEGATIVE
 
 
 @click.command()
-@click.argument("place", metavar="FILE[:LINE[-LINE]]")
+@click.argument("citation", metavar="FILE[:LINE[-LINE]]")
 @folder_argument
 @index_option
-def show(place: str, folder: Path | None, index: Path | None) -> None:
-    """Print the text read from a document.
+def show(citation: str, folder: Path | None, index: Path | None) -> None:
+    """Print the text of a document, as the index read it.
 
-    The whole of it, or the lines of a citation.
+    Prints the whole text, or only the lines of a citation.
 
     \b
     binocle show report.pdf docs
     binocle show guide/install.md:40-60 docs
     """
     retriever = open_index(folder, index)
-    match = re.fullmatch(r"(.+):([0-9]{1,99})(?:-([0-9]{1,99}))?", place, re.DOTALL)
-    if match and not is_known(retriever, place):
+    match = re.fullmatch(r"(.+):([0-9]{1,99})(?:-([0-9]{1,99}))?", citation, re.DOTALL)
+    if match and not is_document(retriever, citation):
         first = int(match[2])
-        text = retriever.lines(known(retriever, match[1]), first, int(match[3] or first))
+        text = retriever.lines(find_document(retriever, match[1]), first, int(match[3] or first))
     else:
-        text = retriever.text(known(retriever, place))
+        text = retriever.text(find_document(retriever, citation))
     if sys.stdout.isatty():
         text = "\n".join(map(printable, text.split("\n")))
     click.echo(text)
 
 
-def _tell_cut(query: str, retriever: Retriever) -> None:
-    """Say so where a query has more tokens than its vector is made of."""
-    most = retriever.encoder.max_tokens
-    if len(query) > most and (count := len(retriever.encoder.offsets([query])[0])) > most:
+def _warn_of_long_query(query: str, retriever: Retriever) -> None:
+    """Warn of a query with more tokens than the encoder reads."""
+    limit = retriever.encoder.max_tokens
+    if len(query) > limit and (count := len(retriever.encoder.offsets([query])[0])) > limit:
         click.echo(
-            f"binocle: of the query's {count:,} tokens the encoder reads the first {most:,}; its words are all "
-            "looked for in mode hybrid or lexical",
+            f"binocle: the encoder reads only the first {limit:,} of the query's {count:,} tokens; "
+            "modes hybrid and lexical look for all its words",
             err=True,
         )
 
@@ -195,29 +208,29 @@ def _tell_cut(query: str, retriever: Retriever) -> None:
 def _print_hits(
     hits: list[Hit],
     query: str,
-    place: Callable[[str], str],
+    from_here: Callable[[str], str],
     *,
     explain: bool,
     as_json: bool,
-    reading: Callable[[str, Kind], RetainedFacts] | None = None,
+    recover: Callable[[str, Kind], RetainedFacts] | None = None,
 ) -> None:
     if as_json:
         for hit in hits:
-            row = _as_json(hit, explain=explain)
-            if reading:
-                told = {"query": reading(query.strip(), "query"), "passage": reading(_embedded(hit), "document")}
-                row["vector"] = {name: found.as_dict() for name, found in told.items()}
+            row = _hit_fields(hit, explain=explain)
+            if recover:
+                facts = {"query": recover(query.strip(), "query"), "passage": recover(_embedded_text(hit), "document")}
+                row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
             click.echo(json.dumps(row, ensure_ascii=False))
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    shown = blocks(hits, query, place=place, colour=colour, width=_width(), explain=explain)
-    for hit, block in zip(hits, shown, strict=True):
-        said = printable(_said(reading(_embedded(hit), "document"))) if reading else ""
-        click.echo(f"{block.rstrip()}\n    {said}\n" if reading else block)
+    printed = blocks(hits, query, place=from_here, colour=colour, width=_width(), explain=explain)
+    for hit, block in zip(hits, printed, strict=True):
+        facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
+        click.echo(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
 
 
-def _tell_written(hits: list[Hit], retriever: Retriever) -> None:
-    """Say so where a line that was cited may no longer be there."""
+def _warn_of_changed_files(hits: list[Hit], retriever: Retriever) -> None:
+    """Warn of cited files that were changed or removed after indexing: their lines may have moved."""
     from ..retriever.documents.scan import written_since
 
     root = retriever.folder
@@ -226,34 +239,36 @@ def _tell_written(hits: list[Hit], retriever: Retriever) -> None:
         return
     columns = ["path", "size", "mtime_ns", "sha256"]
     rows = retriever.read(lambda snapshot: snapshot.documents_by_id(documents, columns))
-    if written := len(written_since(root, rows.values())):
-        which = "one of these files was" if written == 1 else f"{written:,} of these files were"
-        again = typed("index", root, at=retriever.path)
-        click.echo(f"binocle: {which} changed or removed after indexing: {again} brings the index up to date", err=True)
+    if count := len(written_since(root, rows.values())):
+        changed = "one of these files was" if count == 1 else f"{count:,} of these files were"
+        hint = command_hint("index", root, at=retriever.path)
+        click.echo(
+            f"binocle: {changed} changed or removed after indexing: {hint} brings the index up to date", err=True
+        )
 
 
-def _tell_nothing(where: tuple[str, ...], folder: Path | None, retriever: Retriever) -> None:
-    """Why nothing was found, where that lies not in the query; on a terminal always something."""
+def _explain_no_hits(where: tuple[str, ...], folder: Path | None, retriever: Retriever) -> None:
+    """Say why nothing was found if the query is not the reason; on a terminal always say something."""
     from ..retriever.store.filters import parse, unknown, unmet
 
     rows = [row for row in retriever.documents() if row["chunks"]]
-    inside = parse(within(retriever, folder))
+    inside = parse(folder_filter(retriever, folder))
     below = [row for row in rows if inside is None or inside.passes(row)]
     if not rows:
-        filling = typed("index", retriever.folder or Path("FOLDER"), at=retriever.path)
-        said = f"the index at {retriever.path} holds no passages yet: {filling} fills it"
+        hint = command_hint("index", retriever.folder or Path("FOLDER"), at=retriever.path)
+        reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
     elif not below:
-        said = f"no document in {folder} has passages in the index"
+        reason = f"no document in {folder} has passages in the index"
     else:
-        said = unknown(where, rows) or unmet(where, below) or "nothing found" * sys.stdout.isatty()
-    if said:
-        click.echo(f"binocle: {printable(said)}", err=True)
+        reason = unknown(where, rows) or unmet(where, below) or "nothing found" * sys.stdout.isatty()
+    if reason:
+        click.echo(f"binocle: {printable(reason)}", err=True)
 
 
-def _reading(
+def _recovery(
     inverter: Path | None, retriever: Retriever, *, explain: bool
 ) -> Callable[[str, Kind], RetainedFacts] | None:
-    """What reads a text back from its vector, where that is asked for."""
+    """A function that recovers the words of a text from its vector; None without --inverter."""
     if inverter is None:
         return None
     if not explain:
@@ -267,15 +282,17 @@ def _reading(
     return cache(lambda text, kind: retained_facts(text, loaded, kind=kind))
 
 
-def _embedded(hit: Hit) -> str:
-    """The text that a passage's vector was made of."""
-    return "\n".join([" > ".join(hit.heading)] * bool(hit.heading) + [hit.text])
+def _embedded_text(hit: Hit) -> str:
+    """The text that the encoder embedded for a passage: its heading and the passage."""
+    from ..retriever.documents.chunker import context_of
+
+    return context_of(hit.heading, hit.text)
 
 
-def _said(found: RetainedFacts) -> str:
-    lost = f"; lost: {', '.join(found.lost)} (only its words find these)" if found.lost else ""
-    kept = f"; kept: {', '.join(found.kept)}" if found.kept else ""
-    return f"its vector still says: {', '.join(found.words) or 'nothing'}{kept}{lost}"
+def _recovered(facts: RetainedFacts) -> str:
+    missing = f"; lost: {', '.join(facts.lost)} (only its words find these)" if facts.lost else ""
+    retained = f"; kept: {', '.join(facts.kept)}" if facts.kept else ""
+    return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"
 
 
 def _width() -> int:
@@ -304,6 +321,6 @@ _JSON_FIELDS = [
 ]
 
 
-def _as_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
+def _hit_fields(hit: Hit, *, explain: bool) -> dict[str, Any]:
     row = {name: getattr(hit, name) for name in _JSON_FIELDS}
     return row | ({"explanation": hit.explanation} if explain else {})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .invert import inverter
-from .options import FOLDER, NOTHING, folder_argument, index_option, json_option, names, open_index
+from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
 from .progress_bar import Live
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _run_options(command: Any) -> Any:
 @_data
 @_out
 @click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
-@click.option("--pooling", metavar="MODES", callback=names, help="cls, mean, max, or several such as cls,mean.")
+@click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
 @click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
 @click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
@@ -268,7 +268,7 @@ def tune(
             click.echo(f"{kind:<10} {by:+.4f}")
         done = "the index uses it: 'binocle rollback' undoes it" if made.published else "the index stays as it is"
         click.echo(f"{made.folder}; {done}")
-    return 0 if made.published or not publish else NOTHING
+    return 0 if made.published or not publish else EXIT_NEGATIVE
 
 
 @click.command()

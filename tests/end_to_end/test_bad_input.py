@@ -258,7 +258,7 @@ def test_filter_that_cannot_be_read(where: str, refused):
 @pytest.mark.parametrize(
     ("words", "naming"),
     [
-        (["similar", "README.md"], "'README.md' is not a place"),
+        (["similar", "README.md"], "'README.md' is not a citation"),
         (["similar", "README.md:x"], "'README.md:x'"),
         (["similar", "README.md:-3"], "'README.md:-3'"),
         (["similar", "README.md:²"], "'README.md:²'"),

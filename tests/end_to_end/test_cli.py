@@ -208,7 +208,7 @@ def test_doctor_makes_and_searches_an_index_with_the_real_encoder(run):
     text, rows = run("doctor"), run("doctor", "--json").rows
     assert text.code == 0
     assert all(line.startswith("ok   ") for line in text.out.splitlines())
-    assert "made, searched and removed" in text.out
+    assert "built, searched and removed" in text.out
     assert all(set(row) == {"name", "ok", "detail"} and row["ok"] is True for row in rows)
     assert {"python", "processor", "encoder", "index"} <= {row["name"] for row in rows}
 
@@ -247,9 +247,9 @@ def test_index_json_is_one_object_of_counts(here: Path, run):
     done = run("index", ".", "--json")
     (row,) = done.rows
     assert (done.code, done.err) == (0, "")
-    assert list(row) == ["files", "chunks", "seconds"]
+    assert list(row) == ["files", "passages", "seconds"]
     assert row["files"] == {"indexed": 2, "unchanged": 5, "moved": 1, "removed": 1, "skipped": 4, "failed": 1}
-    assert row["chunks"] == {"total": 10, "embedded": 1, "reused": 1, "removed": 1}
+    assert row["passages"] == {"total": 10, "embedded": 1, "reused": 1, "removed": 1}
     assert isinstance(row["seconds"], float)
 
 
@@ -271,7 +271,7 @@ def test_hints_are_commands_that_run_as_printed(here: Path, tmp_path: Path, run,
         assert run("index", *words).out.endswith(f"; '{hint}' says why\n")
         assert run(*shlex.split(hint)[1:]).out.startswith("failed   folder/broken.pdf")
     told = run("show", "nothing.md", "folder").err
-    assert told == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists what is\n"
+    assert told == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists its files\n"
     (tmp_path / "empty").mkdir()
     run("index", "empty", "--model", tiny_model)
     told = run("search", "cheese", "empty").err
@@ -450,7 +450,7 @@ def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Pat
 def test_a_query_longer_than_its_vector_is_told(run, here):
     query = "cat " * 400
     ran = run("search", query, here, "--mode", "semantic")
-    assert re.search(r"of the query's 400 tokens the encoder reads the first \d+", ran.err), ran.err
+    assert re.search(r"the encoder reads only the first \d+ of the query's 400 tokens", ran.err), ran.err
     assert not run("search", query, here, "--mode", "lexical").err
     assert not run("search", "cat", here).err
 
@@ -560,7 +560,7 @@ def test_a_path_that_files_or_verify_prints_is_the_one_that_forget_takes(here: P
     assert "indexed  README.md  (1 passage, markdown)\n" in listed
     assert f"indexed  {here}/README.md  (" in listed
     assert f"skipped  {here}/data/  (ignored by .gitignore)\n" in listed
-    two = "'README.md' is 'notes/README.md' of the index from here, and there is 'README.md' too"
+    two = "'README.md' means 'notes/README.md' of the index from here, and there is 'README.md' too"
     told = f"binocle: {two}: expected a whole path, such as '{here}/notes/README.md'\n"
     assert run("forget", "README.md") == (2, "", told)
     write(here, {"README.md": "Changed.\n"})
@@ -617,13 +617,13 @@ def test_a_place_that_is_not_in_the_index_is_told_with_the_one_that_may_be_meant
         assert (code, out) == (2, "")
         return err.removeprefix("binocle: ").rstrip()
 
-    listed = "'binocle files' lists what is"
+    listed = "'binocle files' lists its files"
     assert told("show", "taxes.md:5") == f"'taxes.md' is not in the index: is it 'notes/taxes.md'? {listed}"
     assert told("similar", "notes/texas.md:5") == (
         f"'notes/texas.md' is not in the index: is it 'notes/taxes.md'? {listed}"
     )
     assert told("show", "zyzzyva") == f"'zyzzyva' is not in the index: {listed}"
-    assert told("show", "notes/guide/") == "'notes/guide/' is a folder: 'binocle files notes/guide' lists what is in it"
+    assert told("show", "notes/guide/") == "'notes/guide/' is a folder: 'binocle files notes/guide' lists its files"
     assert run("files", "notes/guide").out == "indexed  notes/guide/tasks.md  (2 passages, markdown)\n"
     monkeypatch.chdir("notes")
     assert told("show", "tasks.md") == f"'tasks.md' is not in the index: is it 'guide/tasks.md'? {listed}"
@@ -635,7 +635,7 @@ def test_the_id_of_an_added_document_is_no_path(here: Path, run, monkeypatch):
     for place in (here, here / "notes"):
         monkeypatch.chdir(place)
         for near in ("https://example.org/guid", "https://example.org"):
-            told = f"binocle: {near!r} is not in the index: is it '{guide}'? 'binocle files' lists what is\n"
+            told = f"binocle: {near!r} is not in the index: is it '{guide}'? 'binocle files' lists its files\n"
             assert run("show", near) == (2, "", told)
         assert run("show", guide).out == "The walrus sat.\n"
         assert f"indexed  {guide}  (" in run("files").out
@@ -668,7 +668,7 @@ def test_forget_takes_a_file_out_until_it_is_asked_for(here: Path, run):
     assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1
     (row,) = [row for row in run("files", "--json").rows if row["path"] == "notes/cats.txt"]
-    assert (row["state"], row["reason"], row["chunks"]) == ("skipped", "forgotten on request", 0)
+    assert (row["state"], row["reason"], row["passages"]) == ("skipped", "forgotten on request", 0)
     assert run("index", ".", "--json").rows[0]["files"]["indexed"] == 0
     assert run("forget", "notes/cats.txt") == (1, "notes/cats.txt was forgotten already\n", "")
     assert run("index", ".", "--retry", "--json").rows[0]["files"]["indexed"] == 1
@@ -711,7 +711,7 @@ def test_status_says_what_the_index_holds(here: Path, run, tiny_model):
     assert f"{tiny_model}, 32 dimensions, fingerprint " in shown.out
     (row,) = run("status", "notes", "--json").rows
     assert row["documents"] == {"indexed": 7, "skipped": 4, "failed": 0}
-    assert (row["chunks"], row["dim"], row["model"]) == (9, 32, tiny_model)
+    assert (row["passages"], row["dim"], row["model"]) == (9, 32, tiny_model)
     assert (row["newer_rows"], row["deleted_rows"]) == (0, 0)
 
 
@@ -734,7 +734,7 @@ def test_files_accounts_for_every_file(here: Path, run):
     assert run("files") == (0, FILES, "")
     rows = run("files", "--json").rows
     assert [f"{row['state']:<8} {row['path']}" for row in rows] == [line.split("  (")[0] for line in FILES.splitlines()]
-    assert list(rows[0]) == ["path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source"]
+    assert list(rows[0]) == ["path", "state", "reason", "format", "passages", "size", "sha256", "title", "source"]
 
 
 def test_files_can_be_narrowed_to_a_state_and_a_folder(here: Path, run):
@@ -1032,13 +1032,13 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does: the readers' processes get it too
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
-    assert err == b"binocle: interrupted; what was committed is kept, the same command goes on from there\n"
+    assert err == b"binocle: interrupted; what was committed is kept, and the same command continues from there\n"
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
     held = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
     assert 0 < held < 3_000
     (report,) = run("index", tmp_path / "many", "--json").rows
     assert (report["files"]["unchanged"], report["files"]["indexed"]) == (held, 3_000 - held)
-    assert report["chunks"] == {"total": 3_000, "embedded": 3_000 - held, "reused": 0, "removed": 0}
+    assert report["passages"] == {"total": 3_000, "embedded": 3_000 - held, "reused": 0, "removed": 0}
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
 
 

@@ -1,0 +1,128 @@
+"""`binocle status, files`: show the contents of an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..retriever.search.snippet import printable, printable_path
+from .options import (
+    EXIT_NEGATIVE,
+    command_hint,
+    count_of,
+    folder_argument,
+    folder_filter,
+    index_option,
+    json_line,
+    json_option,
+    open_index,
+    path_from_here,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..retriever.integrity.status import Status
+
+
+@click.command()
+@folder_argument
+@index_option
+@json_option
+def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
+    """Show the contents of an index and how it was built.
+
+    \b
+    binocle status ~/notes
+    """
+    from dataclasses import asdict
+
+    from ..core.units import format_bytes
+
+    status = open_index(folder, index).status()
+    if as_json:
+        click.echo(json_line(asdict(status)))
+        return
+    states = ", ".join(f"{count:,} {state}" for state, count in status.documents.items())
+    vectors = "none yet" if status.vector_index is None else _vector_index(status)
+    if status.newer_rows or status.deleted_rows:
+        vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
+    for name, value in (
+        ("index", status.path),
+        ("folder", status.folder or "none: added documents only"),
+        ("documents", states),
+        ("passages", f"{status.chunks:,}"),
+        ("encoder", f"{status.model}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"),
+        *([("previous", _previous_encoder(status.previous))] if status.previous else []),
+        ("vectors", vectors),
+        *_benchmark(status),
+        *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
+        ("size", format_bytes(status.bytes)),
+    ):
+        click.echo(f"{name:<10} {value}")
+
+
+def _vector_index(status: Status) -> str:
+    """The kind of vector index, and its parameters: `ivf_int8 (nlist 64, nprobe 8, k_factor 4), 1.2 MB`."""
+    from ..core.units import format_bytes
+
+    published = status.vector_kind
+    if published is None:
+        return "damaged"
+    parameters = {**published["build"], **published["search"]}
+    values = ", ".join(f"{name} {value}" for name, value in parameters.items())
+    size = format_bytes(published["bytes"])
+    return f"{published['kind']}{f' ({values})' * bool(values)}, {size}, {status.vector_index}"
+
+
+def _benchmark(status: Status) -> list[tuple[str, str]]:
+    """The measurements of `optimize`, if it chose the vector index."""
+    from ..indexes.tuning.benchmark import BenchmarkResult
+    from .optimize import proof
+
+    result = BenchmarkResult.of(status.vector_kind["measured"]) if status.vector_kind else None
+    return [] if result is None else proof(result)
+
+
+def _previous_encoder(previous: dict[str, Any]) -> str:
+    from ..core.units import format_bytes
+
+    return (
+        f"{previous['model']}, {previous['dim']} dimensions, fingerprint {previous['fingerprint'][:8]}: "
+        f"{command_hint('rollback')} brings it back; {previous['vectors']:,} vectors kept, "
+        f"{format_bytes(previous['bytes'])}"
+    )
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="List only files in this state.")
+@json_option
+def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
+    """List every file: indexed, skipped or failed, and why.
+
+    A FOLDER below the indexed one lists the files there. Paths open from the current folder; JSON has them relative to
+    the indexed folder. Exit 1 when there are none.
+
+    \b
+    binocle files ~/notes --state failed
+    """
+    from ..retriever.store.filters import parse
+
+    retriever = open_index(folder, index)
+    inside = parse(folder_filter(retriever, folder))
+    rows = [
+        row for row in retriever.documents() if state in (None, row["state"]) and (inside is None or inside.passes(row))
+    ]
+    from_here = path_from_here(retriever)
+    names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
+    for row in rows:
+        if as_json:
+            click.echo(json_line({name: row[name] for name in names}, ascii_only=False))
+        else:
+            detail = row["reason"] or f"{count_of(row['chunks'], 'passage')}, {row['format']}"
+            path = from_here(row["path"]) if row["source"] == "file" else row["path"]
+            click.echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
+    return 0 if rows else EXIT_NEGATIVE

@@ -1,0 +1,86 @@
+"""`binocle verify`: check an index against its documents, and repair it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from ..retriever.search.snippet import printable, printable_path
+from .options import (
+    EXIT_NEGATIVE,
+    count_of,
+    folder_argument,
+    index_option,
+    json_option,
+    open_index,
+    path_from_here,
+    print_note,
+)
+from .progress_bar import ProgressBar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..retriever.integrity.verify import Fault
+    from ..retriever.integrity.wrong_vectors import VectorCheck
+    from ..retriever.retriever import Retriever
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--deep", is_flag=True, help="Also check vectors: embed again those that do not fit their texts.")
+@click.option("--repair", is_flag=True, help="Repair faults: read changed files again, rebuild from the store.")
+@json_option
+def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as_json: bool) -> int:
+    """Check every passage against its document of today.
+
+    Also checks that the indexes agree with the store. Exit 0 when there is no fault, else 1.
+
+    --deep checks vectors too. A vector that lies far from where the words of its passage would put it is embedded
+    again, and so is a random sample of the rest. The command prints how many wrong ones it can have missed.
+
+    With --repair, exit 0 when every fault was repaired; JSON says of each fault whether it was.
+
+    \b
+    binocle verify ~/notes
+    binocle verify ~/notes --deep
+    """
+    from dataclasses import asdict
+
+    checks: list[VectorCheck] = []
+    before: list[Fault] = []
+    notes: list[str] = []
+    retriever = open_index(folder, index)
+    with ProgressBar("checking documents") as progress:
+        if repair:
+            faults = before.extend
+            retriever.repair(deep=deep, found=checks.append, faults=faults, progress=progress, tell=notes.append)
+        remaining = retriever.verify(deep=deep and not repair, found=checks.append, progress=progress)
+    for note in notes:
+        print_note(note)
+    if deep:
+        click.echo(checks[-1].as_text(), err=True)
+    unrepaired = set(remaining)
+    repaired = [fault for fault in before if fault not in unrepaired]
+    if repaired:
+        click.echo(f"{count_of(len(repaired), 'fault')} mended", err=True)
+    if as_json:
+        for fault in [*repaired, *remaining]:
+            click.echo(json.dumps(asdict(fault) | ({"mended": fault not in unrepaired} if repair else {})))
+    elif remaining:
+        _print_faults(remaining, retriever)
+    else:
+        click.echo("clean")
+    return EXIT_NEGATIVE if remaining else 0
+
+
+def _print_faults(faults: list[Fault], retriever: Retriever) -> None:
+    from_here = path_from_here(retriever)
+    files = {row["path"] for row in retriever.documents() if row["source"] == "file"}
+    for fault in faults:
+        path = from_here(fault.path) if fault.path in files else fault.path
+        click.echo(": ".join(filter(None, (fault.kind, printable_path(path), printable(fault.problem)))))
+    click.echo(count_of(len(faults), "fault"), err=True)
