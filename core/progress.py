@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +33,16 @@ def per_second(count: int, start: float, unit: str) -> str:
     :param start: the `time.monotonic()` at which counting began.
     """
     return f"{count / max(time.monotonic() - start, 1e-9):,.0f} {unit}/s"
+
+
+def counted(items: Collection[_Item], on_progress: OnProgress, stage: str) -> Iterator[_Item]:
+    """Yield each item, and report after it how many are done."""
+    on_progress(Progress(stage, 0, len(items)))
+    for done, item in enumerate(items, 1):
+        yield item
+        on_progress(Progress(stage, done, len(items)))
+
+
+def within(on_progress: OnProgress, prefix: str) -> OnProgress:
+    """Report the events of a part with `prefix` before each stage."""
+    return lambda event: on_progress(replace(event, stage=f"{prefix}{event.stage}"))

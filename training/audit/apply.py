@@ -1,4 +1,4 @@
-"""Put a defence into service: an encoder folder with a secret of its own, and the index embedded with it."""
+"""Apply a defence: write an encoder folder with a new secret, and embed the index anew with it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Defended:
-    """The index as it is now."""
+class AppliedDefence:
+    """The setting that an index now has, and its encoder."""
 
     setting: str
-    folder: Path  # of the encoder, with what is secret
+    folder: Path  # of the encoder, with its secret
     report: SwitchReport
 
     def as_dict(self) -> dict[str, Any]:
@@ -39,29 +39,28 @@ def defend(
     folder: str | Path | None = None,
     keep: bool = True,
     progress: OnProgress = ignore,
-) -> Defended:
-    """Make a defended encoder with a new secret, and switch the index to it. `Retriever.rollback` undoes it.
+) -> AppliedDefence:
+    """Write a defended encoder with a new secret, and switch the index to it. `Retriever.rollback` undoes it.
 
     :param setting: such as "rotation" or "noise=0.01".
-    :param folder: where the encoder goes, in the user's data folder unless given; never in the index, since it holds
-        the secret.
+    :param folder: of the encoder; the user's data folder by default. It must be outside the index: it holds the secret.
     :param keep: whether the undefended vectors stay in the index for `rollback`; else they are erased.
     """
     chosen = defences.parse([setting])[-1]
     if chosen.kind == "none":
         raise InputError("'none' is no defence: there is nothing to put into service")
-    place = _place(folder, chosen.name.replace("=", "-"))
-    check(retriever, place)
-    vectors = search_cost.passages(retriever.snapshot(), search_cost.Queries("", {}, {}), 0).vectors
-    defence = defences.make(chosen, vectors, secrets.token_bytes(SECRET))
-    made = write(place, retriever.encoder, defence)
+    target = _target(folder, chosen.name.replace("=", "-"))
+    check(retriever, target)
+    vectors = search_cost.sample_passages(retriever.snapshot(), search_cost.Queries("", {}, {}), 0).vectors
+    defence = defences.fit(chosen, vectors, secrets.token_bytes(SECRET))
+    encoder = write(target, retriever.encoder, defence)
     try:
-        report = retriever.switch(made, keep=keep, progress=progress)
+        report = retriever.switch(encoder, keep=keep, progress=progress)
     except BaseException:
-        if retriever.snapshot().head.encoder.model != str(made):
-            shutil.rmtree(made)  # nothing was embedded with that secret which is of any use
+        if retriever.snapshot().head.encoder.model != str(encoder):
+            shutil.rmtree(encoder)  # no vector was embedded with this secret
         raise
-    return Defended(chosen.name, made, report)
+    return AppliedDefence(chosen.name, encoder, report)
 
 
 def check(retriever: Retriever, folder: str | Path | None) -> None:
@@ -70,15 +69,15 @@ def check(retriever: Retriever, folder: str | Path | None) -> None:
         raise InputError(f"{retriever.path} has a defended encoder already: 'binocle rollback' brings its base back")
     if folder is None:
         return
-    place = Path(folder).expanduser()
-    if place.resolve().is_relative_to(retriever.path.resolve()):
+    target = Path(folder).expanduser()
+    if target.resolve().is_relative_to(retriever.path.resolve()):
         raise InputError(
-            f"{place} is in the index, beside the vectors that its secret is to protect: name another folder"
+            f"{target} is in the index, beside the vectors that its secret is to protect: name another folder"
         )
-    expect_free(place)
+    expect_free(target)
 
 
-def _place(folder: str | Path | None, name: str) -> Path:
+def _target(folder: str | Path | None, name: str) -> Path:
     if folder is not None:
         return Path(folder).expanduser()
     home = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()

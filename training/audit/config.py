@@ -5,45 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core import checks as limits
+from ...core import checks
 from ...core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-FEWEST = 20  # texts that an attacker learns from
+MINIMUM_TEXTS = 20  # that an attacker learns from
 
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """What is attacked, with what, and how long an attacker learns."""
+    """Which texts are attacked, which defences are tried, and how long an attacker learns."""
 
-    lengths: Sequence[int] = (8, 16, 32, 64, 128)  # of the texts attacked, in the encoder's tokens
+    lengths: Sequence[int] = (8, 16, 32, 64, 128)  # of the attacked texts, in the encoder's tokens
     texts_per_length: int = 100  # attacked, at most
     corpus_texts: int = 20_000  # of all lengths that the attacker learns from, at most
-    seconds: float = 90.0  # of learning for each defence; he begins with four times as many, and encodes texts
-    settings: Sequence[str] | None = None  # as `defences.parse` reads them; None: some strengths of every kind
-    queries: str | Path | None = None  # a folder in BEIR's layout that judges the index's paths; None: made ones
+    seconds: float = 90.0  # of learning for each defence; the first decoder takes four times as long, encoding extra
+    settings: Sequence[str] | None = None  # as `defences.parse` reads them; None: several strengths of every kind
+    queries: str | Path | None = None  # a folder in BEIR's layout that judges the index's paths; None: generated ones
     split: str = "test"  # of the judgements in that folder
-    held_out: float = 0.2  # share of the documents, which is attacked
-    examples: int = 2  # of each length, shown with what was recovered; 0 keeps all text out of the report
+    held_out: float = 0.2  # share of the documents that is attacked
+    examples: int = 2  # shown of each length with the recovered text; 0 keeps all text out of the report
     seed: int = 0
 
     def check(self) -> None:
-        """:raises InputError: for the first setting that cannot be."""
+        """:raises InputError: for the first setting with an impossible value."""
         lengths = self.lengths
         if not lengths or any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
             raise InputError(
                 f"lengths are different numbers of tokens from 1, not {', '.join(map(str, lengths)) or 'none'}"
             )
-        for name, value, least in (
+        for name, value, minimum in (
             ("texts", self.texts_per_length, 2),
-            ("corpus texts", self.corpus_texts, FEWEST),
+            ("corpus texts", self.corpus_texts, MINIMUM_TEXTS),
             ("examples", self.examples, 0),
         ):
-            if value < least:
-                raise InputError(f"{name} is a whole number from {least}, not {value}")
-        limits.above_0(self, "seconds", "held_out")
-        limits.share(self, "held_out")
-        limits.seed(self)
+            if value < minimum:
+                raise InputError(f"{name} is a whole number from {minimum}, not {value}")
+        checks.above_0(self, "seconds", "held_out")
+        checks.share(self, "held_out")
+        checks.seed(self)

@@ -1,7 +1,7 @@
-"""The defences that are audited: what each does, where it is from, and how it is fitted to an index.
+"""The table of audited defences: how each is fitted to an index, a description and its source.
 
-`NAME` or `NAME=STRENGTH`, such as `noise=0.01`, `truncate=128`, `pq=48`. Codebooks and bounds come from the index's own
-vectors, keys from the caller.
+A defence is written `NAME` or `NAME=STRENGTH`, such as `noise=0.01`, `truncate=128` or `pq=48`. Codebooks and bounds
+come from the index's own vectors, keys from the caller.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """A defence with its strength, which has no meaning where the kind has none."""
+class DefenceSetting:
+    """A kind of defence and its strength; the strength is unused if the kind takes none."""
 
     kind: str
     strength: float = 0.0
@@ -37,28 +37,28 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A kind of defence: how it is made from strength, vectors and key, and what there is to say of it."""
+class DefenceKind:
+    """A kind of defence: its builder and its description."""
 
-    make: Callable[[float, Floats, bytes], Defence]
-    strength: str  # what the number after "=" is; "" where there is none
-    documents: str
-    queries: str
+    build: Callable[[float, Floats, bytes], Defence]  # from strength, vectors and key
+    strength: str  # the meaning of the number after "="; "" if the kind takes none
+    documents: str  # the change to document vectors
+    queries: str  # the change to query vectors
     source: str
 
 
-def parse(names: Sequence[str]) -> list[Setting]:
-    """Settings by their names, each once, "none" always the first: what the others are compared with."""
-    found = [Setting("none")]
+def parse(names: Sequence[str]) -> list[DefenceSetting]:
+    """Parse settings, each once. "none" always comes first: the others are compared with it."""
+    settings = [DefenceSetting("none")]
     for name in names:
         kind, equals, strength = name.strip().partition("=")
-        row = TABLE.get(kind)
-        if row is None:
+        defence = TABLE.get(kind)
+        if defence is None:
             raise InputError(f"there is no defence {name!r}: expected some of {', '.join(map(_form, TABLE))}")
-        if bool(equals) != bool(row.strength):
+        if bool(equals) != bool(defence.strength):
             raise InputError(f"{name!r} is not a defence: expected {_form(kind)}")
-        found.append(Setting(kind, _number(name, strength) if equals else 0.0))
-    return list(dict.fromkeys(found))
+        settings.append(DefenceSetting(kind, _number(name, strength) if equals else 0.0))
+    return list(dict.fromkeys(settings))
 
 
 def _number(name: str, strength: str) -> float:
@@ -75,8 +75,8 @@ def _form(kind: str) -> str:
     return f"{kind}=NUMBER ({TABLE[kind].strength})" if TABLE[kind].strength else kind
 
 
-def default(dim: int) -> list[Setting]:
-    """What is audited unless told otherwise, for vectors of so many dimensions."""
+def default(dim: int) -> list[DefenceSetting]:
+    """Return the settings of an audit that names none, for vectors of `dim` dimensions."""
     halves = [length for length in (dim // 2, dim // 4) if length]
     parts = sorted({part for size in (4, 8) if (part := _divisor(dim, dim // size))}, reverse=True)
     return parse(
@@ -90,18 +90,18 @@ def default(dim: int) -> list[Setting]:
     )
 
 
-def _divisor(number: int, most: int) -> int:
-    return max((one for one in range(1, most + 1) if not number % one), default=0)
+def _divisor(number: int, maximum: int) -> int:
+    return max((divisor for divisor in range(1, maximum + 1) if not number % divisor), default=0)
 
 
-def make(setting: Setting, vectors: Floats, key: bytes) -> Defence:
-    """The defence fitted to an index's vectors, shape (n, dim).
+def fit(setting: DefenceSetting, vectors: Floats, key: bytes) -> Defence:
+    """Fit a defence to an index's vectors, shape (n, dim).
 
-    :param key: 32 bytes; who has them can make the same noise and rotation.
+    :param key: 32 secret bytes, from which noise and rotation follow.
     """
     if len(key) != SECRET:
         raise InputError(f"a key has {SECRET} bytes, not {len(key)}")
-    return TABLE[setting.kind].make(setting.strength, vectors, key)
+    return TABLE[setting.kind].build(setting.strength, vectors, key)
 
 
 def _noise(strength: float, vectors: Floats, key: bytes) -> Defence:
@@ -113,14 +113,14 @@ def _truncation(strength: float, vectors: Floats, _key: bytes) -> Defence:
 
 
 def _int8(_strength: float, vectors: Floats, _key: bytes) -> Defence:
-    _fits("int8", vectors)
+    _check_finite("int8", vectors)
     return Int8(vectors.min(0).astype(np.float32), vectors.max(0).astype(np.float32))
 
 
 def _product_codes(strength: float, vectors: Floats, _key: bytes) -> Defence:
     import faiss
 
-    _fits("pq", vectors)
+    _check_finite("pq", vectors)
     dim, parts = vectors.shape[1], _whole("pq", strength)
     if dim % parts:
         raise InputError(f"pq cuts {dim} dimensions into equal parts: expected a divisor of {dim}, not {parts}")
@@ -132,7 +132,7 @@ def _product_codes(strength: float, vectors: Floats, _key: bytes) -> Defence:
     return ProductCodes(np.ascontiguousarray(centroids, np.float32))
 
 
-def _fits(kind: str, vectors: Floats) -> None:
+def _check_finite(kind: str, vectors: Floats) -> None:
     finite = int(np.isfinite(vectors).all(1).sum())
     if len(vectors) < 2 or finite < len(vectors):
         raise InputError(f"{kind} is fitted to 2 finite vectors and more, but {finite} of {len(vectors)} are finite")
@@ -143,7 +143,10 @@ def _rotation(_strength: float, vectors: Floats, key: bytes) -> Defence:
 
 
 def rotation(dim: int, key: bytes) -> NDArray[np.float64]:
-    """An orthogonal matrix from a key, every one as likely (Stewart 1980; Mezzadri 2007, arXiv:math-ph/0609050)."""
+    """Draw an orthogonal matrix from a key, uniformly over all of them.
+
+    Stewart 1980; Mezzadri 2007, arXiv:math-ph/0609050.
+    """
     random = np.random.Generator(np.random.PCG64(int.from_bytes(key, "little")))
     orthogonal, upper = np.linalg.qr(random.standard_normal((dim, dim)))
     matrix: NDArray[np.float64] = orthogonal * np.sign(np.diag(upper))
@@ -156,45 +159,45 @@ def _whole(kind: str, strength: float) -> int:
     return int(strength)
 
 
-_AS_IT_IS = "as the encoder gives it"
-TABLE: dict[str, Row] = {
-    "none": Row(lambda _, vectors, __: Plain(vectors.shape[1]), "", _AS_IT_IS, _AS_IT_IS, ""),
-    "noise": Row(
+_UNCHANGED = "as the encoder gives it"
+TABLE: dict[str, DefenceKind] = {
+    "none": DefenceKind(lambda _, vectors, __: Plain(vectors.shape[1]), "", _UNCHANGED, _UNCHANGED, ""),
+    "noise": DefenceKind(
         _noise,
         "standard deviation of a coordinate of a unit vector",
         "Gaussian noise on every coordinate, the same for the same text under one key, then scaled to length 1",
-        _AS_IT_IS,
+        _UNCHANGED,
         "Morris et al. 2023, arXiv:2310.06816, section 7; there without scaling",
     ),
-    "truncate": Row(
+    "truncate": DefenceKind(
         _truncation,
         "dimensions kept",
         "its first dimensions, scaled to length 1",
         "the same",
         "Kusupati et al. 2022, arXiv:2205.13147; of an encoder not trained for it as well",
     ),
-    "int8": Row(
+    "int8": DefenceKind(
         _int8,
         "",
         "256 levels for each dimension between its least and greatest value in the index",
-        _AS_IT_IS,
+        _UNCHANGED,
         "scalar quantisation as in FAISS (QT_8bit) and sentence-transformers",
     ),
-    "binary": Row(
+    "binary": DefenceKind(
         lambda _, vectors, __: Binary(vectors.shape[1]),
         "",
         "the sign of each dimension",
-        f"{_AS_IT_IS}: signs are searched with numbers",
+        f"{_UNCHANGED}: signs are searched with numbers",
         "Yamada et al. 2021, arXiv:2106.00882",
     ),
-    "pq": Row(
+    "pq": DefenceKind(
         _product_codes,
         "parts",
         "the nearest of 256 centroids for each part, trained on the index's vectors",
-        _AS_IT_IS,
+        _UNCHANGED,
         "Jégou et al. 2011, doi:10.1109/TPAMI.2010.57, asymmetric distance",
     ),
-    "rotation": Row(
+    "rotation": DefenceKind(
         _rotation,
         "",
         "turned by a secret orthogonal matrix",

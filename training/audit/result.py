@@ -1,11 +1,11 @@
-"""The results of an audit: of each attack, each defence and the whole."""
+"""The results of an audit: for each attack, for each defence and for the whole."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..audit import defences
+from . import defences
 from .statements import statements
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Example:
+    """An attacked text beside its recovered text."""
+
     length: int
     f1: float
     true: str
@@ -24,45 +26,50 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class AttackResult:
+    """The recovered texts of one attacker, measured."""
+
     by_length: ByLength
     examples: list[Example]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What a defence lets through, and what it costs."""
+class DefenceResult:
+    """The leak of a defence, and its cost in search quality."""
 
     name: str
     kind: str
-    bytes: int  # that a stored vector takes
+    bytes: int  # of a stored vector
     dim: int
     ndcg: Value
-    keep: float  # nDCG@10 as a share of that without a defence; 0 where that is 0
-    difference: significance.Difference  # of nDCG@10 to that without a defence, over queries
-    same_ranking: bool  # whether every query's nDCG@10 is exactly what it was
-    attacks: dict[str, Attack]  # by what the attacker has
-    nearest: ByLength  # the baseline that looks for the nearest text of the attacker's own
+    keep: float  # nDCG@10 as a share of the undefended one; 0 if that is 0
+    difference: significance.Difference  # of nDCG@10 to the undefended one, over queries
+    same_ranking: bool  # whether every query's nDCG@10 is exactly the undefended one
+    attacks: dict[str, AttackResult]  # by the attacker's knowledge
+    nearest: ByLength  # the baseline that answers with the nearest text of the attacker's own
 
     @property
     def leak(self) -> float:
-        """The highest token F1 at any length, of any attacker or of the nearest text that one has learned from."""
-        found = [*(attack.by_length for attack in self.attacks.values()), self.nearest]
-        return max(recovery["f1"] for by_length in found for recovery in by_length.values())
+        """The highest token F1 at any length, of any attacker or of the nearest text baseline."""
+        answers = [*(attack.by_length for attack in self.attacks.values()), self.nearest]
+        return max(recovery["f1"] for by_length in answers for recovery in by_length.values())
 
     def as_dict(self) -> dict[str, Any]:
-        row = defences.TABLE[self.kind]
+        kind = defences.TABLE[self.kind]
         return {
             **{name: getattr(self, name) for name in ("name", "kind", "bytes", "dim", "same_ranking")},
-            "documents": row.documents,
-            "queries": row.queries,
-            "source": row.source,
+            "documents": kind.documents,
+            "queries": kind.queries,
+            "source": kind.source,
             "ndcg": asdict(self.ndcg),
             "keep": round(self.keep, 4),
             "difference": {name: round(value, 4) for name, value in asdict(self.difference).items()},
             "leak": round(self.leak, 4),
             "attacks": {
-                name: {"lengths": _lengths(attack.by_length), "examples": [asdict(one) for one in attack.examples]}
+                name: {
+                    "lengths": _lengths(attack.by_length),
+                    "examples": [asdict(example) for example in attack.examples],
+                }
                 for name, attack in self.attacks.items()
             },
             "nearest": _lengths(self.nearest),
@@ -70,8 +77,8 @@ class Result:
 
 
 @dataclass(slots=True)
-class Audit:
-    """What an audit found."""
+class AuditReport:
+    """The results of all defences, with the figures of the run."""
 
     index: str
     model: str
@@ -81,27 +88,17 @@ class Audit:
     learned: int  # texts that the attacker learned from
     queries: int
     query_source: str
-    seconds_each: float  # that an attacker had to learn
+    seconds_each: float  # of learning for each setting
     seed: int
     bleu: str  # sacrebleu's signature
-    frequent: ByLength  # the baseline of most frequent tokens, whatever the defence
-    results: list[Result]
+    frequent: ByLength  # the baseline of most frequent tokens, the same for every defence
+    results: list[DefenceResult]
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     def front(self) -> list[str]:
-        """The Pareto front: settings that no other beats in one of leak and quality without losing in the other."""
-        return [one.name for one in self.results if not any(_beats(other, one) for other in self.results)]
-
-    def satisfying(self, max_f1: float | None, min_keep: float | None) -> list[Result]:
-        """The settings within both limits: best nDCG@10 first or, where any leak will do, least leak first."""
-        within = [one for one in self.results if not _excess(one, max_f1, min_keep)]
-        within.sort(key=lambda one: (-(one.ndcg.value or 0.0), one.leak))
-        return within if max_f1 is not None else sorted(within, key=lambda one: one.leak)
-
-    def nearest(self, max_f1: float | None, min_keep: float | None) -> list[Result]:
-        """The settings by how far they are outside of the limits, nearest first."""
-        return sorted(self.results, key=lambda one: _excess(one, max_f1, min_keep))
+        """Return the Pareto front: settings that no other setting beats in leak or quality without a loss."""
+        return [result.name for result in self.results if not any(_beats(rival, result) for rival in self.results)]
 
     def as_dict(self) -> dict[str, Any]:
         plain = (
@@ -118,16 +115,10 @@ class Audit:
         }
 
 
-def _beats(one: Result, other: Result) -> bool:
-    no_worse = one.leak <= other.leak and one.keep >= other.keep
-    return no_worse and (one.leak < other.leak or one.keep > other.keep)
+def _beats(rival: DefenceResult, result: DefenceResult) -> bool:
+    no_worse = rival.leak <= result.leak and rival.keep >= result.keep
+    return no_worse and (rival.leak < result.leak or rival.keep > result.keep)
 
 
-def _excess(one: Result, max_f1: float | None, min_keep: float | None) -> float:
-    over = 0.0 if max_f1 is None else max(0.0, one.leak - max_f1)
-    under = 0.0 if min_keep is None else max(0.0, min_keep - one.keep)
-    return over + under
-
-
-def _lengths(found: ByLength) -> dict[str, Any]:
-    return {str(length): recovery.as_dict() for length, recovery in found.items()}
+def _lengths(by_length: ByLength) -> dict[str, Any]:
+    return {str(length): recovery.as_dict() for length, recovery in by_length.items()}

@@ -1,4 +1,4 @@
-"""Texts of a wanted number of tokens, cut out of passages: what an attacker learns from and what is attacked."""
+"""Cut texts of given numbers of tokens out of passages: the attacker's own texts and the attacked ones."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
+from ...core.progress import Progress, counted, ignore
 from ...core.words import UNSPACED
 from ...retriever.models.token_ids import EncoderTokens
 from ..data import documents as corpus
 from ..inversion.overlap import Known
-from ..runs.progress import counted
-from .config import FEWEST
+from .config import MINIMUM_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
     from ..data.documents import Source
-    from ..runs.progress import Tell
     from .config import AuditConfig
 
-_AT_ONCE = 256  # passages
-_TRIES = 4  # cuts of one passage and length, at most
+_BATCH_SIZE = 256  # passages
+_CUTS_PER_PASSAGE = 4  # of one length, at most
 
 
 @dataclass(frozen=True, slots=True)
 class LeakTexts:
-    """The texts that are learned from and those that are attacked."""
+    """The texts that the attacker learns from, and the attacked texts of other documents."""
 
     corpus: list[str]
     by_length: dict[int, list[str]]  # of the corpus
@@ -39,62 +39,100 @@ class LeakTexts:
     notes: list[str]
 
     @classmethod
-    def of(cls, retriever: Retriever, config: AuditConfig, tell: Tell) -> LeakTexts:
+    def of(cls, retriever: Retriever, config: AuditConfig, on_progress: OnProgress) -> LeakTexts:
         """:raises InputError: when the index holds too little text."""
-        snapshot, encoder = retriever.snapshot(), retriever.encoder
-        lengths, texts, seed = config.lengths, config.texts_per_length, config.seed
-        own, attacked = corpus.split(corpus.from_index(snapshot), config.held_out, seed)
-        fitting = sorted(length for length in lengths if length <= encoder.max_tokens)
-        notes = [
-            f"{encoder.name} reads {encoder.max_tokens} tokens: texts of {length} were left out."
-            for length in sorted(set(lengths) - set(fitting))
-        ]
-        tell("cutting texts out of the passages")
-        each = -(-config.corpus_texts // max(1, len(fitting)))
-        learned = cut(corpus.few(own, 4 * each, seed), encoder, fitting, each, seed, tell=tell)
-        few = corpus.few(attacked, 20 * texts, seed)
-        theirs = {passage.text for source in few for passage in source.passages}
-        both = frozenset(passage.text for source in own for passage in source.passages if passage.text in theirs)
-        own_texts = dict.fromkeys(text for found in learned.values() for text in found)
+        encoder = retriever.encoder
+        lengths = sorted(length for length in config.lengths if length <= encoder.max_tokens)
+        own, attacked = corpus.split(corpus.from_index(retriever.snapshot()), config.held_out, config.seed)
+        on_progress(Progress(_CUTTING))
+        by_length = _learned(own, encoder, lengths, config, on_progress)
+        learned = list(dict.fromkeys(text for texts in by_length.values() for text in texts))
+        candidates = _candidates(own, attacked, learned, encoder, lengths, config)
         tokens = EncoderTokens(encoder)
-        known, near = Known(tokens(list(own_texts))), 0
-        true: dict[int, list[str]] = {}
-        for length, found in cut(few, encoder, fitting, 4 * texts, seed + 1, without=both, known=own_texts).items():
-            apart = [text for text, ids in zip(found, tokens(found), strict=True) if not known.holds(ids)]
-            near += len(found) - len(apart)
-            true[length] = apart[:texts]
-        if near:
-            notes.append(f"{near} texts were not attacked: most of each stands in what the attacker learned from.")
-        notes += [
-            f"Of {length} tokens there were {len(found)} texts to attack, not {texts}."
-            for length, found in true.items()
-            if len(found) < texts
-        ]
-        true = {length: found for length, found in true.items() if len(found) > 1}
-        if len(own_texts) < FEWEST or not true:
+        true, copies = _without_copies(candidates, learned, tokens, config.texts_per_length)
+        notes = [*_skipped_lengths(encoder, config, lengths), *_shortages(true, copies, config.texts_per_length)]
+        true = {length: texts for length, texts in true.items() if len(texts) > 1}
+        if len(learned) < MINIMUM_TEXTS or not true:
             raise InputError(
-                f"{retriever.path} holds too little to audit: {len(own_texts)} texts to learn from and "
+                f"{retriever.path} holds too little to audit: {len(learned)} texts to learn from and "
                 f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
-                f"with passages of {min(lengths)} tokens and more"
+                f"with passages of {min(config.lengths)} tokens and more"
             )
-        return cls(list(own_texts), learned, true, tokens, notes)
+        return cls(learned, by_length, true, tokens, notes)
+
+
+_CUTTING = "cutting texts out of the passages"
+
+
+def _learned(
+    own: Iterable[Source], encoder: Encoder, lengths: Sequence[int], config: AuditConfig, on_progress: OnProgress
+) -> dict[int, list[str]]:
+    """Cut the attacker's texts, as many of each length."""
+    each = -(-config.corpus_texts // max(1, len(lengths)))
+    sources = corpus.sample(own, 4 * each, config.seed)
+    return cut(sources, encoder, lengths, each, config.seed, on_progress=on_progress)
+
+
+def _candidates(
+    own: Iterable[Source],
+    attacked: Iterable[Source],
+    learned: Sequence[str],
+    encoder: Encoder,
+    lengths: Sequence[int],
+    config: AuditConfig,
+) -> dict[int, list[str]]:
+    """Cut texts to attack out of passages that the attacker's documents do not hold, four times the needed number."""
+    sample = corpus.sample(attacked, 20 * config.texts_per_length, config.seed)
+    passages = {passage.text for source in sample for passage in source.passages}
+    shared = frozenset(passage.text for source in own for passage in source.passages if passage.text in passages)
+    count = 4 * config.texts_per_length
+    return cut(sample, encoder, lengths, count, config.seed + 1, without=shared, known=frozenset(learned))
+
+
+def _without_copies(
+    candidates: Mapping[int, Sequence[str]], learned: Sequence[str], tokens: EncoderTokens, count: int
+) -> tuple[dict[int, list[str]], int]:
+    """Drop candidates that mostly stand in the attacker's texts, and count them; keep `count` of each length."""
+    known = Known(tokens(learned))
+    true: dict[int, list[str]] = {}
+    copies = 0
+    for length, texts in candidates.items():
+        unseen = [text for text, ids in zip(texts, tokens(texts), strict=True) if not known.holds(ids)]
+        copies += len(texts) - len(unseen)
+        true[length] = unseen[:count]
+    return true, copies
+
+
+def _skipped_lengths(encoder: Encoder, config: AuditConfig, lengths: Sequence[int]) -> Iterator[str]:
+    for length in sorted(set(config.lengths) - set(lengths)):
+        yield f"{encoder.name} reads {encoder.max_tokens} tokens: texts of {length} were left out."
+
+
+def _shortages(true: Mapping[int, Sequence[str]], copies: int, count: int) -> Iterator[str]:
+    if copies:
+        yield f"{copies} texts were not attacked: most of each stands in what the attacker learned from."
+    for length, texts in true.items():
+        if len(texts) < count:
+            yield f"Of {length} tokens there were {len(texts)} texts to attack, not {count}."
 
 
 def cut(
     sources: Iterable[Source],
     encoder: Encoder,
     lengths: Sequence[int],
-    wanted: int,
+    count: int,
     seed: int = 0,
     *,
     without: frozenset[str] = frozenset(),
     known: Collection[str] = frozenset(),
-    tell: Tell = lambda _: None,
+    on_progress: OnProgress = ignore,
 ) -> dict[int, list[str]]:
-    """Of each length in the encoder's tokens as many texts as wanted, or as there are, of as many documents as can be.
+    """Cut at most `count` texts of each length in the encoder's tokens, out of as many documents as possible.
 
-    A text begins and ends where a word does. Passages that `without` holds are passed over, and so are texts
-    that are `known`.
+    A text begins and ends at word borders.
+
+    :param without: passages that are skipped.
+    :param known: texts that are skipped.
     """
     random = np.random.default_rng(seed)
     passages = [
@@ -103,25 +141,25 @@ def cut(
         for passage in source.passages
         if passage.text not in without
     ]
-    times = min(_TRIES, 1 + -(-wanted // max(1, len(passages))))  # one more, as equal ones are left out
-    found: dict[int, list[tuple[int, str]]] = {length: [] for length in lengths}
-    for start in counted(range(0, len(passages), _AT_ONCE), tell, "cutting texts out of the passages"):
-        some = passages[start : start + _AT_ONCE]
-        for (document, text), offsets in zip(some, encoder.offsets([text for _, text in some]), strict=True):
+    cuts = min(_CUTS_PER_PASSAGE, 1 + -(-count // max(1, len(passages))))  # one more: equal texts are dropped
+    parts: dict[int, list[tuple[int, str]]] = {length: [] for length in lengths}
+    for start in counted(range(0, len(passages), _BATCH_SIZE), on_progress, _CUTTING):
+        batch = passages[start : start + _BATCH_SIZE]
+        for (document, text), offsets in zip(batch, encoder.offsets([text for _, text in batch]), strict=True):
             for length in lengths:
-                found[length] += [(document, part) for part in _parts(text, offsets, length, times, known, random)]
-    return {length: _spread(of_length, wanted, random) for length, of_length in found.items()}
+                parts[length] += [(document, part) for part in _parts(text, offsets, length, cuts, known, random)]
+    return {length: _spread(of_length, count, random) for length, of_length in parts.items()}
 
 
 def _parts(
     text: str,
     offsets: Sequence[tuple[int, int]],
     length: int,
-    times: int,
+    cuts: int,
     known: Collection[str],
     random: np.random.Generator,
 ) -> Iterator[str]:
-    """Some stretches of so many tokens, each once."""
+    """Yield at most `cuts` different parts of `length` tokens."""
 
     def part(start: int) -> str:
         return text[offsets[start][0] : offsets[start + length - 1][1]]
@@ -130,24 +168,23 @@ def _parts(
     starts = [start for start in range(len(offsets) - length + 1) if borders[start] and borders[start + length]]
     if known:
         starts = [start for start in starts if part(start) not in known]
-    for start in random.choice(starts, min(times, len(starts)), replace=False) if starts else ():
+    for start in random.choice(starts, min(cuts, len(starts)), replace=False) if starts else ():
         yield part(start)
 
 
-def _is_border(text: str, place: int) -> bool:
-    """Whether no word goes on across this place."""
-    around = text[max(0, place - 1) : place + 1]
-    return place == 0 or not around.isalnum() or bool(UNSPACED.search(around))
+def _is_border(text: str, position: int) -> bool:
+    """Whether no word continues across this position."""
+    around = text[max(0, position - 1) : position + 1]
+    return position == 0 or not around.isalnum() or bool(UNSPACED.search(around))
 
 
-def _spread(found: Sequence[tuple[int, str]], wanted: int, random: np.random.Generator) -> list[str]:
-    """As many different texts as wanted, a document's second only where every document has given its first."""
-    order = random.permutation(len(found))
+def _spread(parts: Sequence[tuple[int, str]], count: int, random: np.random.Generator) -> list[str]:
+    """Choose `count` different texts; a document's second text comes after every document's first."""
     turns: dict[int, int] = {}
     ranked = []
-    for place in order:
-        document, text = found[place]
+    for position in random.permutation(len(parts)):
+        document, text = parts[position]
         turn = turns[document] = turns.get(document, -1) + 1
         ranked.append((turn, text))
-    ranked.sort(key=lambda one: one[0])
-    return list(dict.fromkeys(text for _, text in ranked))[:wanted]
+    ranked.sort(key=lambda turn_and_text: turn_and_text[0])
+    return list(dict.fromkeys(text for _, text in ranked))[:count]

@@ -77,7 +77,7 @@ class _Share:
 
     def __iter__(self) -> Iterator[Source]:
         for source in self.documents:
-            if (_place(source.id, self.seed) < self.share) == self.inside:
+            if (_position(source.id, self.seed) < self.share) == self.inside:
                 yield source
 
 
@@ -98,9 +98,9 @@ def split(documents: Iterable[Source], share: float, seed: int = 0) -> tuple[Ite
     return _Share(documents, share, seed, inside=False), _Share(documents, share, seed, inside=True)
 
 
-def few(documents: Iterable[Source], wanted: int, seed: int) -> Iterable[Source]:
+def sample(documents: Iterable[Source], wanted: int, seed: int) -> Iterable[Source]:
     """Documents that hold as many passages as wanted, or hardly more; all where they hold no more in all."""
-    places = sorted((_place(source.id, seed + 1), len(source.passages)) for source in documents)
+    places = sorted((_position(source.id, seed + 1), len(source.passages)) for source in documents)
     total = 0
     for place, passages in places:
         total += passages
@@ -109,7 +109,7 @@ def few(documents: Iterable[Source], wanted: int, seed: int) -> Iterable[Source]
     return documents
 
 
-def _place(name: str, seed: int) -> float:
+def _position(name: str, seed: int) -> float:
     """Where a name falls in [0, 1), the same on every machine."""
     digest = hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -21,7 +21,7 @@ from ...retriever.models.load import load_encoder
 from ..data import beir
 from ..data.columns import Shape, is_text
 from ..data.sources import rows
-from ..evaluation.retrieval import evaluate, questions
+from ..evaluation.retrieval import evaluate, judged_queries
 from ..runs import environment
 from ..runs.model_card import Card, write_card
 from ..runs.progress import within
@@ -96,7 +96,7 @@ def distill(
     check(config)
     objectives.check_uses(objectives.choose(config.objective, Shape.TEXTS, teacher=True), config)
     if evaluate_on is not None:
-        questions(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
+        judged_queries(Path(evaluate_on), split, None, None)  # an error comes before the student, not after
     every = list(_texts(texts))
     if not every:
         raise InputError(f"{texts} holds no texts")

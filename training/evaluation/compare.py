@@ -23,7 +23,7 @@ from . import labelled, similarity
 from .comparison import Cell, Column, Comparison
 from .judged_rows import evaluate_rows
 from .result import JudgedRowsResult
-from .retrieval import Evaluation, evaluate, questions, trec
+from .retrieval import Evaluation, evaluate, judged_queries, trec
 from .scorers import load, reads_pairs
 from .significance import LEVEL, aligned, difference, holm
 
@@ -135,7 +135,7 @@ def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
         if any(one.name == name for one in sets):
             raise InputError(f"{path} is given twice: expected different data")
         if path.is_dir():
-            questions(path, split, None, None)
+            judged_queries(path, split, None, None)
         sets.append(_Data(name, path, None if path.is_dir() else labelled.read(path)))
     return sets
 

@@ -97,7 +97,7 @@ def evaluate(
         raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
     check_reranking(rerank_depth, None)
     reranker = None if rerank is None else load_reranker(rerank)
-    asked, judged = questions(folder, split, queries, qrels)
+    asked, judged = judged_queries(folder, split, queries, qrels)
     tell = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
         place = index or _live_index(folder, model) or Path(temporary) / "index"
@@ -133,7 +133,7 @@ def evaluate(
     )
 
 
-def questions(
+def judged_queries(
     folder: Path, split: str, queries: str | Path | None, qrels: str | Path | None
 ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Queries and their judgements: the collection's, or those of files of one's own."""

@@ -183,7 +183,7 @@ class _Session:
         self.base = retriever.encoder
         snapshot = retriever.snapshot()
         tell("making queries from the documents")
-        sources = corpus.few(corpus.from_index(snapshot), _MOST, recipe.seed)
+        sources = corpus.sample(corpus.from_index(snapshot), _MOST, recipe.seed)
         share = judging_share(sum(1 for _ in sources), recipe.held_out)
         learned, judging = corpus.split(sources, share, recipe.seed)
         made = queries.make(learned, seed=recipe.seed, kinds=recipe.kinds)

@@ -29,7 +29,7 @@ def vectors():
 
 
 def made(name, vectors, key=KEY):
-    return defences.make(defences.parse([name])[-1], vectors, key)
+    return defences.fit(defences.parse([name])[-1], vectors, key)
 
 
 # What a defence does
@@ -198,7 +198,7 @@ def test_the_defaults_are_made_for_the_dimension(vectors):
     for dim in (1, 2, 7, 30):
         for setting in defences.default(dim):
             if dim > 1 or setting.kind != "truncate":
-                assert defences.make(setting, vectors[:, :dim], KEY).dim == dim
+                assert defences.fit(setting, vectors[:, :dim], KEY).dim == dim
 
 
 @pytest.mark.parametrize(

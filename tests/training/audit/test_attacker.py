@@ -38,20 +38,20 @@ def attackers(tiny, texts, rotation):
 
 def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
     monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
-    told = []
-    attacker = Attackers(told.append)(tiny.dim, 0, tiny)
+    events = []
+    attacker = Attackers(events.append)(tiny.dim, 0, tiny)
     attacker.fit(tiny.encode(texts[:40]), texts[:40], seconds=0.05)
     attacker.recover(tiny.encode(texts[:3]))
-    stages = [what for what in told if "step" not in what]
-    assert stages == [
+    stages = [event.stage for event in events if "step" not in event.stage]
+    assert list(dict.fromkeys(stages)) == [
         "encoding the attacker's texts without a defence",
         "encoding the vocabulary",
         "learning which words a vector holds",
         "learning to put them into texts",
-        "choosing among texts for 3 vectors: 33% done",
-        "choosing among texts for 3 vectors: 67% done",
+        "choosing among texts for 3 vectors",
     ]
-    steps = [what.partition(",")[0] for what in told if "step" in what]
+    assert [(event.done, event.total) for event in events[-4:]] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    steps = [event.stage.partition(",")[0] for event in events if "step" in event.stage]
     assert steps == sorted(steps, reverse=True)
     assert set(steps) == {"learning to invert", "learning"}
 

@@ -17,12 +17,14 @@ pytest.importorskip("sacrebleu")
 from binocle import Retriever
 from binocle.cli import cli, main
 from binocle.core.errors import InputError, MissingExtraError
+from binocle.core.progress import ignore
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import search_cost
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import AuditConfig
+from binocle.training.audit.gate import Gate
 from binocle.training.audit.html_report import page
 from binocle.training.audit.statements import ENCODER_ONLY, PAIRS, remarks
 from binocle.training.audit.texts import LeakTexts, cut
@@ -117,7 +119,7 @@ def test_few_documents_hold_the_passages_wanted_whatever_their_size():
     for counts in sizes.values():
         sources = [corpus.Source(f"{n}", "", (corpus.Passage("a"),) * count) for n, count in enumerate(counts)]
         for wanted in (1, 60, 240, 10_000):
-            taken = [len(source.passages) for source in corpus.few(sources, wanted, 3)]
+            taken = [len(source.passages) for source in corpus.sample(sources, wanted, 3)]
             assert sum(taken) >= min(wanted, sum(counts))
             assert sum(taken) - max(taken, default=0) < wanted
 
@@ -129,7 +131,7 @@ def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
     retriever.add({"id": f"{n}", "text": text[n]} for n in text)
     assert retriever.snapshot().chunks.count_rows() > 1_000
     config = AuditConfig((4, 8), texts_per_length=12, corpus_texts=200)
-    texts = LeakTexts.of(retriever, config, lambda _: None)
+    texts = LeakTexts.of(retriever, config, ignore)
     assert len(texts.corpus) == 200
     assert {length: len(found) for length, found in texts.true.items()} == {4: 12, 8: 12}
 
@@ -141,7 +143,7 @@ def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_m
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(rows)
     config = AuditConfig((4, 8), texts_per_length=30, corpus_texts=400)
-    texts = LeakTexts.of(retriever, config, lambda _: None)
+    texts = LeakTexts.of(retriever, config, ignore)
     learned = set(texts.corpus)
     assert any(text in common for text in learned)
     assert {length: len(found) for length, found in texts.true.items()} == {4: 30, 8: 30}
@@ -159,7 +161,7 @@ def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, ti
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(rows)
     config = AuditConfig((16,), texts_per_length=50, corpus_texts=4_000, held_out=0.5)
-    texts = LeakTexts.of(retriever, config, lambda _: None)
+    texts = LeakTexts.of(retriever, config, ignore)
     known = Known(texts.tokens(texts.corpus))
     assert not any(map(known.holds, texts.tokens(texts.true[16])))
     assert any("most of each stands in what the attacker learned from" in note for note in texts.notes)
@@ -293,11 +295,11 @@ def test_labelled_queries_are_measured_as_evaluate_measures_them(filled, tmp_pat
 
 
 def test_of_a_large_index_the_judged_documents_and_some_others_are_searched(index, monkeypatch):
-    monkeypatch.setattr(search_cost, "_MOST", 10)
+    monkeypatch.setattr(search_cost, "_SEARCHED_PASSAGES", 10)
     queries = search_cost.Queries("", {"q": "cat"}, {"q": {"ship-sun": 0, "salt-dog": 1}})
-    some = search_cost.passages(index.snapshot(), queries, 0)
+    some = search_cost.sample_passages(index.snapshot(), queries, 0)
     assert len(some.paths) == len(some.contexts) == len(some.vectors) == 10
-    found = search_cost.ndcg(queries, search_cost.encoded(queries, index.encoder), some.vectors, some)
+    found = search_cost.ndcg(queries, search_cost.encode_queries(queries, index.encoder), some.vectors, some)
     assert found.keys() == {"q"}
     rows = index.snapshot().read("chunks", ["context", "vector"]).to_pylist()
     stored = {row["context"]: row["vector"] for row in rows}
@@ -308,37 +310,36 @@ def test_where_no_query_finds_its_document_nothing_is_said_to_be_kept(filled, mo
     monkeypatch.setattr(search_cost, "ndcg", lambda queries, *_: dict.fromkeys(queries.texts, 0.0))
     made = audit(Retriever.open(filled), settings=["rotation"], attacker=Ridge, **OPTIONS)
     assert [result.keep for result in made.results] == [0, 0]
-    assert made.satisfying(None, 0.9) == []
+    assert Gate(None, 0.9).passing(made) == []
     assert any("No query finds its document" in note for note in made.as_dict()["statements"])
     Reading(page(made.as_dict()))
 
 
 def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(index, tmp_path):
     defend(index, "truncate=16", folder=tmp_path / "secret")
-    told = []
-    made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, tell=told.append, **OPTIONS)
+    events = []
+    made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, progress=events.append, **OPTIONS)
     assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
     said = "\n".join(made.as_dict()["statements"])
     assert "defended already, by truncate: 'none' is its vectors as they are stored" in said
-    assert "undefended" not in "\n".join([said, *told])
+    assert "undefended" not in "\n".join([said, *(event.stage for event in events)])
 
 
-def test_every_part_of_an_audit_is_told_with_the_setting_that_it_is_of(filled, monkeypatch):
-    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 1e9)
-    told = []
-    made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, tell=told.append, **OPTIONS)
-    assert told == [
+def test_every_part_of_an_audit_is_reported_with_its_setting(filled):
+    events = []
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Ridge, progress=events.append, **OPTIONS)
+    assert list(dict.fromkeys(event.stage for event in events)) == [
         "cutting texts out of the passages",
         "making queries from the documents",
         "fitting the defences to the passages",
         f"encoding {made.learned} texts that the attacker learns from",
         "encoding the texts that are attacked",
-        *(f"1 of 2, as stored: {what}" for what in _told_of(made)),
-        *(f"2 of 2, int8: {what}" for what in _told_of(made)),
+        *(f"1 of 2, as stored: {stage}" for stage in _stages(made)),
+        *(f"2 of 2, int8: {stage}" for stage in _stages(made)),
     ]
 
 
-def _told_of(made):
+def _stages(made):
     attacked = made.results[0].attacks["pairs"].by_length
     return ["learning", *(f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items())]
 
@@ -347,17 +348,17 @@ def _told_of(made):
 
 
 def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(found):
-    names = [result.name for result in found.satisfying(1, 0)]
+    names = [result.name for result in Gate(1, 0).passing(found)]
     quality = {result.name: result.ndcg.value for result in found.results}
     assert sorted(names) == sorted(quality)
     assert [quality[name] for name in names] == sorted(quality.values(), reverse=True)
     leaks = {result.name: result.leak for result in found.results}
     least = min(leaks, key=leaks.get)
-    assert [one.name for one in found.satisfying(leaks[least], None)] == [least]
-    assert [one.leak for one in found.satisfying(None, 0)] == sorted(leaks.values())
-    assert found.satisfying(leaks[least] - 0.01, None) == []
-    assert found.nearest(leaks[least] - 0.01, None)[0].name == least
-    assert found.nearest(None, 2)[0].keep == max(result.keep for result in found.results)
+    assert [one.name for one in Gate(leaks[least], None).passing(found)] == [least]
+    assert [one.leak for one in Gate(None, 0).passing(found)] == sorted(leaks.values())
+    assert Gate(leaks[least] - 0.01, None).passing(found) == []
+    assert Gate(leaks[least] - 0.01, None).nearest(found)[0].name == least
+    assert Gate(None, 2).nearest(found)[0].keep == max(result.keep for result in found.results)
 
 
 def test_the_pareto_front_is_what_nothing_beats(found):
@@ -519,11 +520,11 @@ def test_json_has_the_gate_too(run):
 
 def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path, monkeypatch):
     before = index.encoder.fingerprint
-    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.1 if self.kind == "none" else 0.9))
+    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.1 if self.kind == "none" else 0.9))
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert (code, index.encoder.fingerprint) == (0, before)
     assert "the index stays as it is: its vectors as stored are within the gate" in out
-    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
     moved = []
     monkeypatch.setattr(
         "binocle.commands.progress_bar.ProgressBar.__call__", lambda _, at: moved.append((at.done, at.total))
@@ -542,7 +543,7 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
 
 
 def test_a_gate_of_quality_alone_applies_what_leaks_least(run, index, tmp_path, monkeypatch):
-    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.1 if self.kind == "int8" else 0.9))
+    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.1 if self.kind == "int8" else 0.9))
     code, out, _ = run("--min-ndcg-keep", 0, "--apply", "--encoder", tmp_path / "secret")
     assert code == 0
     assert "passages now of int8" in out
@@ -601,7 +602,7 @@ def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypat
         raise InputError("the disk is full")
 
     monkeypatch.setattr("binocle.training.audit.apply.defend", failing)
-    monkeypatch.setattr(auditing.Result, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
     code, out, err = run("--max-token-f1", 0.3, "--apply", *form)
     assert code == 2 and "the disk is full" in err
     assert "rotation" in out and "gate" in out

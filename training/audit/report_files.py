@@ -1,0 +1,36 @@
+"""The two files of an audit's report: report.json and report.html."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import TYPE_CHECKING
+
+from ...core.errors import InputError
+from . import html_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .result import AuditReport
+
+
+def prepare(folder: Path) -> None:
+    """Create the folder and try to write into it, before a long audit begins.
+
+    :raises InputError: when the path is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: expected a folder to write the report into")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def write(report: AuditReport, folder: Path) -> list[Path]:
+    """Write both files and return their paths."""
+    fields = report.as_dict()
+    json_file, html_file = folder / "report.json", folder / "report.html"
+    json_file.write_bytes(json.dumps(fields, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+    html_file.write_text(html_report.page(fields), "utf-8")
+    return [json_file, html_file]
