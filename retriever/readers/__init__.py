@@ -1,6 +1,7 @@
-"""Bytes to documents: one reader for each file format, run in limited processes that no hostile file can end.
+"""Turn the bytes of a file into a document: one reader for each file format.
 
-`formats` says which reader takes which file, `read` reads one here, `ReaderPool` many in processes of their own.
+`formats` lists the reader of each name ending, `detect` looks at the bytes too. `read` reads one file in this process;
+`ReaderPool` reads many, in processes with limits, so that a hostile file costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnsupportedError
-from .detect import choose
+from .detect import choose_format
 from .formats import FORMATS
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ def __getattr__(name: str) -> Any:
 
 
 def read(data: bytes, name: str, formats: Mapping[str, Format] = FORMATS) -> Document:
-    """The text of a file and where every part of it came from; `name` is any path, only its ending matters.
+    """Read the text of a file, and the source of every part of it.
 
-    A file without text gives a Document without parts. Raises UnsupportedError for what has no reader, and
-    UnreadableError, with one line that says why, for what cannot be read.
+    A file without text gives a Document without parts.
+
+    :param name: any path; only its ending matters.
+    :raises UnsupportedError: when no reader takes the file.
+    :raises UnreadableError: when its reader cannot read it, with the reason in one line.
     """
-    form, reader = choose(data, name, formats)
+    format_name, reader = choose_format(data, name, formats)
     module, _, function = reader.partition(":")
-    document: Document = getattr(import_module(module, __name__), function)(data, form)
+    document: Document = getattr(import_module(module, __name__), function)(data, format_name)
     return document

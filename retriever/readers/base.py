@@ -1,4 +1,4 @@
-"""How a reader puts a Document together: by cutting the file's own text, or by adding block after block."""
+"""Two ways to assemble a Document: split the file's own text, or add block after block of extracted text."""
 
 from __future__ import annotations
 
@@ -16,96 +16,101 @@ Heading = tuple[str, ...]
 
 MAX_CHARACTERS = 64_000_000
 MAX_PARTS = 1_000_000
-DEEPEST = 16  # levels of headings kept in a path
-LONGEST = 200  # characters of a title kept in a path
+MAX_LEVEL = 16  # levels of headings kept in a path
+MAX_TITLE = 200  # characters of a title kept in a path
 
 _BREAKS = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r\n?")
 _NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-_WIDEST_GAP = 100  # empty cells; where there are more, what follows stands apart from the table
+_MAX_GAP = 100  # empty cells in a row; the text behind a wider gap does not belong to the table
 
 
 def table_row(cells: Iterable[tuple[int, str]], separator: str = " | ") -> str:
-    """The cells of a row, each with its column from 0, on one line; empty ones keep their place between others."""
+    """Write the cells of a table row, each with its column from 0, on one line; empty cells keep their columns."""
     pieces: list[str] = []
     last = 0
     for column, text in cells:
         if text:
             gap = column - last
-            pieces.append(separator * (gap if gap <= _WIDEST_GAP else bool(pieces)))
+            pieces.append(separator * (gap if gap <= _MAX_GAP else bool(pieces)))
             pieces.append(text)
             last = column
     return "".join(pieces)
 
 
-def squeeze(text: str) -> str:
-    """The text on one line, as a browser collapses white space."""
+def collapse_spaces(text: str) -> str:
+    """Write a text on one line, with white space collapsed as a browser does."""
     return " ".join(text.split())
 
 
-class Outline:
-    """The titles above the place a reader has come to."""
+class HeadingStack:
+    """The titles of the sections that are open at the reader's position, as `path`."""
 
     def __init__(self) -> None:
         self._titles: list[tuple[int, str]] = []
         self.path: Heading = ()
 
     def enter(self, level: int, title: str) -> Heading:
-        """Open a section; it closes all sections of its level and deeper ones."""
-        level = min(level, DEEPEST)
+        """Open a section, which closes all sections of its level and of deeper levels."""
+        level = min(level, MAX_LEVEL)
         self.leave(level)
-        title = squeeze(title)[:LONGEST]
+        title = collapse_spaces(title)[:MAX_TITLE]
         if title:
             self._titles.append((level, title))
             self.path = tuple(title for _, title in self._titles)
         return self.path
 
     def leave(self, level: int) -> None:
-        while self._titles and self._titles[-1][0] >= min(level, DEEPEST):
+        """Close all sections of a level and of deeper levels."""
+        while self._titles and self._titles[-1][0] >= min(level, MAX_LEVEL):
             self._titles.pop()
         self.path = tuple(title for _, title in self._titles)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """From here on the text stands under another heading or is of another kind."""
+class PartStart:
+    """A position in a text from which it has another heading or is of another kind."""
 
     start: int
     heading: Heading = ()
     kind: str = "prose"
 
 
-def cut(text: str, cuts: Iterable[Cut]) -> tuple[Part, ...]:
-    """Parts of a file's own text, so that their lines are the file's; `cuts` in order, the first at 0."""
+def split_parts(text: str, starts: Iterable[PartStart]) -> tuple[Part, ...]:
+    """Split a file's own text into parts, which keep the line numbers of the file.
+
+    :param starts: in order, the first at 0.
+    """
     check_length(len(text))
-    ordered = list(cuts)
+    ordered = list(starts)
     if len(ordered) > MAX_PARTS:
         raise UnreadableError(f"it falls into more than {MAX_PARTS:,} parts")
     ends = [following.start for following in ordered[1:]] + [len(text)]
     parts = []
-    line = seen = 0
-    for this, end in zip(ordered, ends, strict=True):
-        body = text[this.start : end]
-        kept = body.rstrip()
-        if not kept:
+    line = counted = 0
+    for current, end in zip(ordered, ends, strict=True):
+        body = text[current.start : end]
+        stripped = body.rstrip()
+        if not stripped:
             continue
-        blank = len(kept) - len(kept.lstrip())
-        start = this.start + kept.rfind("\n", 0, blank) + 1
-        line += text.count("\n", seen, start)
-        seen = start
-        parts.append(Part(start, this.start + len(kept), line + 1, None, this.heading, this.kind))
+        blank = len(stripped) - len(stripped.lstrip())
+        start = current.start + stripped.rfind("\n", 0, blank) + 1
+        line += text.count("\n", counted, start)
+        counted = start
+        parts.append(Part(start, current.start + len(stripped), line + 1, None, current.heading, current.kind))
     return tuple(parts)
 
 
 def check_length(length: int) -> None:
+    """Refuse a text that is longer than a reader may return."""
     if length > MAX_CHARACTERS:
         raise UnreadableError(f"its text is longer than {MAX_CHARACTERS // 1_000_000} million characters")
 
 
 @dataclass(slots=True)
-class Builder:
-    """Gathers blocks of extracted text; neighbours from one place become one part."""
+class DocumentBuilder:
+    """Collect blocks of extracted text; neighbours with the same page, heading and kind become one part."""
 
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -124,7 +129,11 @@ class Builder:
         kind: str = "prose",
         gap: str = "\n\n",
     ) -> None:
-        """Append a block; `line` is where it begins in the source, None where the source has no lines."""
+        """Append a block of text.
+
+        :param line: the line on which it begins in the source; None if the source has no lines.
+        :param gap: the white space between the block before and this one.
+        """
         text = _NOISE.sub("", _BREAKS.sub("\n", text)).rstrip()
         blank = len(text) - len(text.lstrip())
         skipped = text.count("\n", 0, blank)
@@ -140,8 +149,8 @@ class Builder:
         self._length += len(text)
         self._lines += text.count("\n")
         check_length(self._length)
-        where = first if line is None else line + skipped
-        self._append(Part(start, self._length, where, page, heading, kind), first, gap)
+        part_line = first if line is None else line + skipped
+        self._append(Part(start, self._length, part_line, page, heading, kind), first, gap)
 
     def _append(self, part: Part, first: int, gap: str) -> None:
         last = self._parts[-1] if self._parts else None
@@ -157,6 +166,7 @@ class Builder:
 
     _first_line: int = 1  # line in the extracted text on which the last part begins
 
-    def document(self, form: str) -> Document:
-        title = squeeze(_NOISE.sub("", self.title))[:1000]
-        return Document("".join(self._pieces), tuple(self._parts), title, form, self.metadata)
+    def document(self, format_name: str) -> Document:
+        """The document of all blocks so far."""
+        title = collapse_spaces(_NOISE.sub("", self.title))[:1000]
+        return Document("".join(self._pieces), tuple(self._parts), title, format_name, self.metadata)

@@ -1,8 +1,8 @@
-"""Which legacy code page a text is in, judged by the letters each language really uses.
+"""Guess the legacy code page of a text from the letters that each language uses.
 
-Statistical detectors need a paragraph; files often have one accented word. For every language this asks what share of
-the letters beyond ASCII, decoded under a candidate code page, belongs to its alphabet (for Chinese, Japanese and
-Korean: to the commonest characters), and takes the best; ties go to the candidate listed first.
+Statistical detectors need a paragraph, but many files have a single accented word. So the text is decoded under every
+candidate code page. The score is the share of letters beyond ASCII that belong to the alphabet of its language; for
+Chinese, Japanese and Korean, to the most common characters. The best score wins, and the first candidate wins a tie.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _KOREAN = (
 )
 
 _SIGNS = frozenset("“”„‘’‚–—…€£§°«»©®™•·¡¿ªº±µ×²³½¼¾\xa0、。「」『』（）：；，！？《》・　")
-_RARE = frozenset("ъщшэцфжхюйчё")  # of these Russian has few, and Hebrew misread as Russian many
+_RARE = frozenset("ъщшэцфжхюйчё")  # rare in Russian, but frequent in Hebrew that is decoded as Russian
 
-# (code page, alphabets, how much of ordinary text such an alphabet covers)
+# (code page, alphabets, the share of ordinary text that such an alphabet covers)
 _CANDIDATES: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("cp932", _JAPANESE, 0.6),
     ("euc_jp", _JAPANESE, 0.6),
@@ -72,39 +72,39 @@ _CANDIDATES: tuple[tuple[str, tuple[str, ...], float], ...] = (
 
 
 def guess(sample: bytes) -> str:
-    """The likeliest code page of bytes that are not UTF-8; cp1252 when nothing speaks for another."""
+    """The likeliest code page of bytes that are not UTF-8; cp1252 without evidence for another."""
     best, chosen = 0.0, "cp1252"
     for encoding, alphabets, coverage in _CANDIDATES:
         try:
             text = codecs.getincrementaldecoder(encoding)().decode(sample)
         except UnicodeDecodeError:
             continue
-        share = max(_share(text, frozenset(alphabet)) for alphabet in alphabets)
+        share = max(_plausible_share(text, frozenset(alphabet)) for alphabet in alphabets)
         score = min(share / coverage, 1.0)
         if score > best + 0.001:
             best, chosen = score, encoding
     return chosen
 
 
-def _share(text: str, alphabet: frozenset[str]) -> float:
-    """What part of the characters beyond ASCII are where and what they should be, from 0 to 1."""
-    right = 0.0
+def _plausible_share(text: str, alphabet: frozenset[str]) -> float:
+    """The share, from 0 to 1, of characters beyond ASCII that fit the alphabet and their neighbours."""
+    plausible = 0.0
     beyond = 0
     for before, character, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if character <= "\x7f":
             continue
         beyond += 1
         if character in _SIGNS:
-            right += not (before.isalpha() and after.isalpha()) or character in "’·ªº"
+            plausible += not (before.isalpha() and after.isalpha()) or character in "’·ªº"
         elif character in _RARE:
-            right += 0.5
-        elif (character in alphabet or character.lower() in alphabet) and not _odd(before, character):
-            right += 1
-    return right / beyond if beyond else 0.0
+            plausible += 0.5
+        elif (character in alphabet or character.lower() in alphabet) and not _is_unlikely(before, character):
+            plausible += 1
+    return plausible / beyond if beyond else 0.0
 
 
-def _odd(before: str, character: str) -> bool:
-    """A capital inside a word, or two scripts in one."""
+def _is_unlikely(before: str, character: str) -> bool:
+    """Whether a character is a capital inside a word, or of another script than the letter before it."""
     if character.isupper():
         return before.isalpha()
     return "\u0370" < character < "\u3000" and before.isascii() and before.isalpha()

@@ -1,4 +1,4 @@
-"""Which reader a file gets: by its name, unless its first bytes say plainly that it is something else."""
+"""Choose the reader of a file by its name, unless its first bytes clearly show another format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _BEFORE_ROOT = re.compile(r"\s+|<\?xml[^>]*>|<!--.*?-->", re.DOTALL)
 _DATE = rb"[A-Z][a-z]{2},? (?:[A-Z][a-z]{2} [\d ]?\d|\d\d? [A-Z][a-z]{2} \d{4}) \d\d:\d\d"  # Mon Jan  1 10:00
-_MAILBOX = re.compile(rb"From [^\n]{0,200}\b%b[^\n]{0,40}\n[\w-]+:" % _DATE)  # when a mail came, and its first header
+_MAILBOX = re.compile(
+    rb"From [^\n]{0,200}\b%b[^\n]{0,40}\n[\w-]+:" % _DATE
+)  # the date of arrival, then the first header
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]", re.IGNORECASE)
 _PACKAGES = (("word/", ".docx"), ("ppt/", ".pptx"), ("xl/", ".xlsx"))
 _MIMETYPES = (
@@ -25,51 +27,56 @@ _MIMETYPES = (
 )  # fmt: skip
 
 
-def choose(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
-    """The format and reader of a file; raises UnsupportedError where there is none."""
+def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
+    """Choose the format and the reader of a file.
+
+    :raises UnsupportedError: when no reader takes it.
+    """
     ending = ending_of(name)
-    named = formats.get(ending)
-    if named and not named[1].startswith("."):  # a caller's own reader
-        return named
-    if ending in WITHOUT_TEXT and not named:
+    by_name = formats.get(ending)
+    if by_name and not by_name[1].startswith("."):  # a reader that the caller has added
+        return by_name
+    if ending in WITHOUT_TEXT and not by_name:
         raise UnsupportedError(f"no reader for {ending} files")
     if not data.strip():
         return formats[".txt"]
-    found = sniff(data)
-    if found == ".ole":
+    sniffed = sniff(data)
+    if sniffed == ".ole":
         return _choose_old_office(data, ending, formats)
-    if found == ".zip" and (_is_package(ending) or not named):
+    if sniffed == ".zip" and (_is_package(ending) or not by_name):
         if ending in formats:
-            return formats[ending]  # which says what is wrong with it
+            return formats[ending]  # its reader reports the damage
         raise UnsupportedError(f"no reader for {ending} files" if ending else "an archive")
     if _is_package(ending):
-        return _choose_package(data, ending, found, formats)
-    if found == ".mbox" and not named:  # as Thunderbird names them: after the folder
-        return formats[found]
-    if found == ".pdf" and named and not data.startswith(b"%PDF-"):  # a text about PDF, or what writes one
-        return named
-    if _is_package(found) or (found and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
-        return formats[found]
+        return _choose_package(data, ending, sniffed, formats)
+    if sniffed == ".mbox" and not by_name:  # Thunderbird names a mailbox after its folder, without an ending
+        return formats[sniffed]
+    if (
+        sniffed == ".pdf" and by_name and not data.startswith(b"%PDF-")
+    ):  # a text about PDF, or a program that writes one
+        return by_name
+    if _is_package(sniffed) or (sniffed and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
+        return formats[sniffed]
     if ending in OLD_OFFICE:
         raise UnsupportedError(f"no reader for {ending} files")
     if ending in {".txt", ".text", ""} and data.lstrip()[:1] in {b"{", b"["} and _is_json(data):
         return formats[".json"]
-    return named or formats[".txt"]
+    return by_name or formats[".txt"]
 
 
 def ending_of(name: str) -> str:
-    """All that a path says of how its file is read."""
+    """The part of a path that decides how its file is read: the lower-case ending, or that of a known name."""
     name = posixpath.basename(name).lower()
     return NAMES.get(name) or posixpath.splitext(name)[1]
 
 
-def _choose_package(data: bytes, ending: str, found: str, formats: Mapping[str, Format]) -> Format:
-    """A container by its name: read as what it is."""
-    if _is_package(found) or found in {".html", ".xml"}:
-        named = formats[ending]
-        flat = found == ".xml" and named[0] in {"odt", "odp", "ods"}
-        return named if flat or (found in formats and formats[found][1] == named[1]) else formats[found]
-    if ending == ".xls" and b"\0" not in data[:4096]:  # a table some web application saved under Excel's name
+def _choose_package(data: bytes, ending: str, sniffed: str, formats: Mapping[str, Format]) -> Format:
+    """Choose the reader of a file that is named as a container, such as .docx, by its content."""
+    if _is_package(sniffed) or sniffed in {".html", ".xml"}:
+        by_name = formats[ending]
+        flat = sniffed == ".xml" and by_name[0] in {"odt", "odp", "ods"}
+        return by_name if flat or (sniffed in formats and formats[sniffed][1] == by_name[1]) else formats[sniffed]
+    if ending == ".xls" and b"\0" not in data[:4096]:  # a table that a web application saved under Excel's ending
         return formats[".tsv"]
     raise UnreadableError(f"not a {ending[1:].upper()} file, though it is named so")
 
@@ -94,9 +101,9 @@ def _is_json(data: bytes) -> bool:
 
 
 def sniff(data: bytes) -> str:
-    """The ending of the format a file plainly is; ".zip" or ".ole" for other containers, "" where it is not plain."""
+    """The ending of the format that the bytes clearly show; ".zip" or ".ole" for other containers, else ""."""
     if data.startswith(b"PK\x03\x04"):
-        return _in_zip(data)
+        return _sniff_zip(data)
     if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return ".ole"
     if data.startswith(b"{\\rtf"):
@@ -105,7 +112,7 @@ def sniff(data: bytes) -> str:
         return ".mbox"
     if b"%PDF-" in data[:1024] and (data.startswith(b"%PDF-") or b"\0" in data[:4096] or b"endobj" in data):
         return ".pdf"
-    head = _as_text(data[:4096])
+    head = _decode_head(data[:4096])
     start = 0
     while before := _BEFORE_ROOT.match(head, start):
         start = before.end()
@@ -114,13 +121,13 @@ def sniff(data: bytes) -> str:
     return ".xml" if head.lstrip().startswith(("<?xml", "<!DOCTYPE ")) else ""
 
 
-def _as_text(head: bytes) -> str:
+def _decode_head(head: bytes) -> str:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return head.decode("utf-16", "replace")
     return head.removeprefix(b"\xef\xbb\xbf").decode("latin-1")
 
 
-def _in_zip(data: bytes) -> str:
+def _sniff_zip(data: bytes) -> str:
     import zipfile
     from io import BytesIO
 
@@ -128,7 +135,7 @@ def _in_zip(data: bytes) -> str:
         with zipfile.ZipFile(BytesIO(data)) as package:
             names = package.namelist()
             mimetype = package.open("mimetype").read(100).decode("latin-1") if "mimetype" in names else ""
-    except Exception:  # zipfile raises whatever its input makes it; the format's own reader says what is wrong
+    except Exception:  # zipfile raises many types on bad input; the format's own reader reports the damage
         return ".zip"
     for fragment, ending in _MIMETYPES:
         if fragment in mimetype:
@@ -143,6 +150,6 @@ def _in_zip(data: bytes) -> str:
 
 
 def _is_package(ending: str) -> bool:
-    """Whether files of this name are containers that must look like one."""
+    """Whether files of this ending are containers with a signature of their own."""
     name, reader = FORMATS.get(ending, ("", ""))
     return name in {"pdf", "docx", "pptx", "xlsx", "xls", "odt", "odp", "ods", "rtf", "epub"} and reader.startswith(".")

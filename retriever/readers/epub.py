@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ...core.errors import UnreadableError, UnsupportedError
-from .base import Builder, Outline, squeeze
+from .base import DocumentBuilder, HeadingStack, collapse_spaces
 from .encoding import decode
-from .html_text import HtmlText
-from .office.package import Package, local, parse_xml
+from .html_text import HtmlReader
+from .office.package import Package, local_name, parse_xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ..documents.document import Document
 
 
-def read_epub(data: bytes, form: str) -> Document:
+def read_epub(data: bytes, format_name: str) -> Document:
     package = Package(data)
     if b"EncryptedData" in package.read("META-INF/encryption.xml") and "META-INF/rights.xml" in package:
         raise UnreadableError("protected by DRM")
     opf = _opf(package)
     root = parse_xml(package.read(opf), recover=True)
-    builder = Builder()
+    builder = DocumentBuilder()
     metadata = {
-        local(element): squeeze(element.text or "")
+        local_name(element): collapse_spaces(element.text or "")
         for element in reversed(list(root.iter("{*}metadata/*", "{http://purl.org/dc/elements/1.1/}*")))
     }
     builder.title = metadata.get("title", "")
@@ -35,8 +35,8 @@ def read_epub(data: bytes, form: str) -> Document:
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
         with suppress(UnsupportedError):  # a spine may name pictures as well
-            HtmlText(decode(package.read(name)), builder, outline=Outline(), first_line=None).read()
-    return builder.document(form)
+            HtmlReader(decode(package.read(name)), builder, headings=HeadingStack(), first_line=None).read()
+    return builder.document(format_name)
 
 
 def _opf(package: Package) -> str:
@@ -58,9 +58,9 @@ def _chapters(package: Package, opf: str, root: Any) -> Iterator[str]:
         item.get("id", ""): posixpath.normpath(posixpath.join(folder, unquote(item.get("href", "").partition("#")[0])))
         for item in root.iter("{*}item")
     }
-    seen: set[str] = set()
+    read_names: set[str] = set()
     for reference in root.iter("{*}itemref"):
         name = items.get(reference.get("idref", ""), "")
-        if name in package and name not in seen and not name.endswith((".svg", ".jpg", ".png")):
-            seen.add(name)
+        if name in package and name not in read_names and not name.endswith((".svg", ".jpg", ".png")):
+            read_names.add(name)
             yield name

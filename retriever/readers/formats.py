@@ -1,8 +1,8 @@
-"""Which reader takes which file, by the ending of its name; readers are imported when first needed."""
+"""The table of file formats: name endings and the reader of each. A reader is imported when it is first needed."""
 
 from __future__ import annotations
 
-Format = tuple[str, str]  # what the file is called in `Document.format`, and "module:function" of its reader
+Format = tuple[str, str]  # the name in `Document.format`, and "module:function" of the reader
 
 _READERS: dict[str, tuple[str, str]] = {
     # format: (reader, endings)
@@ -57,17 +57,17 @@ _LANGUAGES = {
     "jinja": "j2 jinja jinja2 tmpl", "roff": "1 2 3 4 5 6 7 8 9 man",
     "template": "mustache hbs ejs erb haml pug slim liquid twig", "po": "po pot", "graphviz": "dot gv",
     "mermaid": "mmd", "makefile": "makefile", "dockerfile": "dockerfile containerfile",
-    "xml": "opml wsdl xsd xsl xslt resx",  # which say most in their attributes
+    "xml": "opml wsdl xsd xsl xslt resx",  # XML with most of its text in attributes
 }  # fmt: skip
 
-# Whose lines are statements, records or rows, each complete in itself: no paragraphs. Most XML is read as prose.
+# Formats of statements, records or rows: each line is complete in itself. Most XML is read as prose instead.
 LINE_BY_LINE = (frozenset(_LANGUAGES) - {"xml"}) | {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods"}
 
 FORMATS: dict[str, Format] = {
     "." + ending: (name, reader) for name, (reader, endings) in _READERS.items() for ending in endings.split()
 } | {"." + ending: (name, ".text:read_code") for name, endings in _LANGUAGES.items() for ending in endings.split()}
 
-# Whole names that say what a file is, for those that have no ending.
+# Files that are known by their whole name, as the ending that they are read by.
 NAMES: dict[str, str] = {
     "makefile": ".mk", "gnumakefile": ".mk", "dockerfile": ".dockerfile", "containerfile": ".dockerfile",
     "cmakelists.txt": ".cmake", "gemfile": ".rb", "rakefile": ".rb", "vagrantfile": ".rb", "podfile": ".rb",
@@ -77,12 +77,13 @@ NAMES: dict[str, str] = {
     "pipfile": ".toml", "requirements.txt": ".ini", "justfile": ".mk",
 }  # fmt: skip
 
-# Names that do not promise text. Old Office formats are opened, for they may turn out to be RTF or HTML.
+# Old Office formats have no reader, but such files are opened: some of them are RTF or HTML.
 OLD_OFFICE = frozenset(
     {
         ".doc", ".dot", ".ppt", ".pps", ".pot", ".msg", ".wps", ".pub", ".vsd"
     }
 )  # fmt: skip
+# Files of these endings are not opened: they hold no text.
 WITHOUT_TEXT = frozenset(
     {
         ".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif",

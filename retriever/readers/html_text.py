@@ -7,9 +7,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .base import Builder, Heading, Outline, squeeze, table_row
+from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces, table_row
 from .encoding import decode
-from .html_tokens import Run, Tag, tokens
+from .html_tokens import Tag, TextRun, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,26 +114,26 @@ def _span(attributes: Mapping[str, str], name: str) -> int:
     return int(value) if re.fullmatch("[1-9][0-9]{0,2}", value) else 1
 
 
-def read_html(data: bytes, form: str) -> Document:
-    builder = Builder()
-    HtmlText(decode(data), builder).read()
-    return builder.document(form)
+def read_html(data: bytes, format_name: str) -> Document:
+    builder = DocumentBuilder()
+    HtmlReader(decode(data), builder).read()
+    return builder.document(format_name)
 
 
-class HtmlText:
+class HtmlReader:
     """Reads one page into a builder.
 
     :param first_line: where in the file it begins; None where nobody can open it (a chapter in an EPUB).
     """
 
     def __init__(
-        self, source: str, builder: Builder, *, outline: Outline | None = None, first_line: int | None = 1
+        self, source: str, builder: DocumentBuilder, *, headings: HeadingStack | None = None, first_line: int | None = 1
     ) -> None:
         self._source = source
         self._builder = builder
-        self._outline = outline or Outline()
+        self._headings = headings or HeadingStack()
         self._first_line = first_line
-        self._newlines = [found.start() for found in re.finditer("\n", source)]
+        self._newline_positions = [match.start() for match in re.finditer("\n", source)]
         self._open: list[str] = []
         self._count: dict[str, int] = {}
         self._hidden: int | None = None  # how many elements were open when the hidden one began
@@ -141,7 +141,7 @@ class HtmlText:
         self._tables: list[_Table] = []
         self._text: list[str] = []
         self._start: int | None = None
-        self._reached = 0  # the line of the file that the text has come to, if it is preformatted
+        self._next_line = 0  # the line of the file that the text has come to, if it is preformatted
         self._preformatted = 0
         self._level = 0  # of the heading being read
         self._link = 0  # pieces of text before the last link in it
@@ -150,78 +150,78 @@ class HtmlText:
 
     def read(self) -> None:
         for token in tokens(self._source):
-            if isinstance(token, Run):
-                self._run(token)
-            elif token.closes:
-                self._end(token.name)
+            if isinstance(token, TextRun):
+                self._handle_text(token)
+            elif token.is_end:
+                self._end_tag(token.name)
             else:
-                self._begin(token)
+                self._start_tag(token)
         self._flush()
         while self._rows:
             self._end_row()
         self._builder.title = self._builder.title or self.page_title
 
     def _line(self, position: int) -> int:
-        return bisect_right(self._newlines, position - 1) + (self._first_line or 1)
+        return bisect_right(self._newline_positions, position - 1) + (self._first_line or 1)
 
-    def _run(self, run: Run) -> None:
+    def _handle_text(self, run: TextRun) -> None:
         if self._open and self._open[-1] == "title" and not self._count.get("svg"):
-            self.page_title = self.page_title or squeeze(run.text)
+            self.page_title = self.page_title or collapse_spaces(run.text)
             return
         if self._open and self._open[-1] == "head" and run.text.strip():  # which its end tag may be left out for
-            self._end("head")
+            self._end_tag("head")
         if self._hidden is None:
-            self._say(run.text, run.position)
+            self._add_text(run.text, run.position)
 
-    def _say(self, text: str, position: int) -> None:
+    def _add_text(self, text: str, position: int) -> None:
         if self._preformatted:
-            self._keep(text, position)
+            self._add_preformatted(text, position)
             return
         if self._start is None and text.strip():
             raw = self._source[position : position + len(text)]
             self._start = position + len(raw) - len(raw.lstrip())
         self._text.append(_SPACE.sub(" ", text))
 
-    def _keep(self, text: str, position: int) -> None:
+    def _add_preformatted(self, text: str, position: int) -> None:
         """Preformatted text; at a line that is not where the lines so far have led, another block begins."""
         if self._text and not self._text[-1].endswith("\n"):
             end = text.find("\n") + 1 or len(text)
-            self._put(text[:end])
+            self._append(text[:end])
             text, position = text[end:], self._source.find("\n", position) + 1
         if not text:
             return
-        if self._text and self._reached != self._line(position):
+        if self._text and self._next_line != self._line(position):
             ended = "".join(self._text)
             self._flush()
-            self._gap = self._gap or "\n" * (_newlines(ended[::-1]) + _newlines(text))
+            self._gap = self._gap or "\n" * (_leading_newlines(ended[::-1]) + _leading_newlines(text))
         if self._start is None:
-            self._start, self._reached = position, self._line(position)
-        self._put(text)
+            self._start, self._next_line = position, self._line(position)
+        self._append(text)
 
-    def _put(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         self._text.append(text)
-        self._reached += text.count("\n")
+        self._next_line += text.count("\n")
 
-    def _begin(self, tag: Tag) -> None:
+    def _start_tag(self, tag: Tag) -> None:
         name = tag.name
         if self._open and self._open[-1] == "head" and name not in _ALLOWED_IN_HEAD:
-            self._end("head")
+            self._end_tag("head")
         while self._open and self._open[-1] in _CLOSED_BY.get(name, _NO_BLOCKS_INSIDE if name in _BLOCKS else ()):
-            self._end(self._open[-1])
-        if name in _VOID or tag.empty:
-            self._void(tag)
+            self._end_tag(self._open[-1])
+        if name in _VOID or tag.self_closing:
+            self._void_element(tag)
             return
         hides = self._hidden is None and _hides(tag)
         if self._hidden is None and name in _BLOCKS:
-            self._break(name)
+            self._block_boundary(name)
         if hides:
             self._hidden = len(self._open)
         self._open.append(name)
         self._count[name] = self._count.get(name, 0) + 1
         if self._hidden is None:
-            self._enter(tag)
+            self._open_element(tag)
 
-    def _enter(self, tag: Tag) -> None:
+    def _open_element(self, tag: Tag) -> None:
         name = tag.name
         if name in _PREFORMATTED:
             self._preformatted += 1
@@ -238,45 +238,47 @@ class HtmlText:
         elif name == "a" and "#" in tag.attributes.get("href", ""):
             self._link = len(self._text)
 
-    def _void(self, tag: Tag) -> None:
+    def _void_element(self, tag: Tag) -> None:
         if self._hidden is not None or _hides(tag):
             return
         if tag.name == "br":
             if not self._preformatted:
-                self._break("br")
+                self._block_boundary("br")
             elif self._start is not None:
-                self._put("\n")
+                self._append("\n")
         elif tag.name in _BLOCKS:
-            self._break(tag.name)
+            self._block_boundary(tag.name)
         elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
-            self._say(" " + tag.attributes["alt"] + " ", tag.position)
+            self._add_text(" " + tag.attributes["alt"] + " ", tag.position)
         elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {
             "hidden",
             "password",
             "radio",
             "checkbox",
         }:
-            self._say(" " + (tag.attributes.get("value") or tag.attributes.get("placeholder", "")) + " ", tag.position)
+            self._add_text(
+                " " + (tag.attributes.get("value") or tag.attributes.get("placeholder", "")) + " ", tag.position
+            )
 
-    def _end(self, name: str) -> None:
+    def _end_tag(self, name: str) -> None:
         if name == "br":
-            self._void(Tag("br", 0, {}, closes=False, empty=True))
+            self._void_element(Tag("br", 0, {}, is_end=False, self_closing=True))
         if not self._count.get(name):
             return
         while self._open:
             last = self._open.pop()
             self._count[last] -= 1
-            self._leave(last)
+            self._close_element(last)
             if last == name:
                 break
 
-    def _leave(self, name: str) -> None:
+    def _close_element(self, name: str) -> None:
         if self._hidden is not None:
             if len(self._open) <= self._hidden:
                 self._hidden = None
             return
         if name in _BLOCKS:
-            self._break(name)
+            self._block_boundary(name)
         if name in _PREFORMATTED:
             self._preformatted = max(0, self._preformatted - 1)
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
@@ -290,7 +292,7 @@ class HtmlText:
         elif name == "a" and self._level and not "".join(self._text[self._link :]).strip(_PERMALINK):
             del self._text[self._link :]
 
-    def _break(self, name: str) -> None:
+    def _block_boundary(self, name: str) -> None:
         """A block begins or ends here."""
         self._flush()
         nested = name in {"ul", "ol", "dl"} and self._inside_list()
@@ -309,12 +311,12 @@ class HtmlText:
         if start is None or not text.strip():
             return
         if self._level:
-            self._outline.enter(self._level, text)
+            self._headings.enter(self._level, text)
         kind = "code" if self._preformatted else "prose"
-        self._place(_Block(text, self._line(start), self._outline.path, kind, self._gap or "\n\n"))
+        self._emit(_Block(text, self._line(start), self._headings.path, kind, self._gap or "\n\n"))
         self._gap = ""
 
-    def _place(self, block: _Block) -> None:
+    def _emit(self, block: _Block) -> None:
         if self._rows and self._rows[-1].cells:
             row = self._rows[-1]
             row.cells[-1].append(block)
@@ -336,18 +338,18 @@ class HtmlText:
         if row.layout or longest > _LONGEST_CELL:
             for cell in cells:
                 for block in cell:
-                    self._place(block)
+                    self._emit(block)
             if self._rows:
                 self._rows[-1].layout = True
         elif cells:
             texts = (" ".join(block.text for block in cell) for cell in row.cells)
             text = table_row(zip(row.columns, texts, strict=True))
             first = cells[0][0]
-            self._place(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
+            self._emit(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
             self._gap = "\n"
 
 
-def _newlines(text: str) -> int:
+def _leading_newlines(text: str) -> int:
     """How many it begins with."""
     return text.count("\n", 0, len(text) - len(text.lstrip()))
 

@@ -28,65 +28,65 @@ class Tag:
     name: str
     position: int
     attributes: dict[str, str]
-    closes: bool  # an end tag
-    empty: bool  # written as <name/>
+    is_end: bool  # an end tag
+    self_closing: bool  # written as <name/>
 
 
 @dataclass(slots=True)
-class Run:
+class TextRun:
     """Text between tags, its character references decoded; `position` is where it begins in the source."""
 
     text: str
     position: int
 
 
-def tokens(source: str) -> Iterator[Tag | Run]:
+def tokens(source: str) -> Iterator[Tag | TextRun]:
     position = text_start = 0
-    while found := _OPEN.search(source, position):
-        if found.start() > text_start:
-            yield Run(unescape(source[text_start : found.start()]), text_start)
-        if not found[2]:
-            position = _after_comment(source, found)
+    while match := _OPEN.search(source, position):
+        if match.start() > text_start:
+            yield TextRun(unescape(source[text_start : match.start()]), text_start)
+        if not match[2]:
+            position = _after_comment(source, match)
         else:
-            tag, position = _tag(source, found)
+            tag, position = _tag(source, match)
             if tag:
                 yield tag
-            if tag and not tag.closes and not tag.empty and tag.name in _RAW:
-                ended = _RAW_END[tag.name].search(source, position)
-                end = ended.start() if ended else len(source)
+            if tag and not tag.is_end and not tag.self_closing and tag.name in _RAW:
+                end_tag = _RAW_END[tag.name].search(source, position)
+                end = end_tag.start() if end_tag else len(source)
                 if end > position:
                     content = source[position:end]
-                    yield Run(unescape(content) if tag.name in {"title", "textarea"} else content, position)
+                    yield TextRun(unescape(content) if tag.name in {"title", "textarea"} else content, position)
                 position = end
         text_start = position
     if text_start < len(source):
-        yield Run(unescape(source[text_start:]), text_start)
+        yield TextRun(unescape(source[text_start:]), text_start)
 
 
-def _after_comment(source: str, found: re.Match[str]) -> int:
+def _after_comment(source: str, match: re.Match[str]) -> int:
     """The end of a comment, doctype, processing instruction or CDATA section; they all are dropped."""
-    if found[3]:
-        if source.startswith((">", "->"), found.end()):
-            return source.index(">", found.end()) + 1
-        ended = _COMMENT_END.search(source, found.end())
-        return ended.end() if ended else len(source)
-    end = source.find(">", found.end())
+    if match[3]:
+        if source.startswith((">", "->"), match.end()):
+            return source.index(">", match.end()) + 1
+        end_tag = _COMMENT_END.search(source, match.end())
+        return end_tag.end() if end_tag else len(source)
+    end = source.find(">", match.end())
     return end + 1 if end >= 0 else len(source)
 
 
-def _tag(source: str, found: re.Match[str]) -> tuple[Tag | None, int]:
+def _tag(source: str, match: re.Match[str]) -> tuple[Tag | None, int]:
     """The tag, None when the file ends inside it, and where it ends."""
     attributes: dict[str, str] = {}
-    position = found.end()
-    while matched := _ATTRIBUTE.match(source, position):
-        position = matched.end()
-        if matched[1]:
-            empty = source[position - 2] == "/"
-            return Tag(found[2].lower(), found.start(), attributes, bool(found[1]), empty), position
-        if matched[2] and len(attributes) < 64:
-            value = matched[3] or matched[4] or matched[5] or ""
-            attributes.setdefault(matched[2].lower(), unescape(value) if "&" in value else value)
-        if source[position : position + 1] in {'"', "'"} and matched[0][-1:] == "=":  # a quote that never closes
+    position = match.end()
+    while attribute := _ATTRIBUTE.match(source, position):
+        position = attribute.end()
+        if attribute[1]:
+            self_closing = source[position - 2] == "/"
+            return Tag(match[2].lower(), match.start(), attributes, bool(match[1]), self_closing), position
+        if attribute[2] and len(attributes) < 64:
+            value = attribute[3] or attribute[4] or attribute[5] or ""
+            attributes.setdefault(attribute[2].lower(), unescape(value) if "&" in value else value)
+        if source[position : position + 1] in {'"', "'"} and attribute[0][-1:] == "=":  # a quote that never closes
             break
         if source[position : position + 1] in {'"', "'"}:
             position += 1

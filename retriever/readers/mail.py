@@ -13,9 +13,9 @@ from email.policy import Compat32
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError, UnsupportedError
-from .base import Builder, Outline
+from .base import DocumentBuilder, HeadingStack
 from .encoding import decode
-from .html_text import HtmlText
+from .html_text import HtmlReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,79 +24,81 @@ if TYPE_CHECKING:
     from ..documents.document import Document
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
-_NOT_SAID = frozenset({"text/css", "text/javascript"})  # of a saved web page
-_SHOWN = frozenset({"text/plain", "text/html", "text/x-patch", "text/x-diff"})  # in the mail itself, also by a name
-_DEEPEST = 20
-_MOST_PARTS = 2_000
-_LONGEST_HEADER = 4_000
+_SKIPPED_TYPES = frozenset({"text/css", "text/javascript"})  # of a saved web page
+_INLINE_TYPES = frozenset(
+    {"text/plain", "text/html", "text/x-patch", "text/x-diff"}
+)  # in the mail itself, also by a name
+_MAX_DEPTH = 20
+_MAX_PARTS = 2_000
+_MAX_HEADER = 4_000
 _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")  # a header follows
 
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)  # what would else begin a mail
 
 
-def read_mail(data: bytes, form: str) -> Document:
-    reader = _Mail()
+def read_mail(data: bytes, format_name: str) -> Document:
+    reader = _MailReader()
     reader.read(data)
-    return reader.document(form)
+    return reader.document(format_name)
 
 
-def read_mailbox(data: bytes, form: str) -> Document:
-    reader = _Mail(many=True)
+def read_mailbox(data: bytes, format_name: str) -> Document:
+    reader = _MailReader(is_mailbox=True)
     for mail in _ENVELOPE.split(data):
         if mail.strip():
             reader.read(_QUOTED.sub(rb"\1", mail))
     reader.builder.title = ""  # of a page among them
-    return reader.document(form)
+    return reader.document(format_name)
 
 
-class _AsSent(Compat32):
+class _RawHeaders(Compat32):
     """Headers with the letters that stand in them as bare bytes; the standard library puts U+FFFD for each byte."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002 - its signature
         return value if value.isascii() else _decoded(value.encode("utf-8", "surrogateescape"), "")
 
 
-class _Mail:
-    def __init__(self, *, many: bool = False) -> None:
-        self.builder = Builder()
+class _MailReader:
+    def __init__(self, *, is_mailbox: bool = False) -> None:
+        self.builder = DocumentBuilder()
         self.attachments: list[str] = []
-        self._many = many
-        self._outline = Outline()
+        self._is_mailbox = is_mailbox
+        self._headings = HeadingStack()
         self._parts = 0
 
     def read(self, data: bytes) -> None:
         try:
-            message = email.message_from_bytes(data, policy=_AsSent())
+            message = email.message_from_bytes(data, policy=_RawHeaders())
         except RecursionError:
             raise UnreadableError("its parts are nested too deeply") from None
         self._parts = 0
         self.message(message, 0)
 
-    def document(self, form: str) -> Document:
+    def document(self, format_name: str) -> Document:
         if self.attachments:
             self.builder.metadata["attachments"] = self.attachments
-        return self.builder.document(form)
+        return self.builder.document(format_name)
 
     def message(self, message: Message, depth: int) -> None:
         headers = {name: _header(message, name) for name in _HEADERS}
         subject = headers["Subject"]
-        if self._many and not depth:
-            self._outline.enter(0, subject)
+        if self._is_mailbox and not depth:
+            self._headings.enter(0, subject)
         elif not depth:
             self.builder.title = subject
             self.builder.metadata |= {
                 name.lower(): value for name, value in headers.items() if value and name != "Subject"
             }
         self._add("\n".join(f"{name}: {value}" for name, value in headers.items() if value))
-        known = len(self.attachments)
+        count = len(self.attachments)
         self._part(message, depth)
-        names = self.attachments[known:]
+        names = self.attachments[count:]
         if names and not depth:
             self._add("Attachments: " + ", ".join(names))
 
     def _part(self, part: Message, depth: int) -> None:
         self._parts += 1
-        if depth > _DEEPEST or self._parts > _MOST_PARTS:
+        if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
             raise UnreadableError("it has more parts, or deeper nested ones, than any mail program makes")
         kind = part.get_content_type()
         if kind == "message/rfc822":
@@ -104,18 +106,18 @@ class _Mail:
                 self.message(inner, depth + 1)
         elif part.is_multipart():
             children = list(_children(part))
-            for child in _best(children) if kind == "multipart/alternative" else children:
+            for child in _preferred(children) if kind == "multipart/alternative" else children:
                 self._part(child, depth + 1)
-        elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _SHOWN):
+        elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _INLINE_TYPES):
             self.attachments.append(_file_name(part) or "unnamed")
         elif kind == "text/html":
-            HtmlText(_content(part), self.builder, outline=self._outline, first_line=None).read()
-            self._outline.leave(1)
-        elif part.get_content_maintype() == "text" and kind not in _NOT_SAID:
+            HtmlReader(_content(part), self.builder, headings=self._headings, first_line=None).read()
+            self._headings.leave(1)
+        elif part.get_content_maintype() == "text" and kind not in _SKIPPED_TYPES:
             self._add(_content(part))
 
     def _add(self, text: str) -> None:
-        self.builder.add(text, heading=self._outline.path)
+        self.builder.add(text, heading=self._headings.path)
 
 
 def _children(part: Message) -> Iterator[Message]:
@@ -123,7 +125,7 @@ def _children(part: Message) -> Iterator[Message]:
     yield from (child for child in payload if not isinstance(child, str)) if isinstance(payload, list) else ()
 
 
-def _best(versions: list[Message]) -> list[Message]:
+def _preferred(versions: list[Message]) -> list[Message]:
     """Of the same thing said several ways the plain text, unless it is empty; then the page, before a calendar's."""
     plain = [part for part in versions if part.get_content_type() == "text/plain" and _content(part).strip()]
     pages = [part for part in versions if part.is_multipart() or part.get_content_type() == "text/html"]
@@ -152,7 +154,7 @@ def _file_name(part: Message) -> str:
 
 def _readable(value: object) -> str:
     """A header's text, its encoded words decoded where they can be."""
-    raw = str(value)[:_LONGEST_HEADER]
+    raw = str(value)[:_MAX_HEADER]
     try:
         pieces = email.header.decode_header(raw) if raw.isascii() else [(raw, None)]
     except (email.errors.HeaderParseError, ValueError):

@@ -1,4 +1,7 @@
-"""Markup that people write by hand: the text stays the file's, cut where headings, code and tables begin."""
+"""Read Markdown, reStructuredText, Org, LaTeX and AsciiDoc.
+
+The text stays as it is in the file, with all marks. It is split where headings, code and tables begin.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..documents.document import Document
-from .base import Cut, Outline, cut
+from .base import HeadingStack, PartStart, split_parts
 from .encoding import decode
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ _FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)?(`{3,}|~{3,})(.*)$")
 _RULE = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 _NOT_PARAGRAPH = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]|    |\t|[ \t]*<|[ \t]*(?:[-*_][ \t]*){3,}$")
 _TITLE = re.compile(r"^title[ \t]*+[:=](.*)", re.MULTILINE | re.IGNORECASE)
-_FOLDED = re.compile(r"[|>][-+0-9]*$")  # YAML for a text that stands on the next lines
+_FOLDED = re.compile(r"[|>][-+0-9]*$")  # in YAML, the value follows on the next lines
 _MARKS = re.compile(
     r"(?<!`)(?P<ticks>`++)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)"
     r"|\\(?P<escaped>[!-/:-@\[-`{-~])"
@@ -27,100 +30,105 @@ _MARKS = re.compile(
     r"|</?[a-z][a-z\d-]*+(?:\s[^<>]*)?/?>|<[A-Z]+\s[^<>]*=[^<>]*>|<!--.*?-->"
 )
 _EMPHASIS = re.compile(r"(\*+)(?=[^\s*])(.*?[^\s*])\1")
-_STAR = "\0"  # a star that is no mark, until the marks are gone
+_STAR = "\0"  # stands for a literal star until the emphasis marks are removed
 
 
-class _Scan:
-    """Walks a text's lines and notes where something else begins."""
+class _LineScanner:
+    """Walk over the lines of a text and record where its parts begin."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
-        self.starts = []
+        self.line_starts = []
         position = 0
         for line in self.lines:
-            self.starts.append(position)
+            self.line_starts.append(position)
             position += len(line) + 1
-        self.outline = Outline()
-        self.cuts = [Cut(0)]
+        self.headings = HeadingStack()
+        self.part_starts = [PartStart(0)]
         self.title = ""
 
     def prose(self, index: int) -> None:
+        """Begin a part of prose at a line."""
         self.mark(index, "prose")
 
     def mark(self, index: int, kind: str) -> None:
-        if index < len(self.starts):
-            self.cuts.append(Cut(self.starts[index], self.outline.path, kind))
+        """Begin a part of a kind at a line."""
+        if index < len(self.line_starts):
+            self.part_starts.append(PartStart(self.line_starts[index], self.headings.path, kind))
 
-    def head(self, index: int, level: int, title: str) -> None:
-        self.outline.enter(level, title)
+    def enter_heading(self, index: int, level: int, title: str) -> None:
+        """Begin a section at a line."""
+        self.headings.enter(level, title)
         self.mark(index, "prose")
         if not self.title and level <= 1:
-            self.title = self.outline.path[-1] if self.outline.path else ""
+            self.title = self.headings.path[-1] if self.headings.path else ""
 
     def block(self, index: int, end: int, kind: str) -> int:
-        """Lines from `index` up to `end` are one piece of another kind; goes on as prose."""
+        """Make the lines from `index` up to `end` one part of another kind, with prose behind; returns `end`."""
         self.mark(index, kind)
         self.prose(end)
         return end
 
-    def while_(self, index: int, holds: Callable[[str], object]) -> int:
-        """The first line from `index` on for which it no longer holds."""
+    def skip_while(self, index: int, holds: Callable[[str], object]) -> int:
+        """The first line from `index` on that does not pass."""
         while index < len(self.lines) and holds(self.lines[index]):
             index += 1
         return index
 
-    def after(self, index: int, closes: Callable[[str], object]) -> int:
-        """The line after the first one that closes, or the end of the text."""
-        return min(self.while_(index, lambda line: not closes(line)) + 1, len(self.lines))
+    def line_after(self, index: int, closes: Callable[[str], object]) -> int:
+        """The line after the first one that closes the block, or the end of the text."""
+        return min(self.skip_while(index, lambda line: not closes(line)) + 1, len(self.lines))
 
 
-def _document(text: str, scan: _Scan, form: str) -> Document:
-    return Document(text, cut(text, _settle(scan.cuts)), scan.title, form)
+def _document(text: str, scanner: _LineScanner, format_name: str) -> Document:
+    return Document(text, split_parts(text, _last_starts(scanner.part_starts)), scanner.title, format_name)
 
 
-def _settle(cuts: list[Cut]) -> Iterator[Cut]:
-    """Of several cuts at one place only the last counts."""
-    for this, following in zip(cuts, [*cuts[1:], None], strict=True):
-        if following is None or following.start > this.start:
-            yield this
+def _last_starts(starts: list[PartStart]) -> Iterator[PartStart]:
+    """Keep only the last of several parts that begin at one position."""
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        if following is None or following.start > start.start:
+            yield start
 
 
 def plain_title(markdown: str) -> str:
-    """A Markdown title as it is displayed."""
+    """A Markdown title without its marks, as a page shows it."""
     text = _MARKS.sub(_displayed, markdown)
-    for _ in range(3):  # one in another
+    for _ in range(3):  # emphasis inside emphasis
         text = _EMPHASIS.sub(r"\2", text)
     return text.replace(_STAR, "*")
 
 
-def _displayed(found: re.Match[str]) -> str:
-    if found["link"]:
-        return _MARKS.sub(_displayed, found["link"])
-    literal = (found["code"] or "").strip() or found["escaped"] or ""
-    return literal.replace("*", _STAR) or found["address"] or ""
+def _displayed(match: re.Match[str]) -> str:
+    if match["link"]:
+        return _MARKS.sub(_displayed, match["link"])
+    literal = (match["code"] or "").strip() or match["escaped"] or ""
+    return literal.replace("*", _STAR) or match["address"] or ""
 
 
-def read_markdown(data: bytes, form: str) -> Document:
-    return of_markdown(decode(data), form)
+def read_markdown(data: bytes, format_name: str) -> Document:
+    """Read Markdown, with its front matter as code."""
+    return parse_markdown(decode(data), format_name)
 
 
-def of_markdown(text: str, form: str) -> Document:
-    scan = _Scan(text)
-    index = _front_matter(scan)
-    while index < len(scan.lines):
-        index = _markdown_block(scan, index)
-    return _document(text, scan, form)
+def parse_markdown(text: str, format_name: str) -> Document:
+    """Split a Markdown text into its parts."""
+    scanner = _LineScanner(text)
+    index = _front_matter(scanner)
+    while index < len(scanner.lines):
+        index = _markdown_block(scanner, index)
+    return _document(text, scanner, format_name)
 
 
-def _front_matter(scan: _Scan) -> int:
-    fence = scan.lines[0].rstrip()
+def _front_matter(scanner: _LineScanner) -> int:
+    fence = scanner.lines[0].rstrip()
     if fence not in {"---", "+++"}:
         return 0
-    for end, line in enumerate(scan.lines[1:500], 1):
+    for end, line in enumerate(scanner.lines[1:500], 1):
         if line.rstrip() in {fence, "..."}:
-            found = _TITLE.search("\n".join(scan.lines[1:end]))
-            scan.title = _front_title(found[1].strip()) if found else ""
-            return scan.block(0, end + 1, "code")
+            match = _TITLE.search("\n".join(scanner.lines[1:end]))
+            scanner.title = _front_title(match[1].strip()) if match else ""
+            return scanner.block(0, end + 1, "code")
         if end == 1 and not line.strip():  # a thematic break, not front matter
             break
     return 0
@@ -132,42 +140,47 @@ def _front_title(value: str) -> str:
     return "" if _FOLDED.match(value) else value
 
 
-def _markdown_block(scan: _Scan, index: int) -> int:
-    line = scan.lines[index]
+def _markdown_block(scanner: _LineScanner, index: int) -> int:
+    line = scanner.lines[index]
     if not line.strip():
         return index + 1
     if line.lstrip().startswith("<!--"):
-        return scan.after(index, lambda row: "-->" in row)
-    if found := _ATX.match(line):
-        title = line[found.end() : 2000].rstrip()
-        bare = title.rstrip("#")  # a closing run of # is not part of the title
-        scan.head(index, len(found[1]), plain_title(bare if not bare or bare[-1].isspace() else title))
+        return scanner.line_after(index, lambda row: "-->" in row)
+    if match := _ATX.match(line):
+        title = line[match.end() : 2000].rstrip()
+        bare = title.rstrip("#")  # a closing run of # does not belong to the title
+        scanner.enter_heading(index, len(match[1]), plain_title(bare if not bare or bare[-1].isspace() else title))
         return index + 1
-    if ("```" in line or "~~~" in line) and (found := _FENCE.match(line)) and _opens(*found.groups()):
-        fence = found[1]
+    if ("```" in line or "~~~" in line) and (match := _FENCE.match(line)) and _opens(*match.groups()):
+        fence = match[1]
         closing = re.compile(rf"[ \t>]*{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
-        return scan.block(index, scan.after(index + 1, closing.match), "code")
-    if "|" in line and index + 1 < len(scan.lines) and "|" in (rule := scan.lines[index + 1]) and _RULE.match(rule):
-        return scan.block(index, scan.while_(index, lambda row: "|" in row), "table")
-    return _markdown_paragraph(scan, index)
+        return scanner.block(index, scanner.line_after(index + 1, closing.match), "code")
+    if (
+        "|" in line
+        and index + 1 < len(scanner.lines)
+        and "|" in (rule := scanner.lines[index + 1])
+        and _RULE.match(rule)
+    ):
+        return scanner.block(index, scanner.skip_while(index, lambda row: "|" in row), "table")
+    return _markdown_paragraph(scanner, index)
 
 
 def _opens(fence: str, information: str) -> bool:
-    """Whether it is a fence, and not a stretch of code within a line."""
+    """Whether a line of backticks or tildes opens a block, not code within a line."""
     return fence[0] == "~" or "`" not in information
 
 
-def _markdown_paragraph(scan: _Scan, index: int) -> int:
-    """Goes to the paragraph's end; it is a heading if it is underlined."""
+def _markdown_paragraph(scanner: _LineScanner, index: int) -> int:
+    """Move to the end of a paragraph, which is a heading if it is underlined."""
     first = index
-    if _NOT_PARAGRAPH.match(scan.lines[index]):
+    if _NOT_PARAGRAPH.match(scanner.lines[index]):
         return index + 1
-    while index + 1 < len(scan.lines):
+    while index + 1 < len(scanner.lines):
         index += 1
-        line = scan.lines[index]
-        if found := _SETEXT.match(line):
-            title = " ".join(scan.lines[first:index])[:2000]
-            scan.head(first, 1 if found[1][0] == "=" else 2, plain_title(title))
+        line = scanner.lines[index]
+        if match := _SETEXT.match(line):
+            title = " ".join(scanner.lines[first:index])[:2000]
+            scanner.enter_heading(first, 1 if match[1][0] == "=" else 2, plain_title(title))
             return index + 1
         if not line.strip() or _NOT_PARAGRAPH.match(line) or _ATX.match(line) or "```" in line or "~~~" in line:
             return index
@@ -179,40 +192,41 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. (?:code(?:-block)?|sourcecode|highlight|lit
 _GRID = re.compile(r"[ \t]*(?:\+[-=+]{2,}\+[ \t]*$|\|.*\|[ \t]*$)")
 
 
-def read_rst(data: bytes, form: str) -> Document:
+def read_rst(data: bytes, format_name: str) -> Document:
+    """Read reStructuredText."""
     text = decode(data)
-    scan = _Scan(text)
-    styles: list[tuple[str, bool]] = []  # adornments in the order of their first use: that is their level
+    scanner = _LineScanner(text)
+    styles: list[tuple[str, bool]] = []  # the level of an adornment is the order of its first use
     index = 0
-    while index < len(scan.lines):
-        index = _rst_section(scan, index, styles) or _rst_block(scan, index)
-    return _document(text, scan, form)
+    while index < len(scanner.lines):
+        index = _rst_section(scanner, index, styles) or _rst_block(scanner, index)
+    return _document(text, scanner, format_name)
 
 
-def _rst_section(scan: _Scan, index: int, styles: list[tuple[str, bool]]) -> int:
-    lines = [*scan.lines[index : index + 3], "", "", ""]
+def _rst_section(scanner: _LineScanner, index: int, styles: list[tuple[str, bool]]) -> int:
+    lines = [*scanner.lines[index : index + 3], "", "", ""]
     over = bool(_ADORNMENT.match(lines[0]))
     title, under = (lines[1], lines[2]) if over else (lines[0], lines[1])
     if over and under.rstrip() != lines[0].rstrip():
         return 0
     title_fits = title.strip() and (over or not title[:1].isspace()) and not _ADORNMENT.match(title)
-    if not title_fits or not (found := _ADORNMENT.match(under)) or len(under.rstrip()) < len(title.rstrip()):
+    if not title_fits or not (match := _ADORNMENT.match(under)) or len(under.rstrip()) < len(title.rstrip()):
         return 0
-    style = (found[1], over)
+    style = (match[1], over)
     if style not in styles:
         styles.append(style)
-    scan.head(index, styles.index(style) + 1, title.replace("`", "").replace("*", ""))
+    scanner.enter_heading(index, styles.index(style) + 1, title.replace("`", "").replace("*", ""))
     return index + 2 + over
 
 
-def _rst_block(scan: _Scan, index: int) -> int:
-    line = scan.lines[index]
+def _rst_block(scanner: _LineScanner, index: int) -> int:
+    line = scanner.lines[index]
     if _DIRECTIVE.match(line) or (line.rstrip().endswith("::") and not line.lstrip().startswith("..")):
         indent = len(line) - len(line.lstrip())
-        end = scan.while_(index + 1, lambda row: not row.strip() or len(row) - len(row.lstrip()) > indent)
-        return scan.block(index + 1, end, "code") if end > index + 1 else index + 1
+        end = scanner.skip_while(index + 1, lambda row: not row.strip() or len(row) - len(row.lstrip()) > indent)
+        return scanner.block(index + 1, end, "code") if end > index + 1 else index + 1
     if line.lstrip().startswith("+") and _GRID.match(line):
-        return scan.block(index, scan.while_(index, _GRID.match), "table")
+        return scanner.block(index, scanner.skip_while(index, _GRID.match), "table")
     return index + 1
 
 
@@ -223,25 +237,26 @@ _ORG_TITLE = re.compile(r"#\+title:[ \t]*(.*)", re.IGNORECASE)
 _ORG_BEGIN = re.compile(r"[ \t]*#\+begin_(src|example|export)\b", re.IGNORECASE)
 
 
-def read_org(data: bytes, form: str) -> Document:
+def read_org(data: bytes, format_name: str) -> Document:
+    """Read an Org file."""
     text = decode(data)
-    scan = _Scan(text)
+    scanner = _LineScanner(text)
     index = 0
-    while index < len(scan.lines):
-        line = scan.lines[index]
-        if line.startswith("*") and (found := _STARS.match(line[:1000])):
-            scan.head(index, len(found[1]), found[2])
-        elif found := _ORG_TITLE.match(line):
-            scan.title = found[1]
-        elif found := _ORG_BEGIN.match(line):
-            closing = re.compile(rf"[ \t]*#\+end_{found[1]}", re.IGNORECASE)
-            index = scan.block(index, scan.after(index + 1, closing.match), "code")
+    while index < len(scanner.lines):
+        line = scanner.lines[index]
+        if line.startswith("*") and (match := _STARS.match(line[:1000])):
+            scanner.enter_heading(index, len(match[1]), match[2])
+        elif match := _ORG_TITLE.match(line):
+            scanner.title = match[1]
+        elif match := _ORG_BEGIN.match(line):
+            closing = re.compile(rf"[ \t]*#\+end_{match[1]}", re.IGNORECASE)
+            index = scanner.block(index, scanner.line_after(index + 1, closing.match), "code")
             continue
         elif line.lstrip().startswith("|"):
-            index = scan.block(index, scan.while_(index, lambda row: row.lstrip().startswith("|")), "table")
+            index = scanner.block(index, scanner.skip_while(index, lambda row: row.lstrip().startswith("|")), "table")
             continue
         index += 1
-    return _document(text, scan, form)
+    return _document(text, scanner, format_name)
 
 
 _COMMAND = re.compile(
@@ -261,30 +276,31 @@ _LEVELS = {
 _TEX = re.compile(r"\\[a-zA-Z]+\*?[ \t]*|[{}~$]|\\(?=[&%$#_{}])")
 
 
-def read_latex(data: bytes, form: str) -> Document:
+def read_latex(data: bytes, format_name: str) -> Document:
+    """Read LaTeX."""
     text = decode(data)
-    scan = _Scan(text)
+    scanner = _LineScanner(text)
     index = 0
-    while index < len(scan.lines):
-        line = scan.lines[index]
-        if "\\" in line and (found := _COMMAND.match(line)):
-            title = _TEX.sub(" ", _braced(found[2], scan.lines[index + 1 : index + 4]))
-            if found[1] == "title":
-                scan.title = " ".join(title.split())
+    while index < len(scanner.lines):
+        line = scanner.lines[index]
+        if "\\" in line and (match := _COMMAND.match(line)):
+            title = _TEX.sub(" ", _braced(match[2], scanner.lines[index + 1 : index + 4]))
+            if match[1] == "title":
+                scanner.title = " ".join(title.split())
             else:
-                known = scan.title
-                scan.head(index, _LEVELS[found[1]], title)
-                scan.title = known
-        elif "\\" in line and (found := _VERBATIM.match(line)):
-            closing = re.compile(r".*\\end\{" + re.escape(found[1]) + r"\}")
-            index = scan.block(index, scan.after(index + 1, closing.match), "code")
+                title_before = scanner.title
+                scanner.enter_heading(index, _LEVELS[match[1]], title)
+                scanner.title = title_before
+        elif "\\" in line and (match := _VERBATIM.match(line)):
+            closing = re.compile(r".*\\end\{" + re.escape(match[1]) + r"\}")
+            index = scanner.block(index, scanner.line_after(index + 1, closing.match), "code")
             continue
         index += 1
-    return _document(text, scan, form)
+    return _document(text, scanner, format_name)
 
 
 def _braced(rest: str, following: list[str]) -> str:
-    """What stands up to the brace that closes an open one."""
+    """The text up to the brace that closes one already open."""
     text = "\n".join([rest, *following])[:2000]
     depth = 1
     for position, character in enumerate(text):
@@ -298,18 +314,19 @@ _ADOC_HEAD = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _ADOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|`{3,}|\|===)[a-z ]*$")
 
 
-def read_asciidoc(data: bytes, form: str) -> Document:
+def read_asciidoc(data: bytes, format_name: str) -> Document:
+    """Read AsciiDoc."""
     text = decode(data)
-    scan = _Scan(text)
+    scanner = _LineScanner(text)
     index = 0
-    while index < len(scan.lines):
-        line = scan.lines[index]
-        if found := _ADOC_HEAD.match(line):
-            scan.head(index, len(found[1]), plain_title(found[2][:2000]))
-        elif found := _ADOC_BLOCK.match(line):
-            closing = re.compile(re.escape(found[1]) + r"[ \t]*$")
-            end = scan.after(index + 1, closing.match)
-            index = scan.block(index, end, "table" if found[1] == "|===" else "code")
+    while index < len(scanner.lines):
+        line = scanner.lines[index]
+        if match := _ADOC_HEAD.match(line):
+            scanner.enter_heading(index, len(match[1]), plain_title(match[2][:2000]))
+        elif match := _ADOC_BLOCK.match(line):
+            closing = re.compile(re.escape(match[1]) + r"[ \t]*$")
+            end = scanner.line_after(index + 1, closing.match)
+            index = scanner.block(index, end, "table" if match[1] == "|===" else "code")
             continue
         index += 1
-    return _document(text, scan, form)
+    return _document(text, scanner, format_name)

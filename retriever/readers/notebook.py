@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
 from ...core.words import encodable
-from .base import Builder, Outline
+from .base import DocumentBuilder, HeadingStack
 from .encoding import decode
-from .html_text import HtmlText
-from .markup import of_markdown
+from .html_text import HtmlReader
+from .markup import parse_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from ..documents.document import Document
 
 
-_SHOWN = re.compile(r"\s*<IPython\.[\w.]+ object>\s*")  # a name that stands for what another of its forms says
+_OBJECT_NAME = re.compile(r"\s*<IPython\.[\w.]+ object>\s*")  # a name that stands for what another of its forms says
 _FIGURE = re.compile(r"<Figure size [\d.]+x[\d.]+ with \d+ Axes>")
 
 
-def read_notebook(data: bytes, form: str) -> Document:
+def read_notebook(data: bytes, format_name: str) -> Document:
     try:
         notebook = json.loads(decode(data))
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"damaged notebook: {str(error)[:200]}") from None
-    builder, outline = Builder(), Outline()
+    builder, headings = DocumentBuilder(), HeadingStack()
     if not isinstance(notebook, dict):
         raise UnreadableError("not a notebook: its JSON is not an object")
     for cell in _cells(notebook):
-        source = _joined(cell.get("source", cell.get("input")))
+        source = _join_lines(cell.get("source", cell.get("input")))
         if cell.get("cell_type") in {"markdown", "heading"}:
             level = cell.get("level")
             _add_markdown(
-                builder, outline, "#" * level + " " + source if type(level) is int and 0 < level < 7 else source
+                builder, headings, "#" * level + " " + source if type(level) is int and 0 < level < 7 else source
             )
         else:
-            builder.add(source, heading=outline.path, kind="code")
+            builder.add(source, heading=headings.path, kind="code")
             for output in _dicts(cell.get("outputs")):
                 text, kind = _output(output)
-                builder.add(text, heading=outline.path, kind=kind)
-    return builder.document(form)
+                builder.add(text, heading=headings.path, kind=kind)
+    return builder.document(format_name)
 
 
 def _cells(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -56,25 +56,25 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
     yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
-def _joined(value: Any) -> str:
+def _join_lines(value: Any) -> str:
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))
     return value if isinstance(value, str) else ""
 
 
-def _add_markdown(builder: Builder, outline: Outline, source: str) -> None:
+def _add_markdown(builder: DocumentBuilder, headings: HeadingStack, source: str) -> None:
     """A cell's own headings go on from those of the cells above it."""
-    whole = encodable(source)  # JSON can hold half a surrogate pair
-    document = of_markdown(whole.replace("\r\n", "\n"), "markdown")
+    text_source = encodable(source)  # JSON can hold half a surrogate pair
+    document = parse_markdown(text_source.replace("\r\n", "\n"), "markdown")
     builder.title = builder.title or document.title
     before: tuple[str, ...] = ()
     for part in document.parts:
         text = document.text[part.start : part.end]
         hashes = len(text) - len(text.lstrip().lstrip("#"))
         if part.heading and part.heading != before:
-            outline.enter(hashes if text.lstrip().startswith("#") else len(part.heading), part.heading[-1])
+            headings.enter(hashes if text.lstrip().startswith("#") else len(part.heading), part.heading[-1])
         before = part.heading
-        builder.add(text, heading=outline.path, kind=part.kind)
+        builder.add(text, heading=headings.path, kind=part.kind)
 
 
 def _output(output: dict[str, Any]) -> tuple[str, str]:
@@ -83,14 +83,16 @@ def _output(output: dict[str, Any]) -> tuple[str, str]:
         return f"{output.get('ename', '')}: {output.get('evalue', '')}", "code"
     data = output.get("data")
     if not isinstance(data, dict):
-        return _joined(output.get("text")), "code"
-    if markdown := _joined(data.get("text/markdown")):
+        return _join_lines(output.get("text")), "code"
+    if markdown := _join_lines(data.get("text/markdown")):
         return markdown, "prose"
-    plain = _FIGURE.sub("", _joined(data.get("text/plain")))
-    return (_page(_joined(data.get("text/html"))), "prose") if _SHOWN.fullmatch(plain) else (plain, "code")
+    plain = _FIGURE.sub("", _join_lines(data.get("text/plain")))
+    return (
+        (_html_text(_join_lines(data.get("text/html"))), "prose") if _OBJECT_NAME.fullmatch(plain) else (plain, "code")
+    )
 
 
-def _page(html: str) -> str:
-    builder = Builder()
-    HtmlText(html, builder, first_line=None).read()
+def _html_text(html: str) -> str:
+    builder = DocumentBuilder()
+    HtmlReader(html, builder, first_line=None).read()
     return builder.document("html").text

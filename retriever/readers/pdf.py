@@ -10,7 +10,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ...core.errors import UnreadableError
-from .base import Builder, Heading, Outline, squeeze
+from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,8 @@ _ERRORS = {
 Entry = tuple[int, str]  # level and title in the outline
 
 
-def read_pdf(data: bytes, form: str) -> Document:
-    builder = Builder()
+def read_pdf(data: bytes, format_name: str) -> Document:
+    builder = DocumentBuilder()
     try:
         file = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
@@ -43,30 +43,30 @@ def read_pdf(data: bytes, form: str) -> Document:
         builder.title = _title(file)
         builder.metadata["pages"] = len(file)
         entries = _entries(file)
-        outline = Outline()
+        headings = HeadingStack()
         for index in range(len(file)):
-            _add_page(builder, _page_text(file, index), index, entries.get(index, []), outline)
+            _add_page(builder, _page_text(file, index), index, entries.get(index, []), headings)
     finally:
         file.close()
-    return builder.document(form)
+    return builder.document(format_name)
 
 
 def _title(file: Any) -> str:
-    title = squeeze(file.get_metadata_value("Title"))
+    title = collapse_spaces(file.get_metadata_value("Title"))
     return "" if _UNTITLED.match(title) else title
 
 
 def _entries(file: Any) -> dict[int, list[Entry]]:
     """The outline's titles by the page they lead to."""
-    found: dict[int, list[Entry]] = {}
+    by_page: dict[int, list[Entry]] = {}
     for count, bookmark in enumerate(file.get_toc(max_depth=8)):
         destination = bookmark.get_dest()
         page = destination.get_index() if destination else None
         if page is not None:
-            found.setdefault(page, []).append((bookmark.level + 1, squeeze(bookmark.get_title())))
+            by_page.setdefault(page, []).append((bookmark.level + 1, collapse_spaces(bookmark.get_title())))
         if count >= 20_000:
             break
-    return found
+    return by_page
 
 
 def _page_text(file: Any, index: int) -> str:
@@ -105,35 +105,35 @@ def _mend_ligatures(text_page: Any, text: str) -> str:
     if text_page.count_chars() != len(text):
         return text
     letters = list(text)
-    for found in _LAM_ALEF.finditer(text):
-        first = found.start()
+    for match in _LAM_ALEF.finditer(text):
+        first = match.start()
         if text_page.get_charbox(first) == text_page.get_charbox(first + 1):
             letters[first], letters[first + 1] = letters[first + 1], letters[first]
     return "".join(letters)
 
 
-def _add_page(builder: Builder, text: str, index: int, entries: list[Entry], outline: Outline) -> None:
-    position, heading = 0, outline.path
-    for start, following in _sections(text, entries, outline):
+def _add_page(builder: DocumentBuilder, text: str, index: int, entries: list[Entry], headings: HeadingStack) -> None:
+    position, heading = 0, headings.path
+    for start, following in _sections(text, entries, headings):
         builder.add(text[position:start], page=index + 1, heading=heading)
         position, heading = start, following
     builder.add(text[position:], page=index + 1, heading=heading)
 
 
-def _sections(text: str, entries: list[Entry], outline: Outline) -> Iterator[tuple[int, Heading]]:
+def _sections(text: str, entries: list[Entry], headings: HeadingStack) -> Iterator[tuple[int, Heading]]:
     """Where on a page its headings stand; those that cannot be found count from where the one before them stands."""
     position = 0
     for level, title in entries:
-        if found := _find(title, text, position):
-            line = text.rfind("\n", position, found.start()) + 1
+        if match := _find(title, text, position):
+            line = text.rfind("\n", position, match.start()) + 1
             position = max(position, line)
-        yield position, outline.enter(level, title)
+        yield position, headings.enter(level, title)
 
 
 def _find(title: str, text: str, position: int) -> re.Match[str] | None:
     """A title on a page: best where it is all of a line but for a number, else where it stands as words."""
     spread = r"\s+".join(re.escape(word) for word in title.split()[:20])
     for pattern in (rf"^[ \t]*(?:[\d.]+[ \t]+)?{spread}[ \t]*$", rf"(?<!\w){spread}(?!\w)") if spread else ():
-        if found := re.compile(pattern, re.IGNORECASE | re.MULTILINE).search(text, position):
-            return found
+        if match := re.compile(pattern, re.IGNORECASE | re.MULTILINE).search(text, position):
+            return match
     return None

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError
-from .base import Builder
+from .base import DocumentBuilder
 
 if TYPE_CHECKING:
     from ..documents.document import Document
@@ -18,16 +18,16 @@ _NOTE = re.compile(r"\\footnote(?![a-z])")
 _HIDDEN = re.compile(r"(\{(?:\\[a-z]+-?\d* ?){0,20}?)\\v(?![a-z\d])(?![^{}]*\\v0)(?=[^{}]*\})")
 
 
-def read_rtf(data: bytes, form: str) -> Document:
+def read_rtf(data: bytes, format_name: str) -> Document:
     source = _IMAGE.sub("", data.decode("latin-1"))
-    shown = _HIDDEN.sub(r"\1\\*", _NOTE.sub(r"\\tab", source))  # striprtf drops the notes and shows what is hidden
+    visible = _HIDDEN.sub(r"\1\\*", _NOTE.sub(r"\\tab", source))  # striprtf drops the notes and shows what is hidden
     title = _TITLE.search(source[:20_000])
     code_page = _CODE_PAGE.search(source[:1000])
-    builder = Builder()
+    builder = DocumentBuilder()
     if title:
         builder.title = _text(f"{{\\rtf1{code_page[0] if code_page else ''} {title[1]}}}")
-    builder.add(re.sub(r"\n{3,}", "\n\n", _text(shown)))
-    return builder.document(form)
+    builder.add(re.sub(r"\n{3,}", "\n\n", _text(visible)))
+    return builder.document(format_name)
 
 
 def _text(source: str) -> str:

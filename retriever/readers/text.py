@@ -1,4 +1,4 @@
-"""Files that are their own text: prose, source code, JSON, delimited tables."""
+"""Read files that are plain text: prose, source code, JSON, delimited tables."""
 
 from __future__ import annotations
 
@@ -8,55 +8,59 @@ import re
 from itertools import islice
 
 from ..documents.document import Document
-from .base import LONGEST, Cut, cut
+from .base import MAX_TITLE, PartStart, split_parts
 from .encoding import decode
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _DELIMITERS = ",;\t|"
 
 
-def read_text(data: bytes, form: str) -> Document:
-    return _whole(decode(data), form, "prose")
+def read_text(data: bytes, format_name: str) -> Document:
+    """Read a text file as prose."""
+    return _one_part(decode(data), format_name, "prose")
 
 
-def read_code(data: bytes, form: str) -> Document:
-    return _whole(decode(data), form, "code")
+def read_code(data: bytes, format_name: str) -> Document:
+    """Read a text file as source code."""
+    return _one_part(decode(data), format_name, "code")
 
 
-def _whole(text: str, form: str, kind: str, heading: tuple[str, ...] = ()) -> Document:
-    return Document(text, cut(text, [Cut(0, heading, kind)]), format=form)
+def _one_part(text: str, format_name: str, kind: str, heading: tuple[str, ...] = ()) -> Document:
+    return Document(text, split_parts(text, [PartStart(0, heading, kind)]), format=format_name)
 
 
-def read_json(data: bytes, form: str) -> Document:
-    return _whole(unescape(decode(data)), form, "code")
+def read_json(data: bytes, format_name: str) -> Document:
+    """Read JSON as code, its escapes as letters."""
+    return _one_part(unescape(decode(data)), format_name, "code")
 
 
-def read_json_lines(data: bytes, form: str) -> Document:
-    """A record a line, so rows are what may be cut at."""
-    return _whole(unescape(decode(data)), form, "table")
+def read_json_lines(data: bytes, format_name: str) -> Document:
+    """Read JSON lines as a table: the chunker then splits it between records."""
+    return _one_part(unescape(decode(data)), format_name, "table")
 
 
 def unescape(text: str) -> str:
-    r"""JSON with its \uXXXX written out, except those that would change what the JSON means or its lines."""
+    r"""Replace each \uXXXX of a JSON text by its letter, unless that would change its meaning or its lines."""
     return _join_halves(_ESCAPES.sub(_character, text)) if "\\u" in text else text
 
 
-def _character(found: re.Match[str]) -> str:
-    if not found[1]:
-        return found[0]
-    code = int(found[1], 16)
+def _character(match: re.Match[str]) -> str:
+    if not match[1]:
+        return match[0]
+    code = int(match[1], 16)
     if code < 0xA0 or code in {0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF}:
         plain = 0x20 <= code < 0x7F and chr(code) not in '"\\'
-        return chr(code) if plain else found[0]
+        return chr(code) if plain else match[0]
     return chr(code)
 
 
 def _join_halves(text: str) -> str:
-    """Surrogate pairs as the characters they mean, and halves without a partner as U+FFFD."""
+    """Join surrogate pairs into their characters; a half without a partner becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def looks_like_json(text: str) -> bool:
+    """Whether a text of at most 10 million characters parses as a JSON object or array."""
     if len(text) > 10_000_000 or text[:1] not in "{[" or text.rstrip()[-1:] not in "}]":
         return False
     try:
@@ -66,17 +70,17 @@ def looks_like_json(text: str) -> bool:
     return True
 
 
-def read_delimited(data: bytes, form: str) -> Document:
-    """CSV and its kin; the header row is the heading, so that a row far below still says what its columns are."""
+def read_delimited(data: bytes, format_name: str) -> Document:
+    """Read a delimited table. Its header row becomes the heading, so that a row far below still names its columns."""
     text = decode(data)
-    header = _header(text, "\t" if form == "tsv" else None)
-    return _whole(text, form, "table", (header,) if header else ())
+    header = _header(text, "\t" if format_name == "tsv" else None)
+    return _one_part(text, format_name, "table", (header,) if header else ())
 
 
 def _header(text: str, delimiter: str | None) -> str:
     head = text.lstrip("\ufeff\n")[:16_384]
     first = head.partition("\n")[0]
-    if first.lower().startswith("sep=") and len(first) == 5:  # Excel's own way of naming the delimiter
+    if first.lower().startswith("sep=") and len(first) == 5:  # the line by which Excel names the delimiter
         delimiter, head = first[4], head.partition("\n")[2]
     delimiter = delimiter or max(_DELIMITERS, key=first.count)
     try:
@@ -84,14 +88,14 @@ def _header(text: str, delimiter: str | None) -> str:
     except csv.Error:
         return ""
     names, *below = [[cell.strip() for cell in row] for row in rows if any(row)] or [[]]
-    if not below or not _are_names(names):
+    if not below or not _is_header(names):
         return ""
     if len(names) == 1 and not any(_is_number(row[0]) for row in below):
         return ""
-    return ", ".join(name for name in names if name)[:LONGEST]
+    return ", ".join(name for name in names if name)[:MAX_TITLE]
 
 
-def _are_names(cells: list[str]) -> bool:
+def _is_header(cells: list[str]) -> bool:
     named = [cell for cell in cells if cell]
     distinct = len(set(named)) == len(named)
     short = all(len(cell) <= 60 and not _is_number(cell) for cell in named)

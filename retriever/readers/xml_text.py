@@ -7,10 +7,10 @@ from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
-from .base import Builder, Outline, squeeze, table_row
+from .base import DocumentBuilder, HeadingStack, collapse_spaces, table_row
 from .encoding import declared_charset, decode
-from .html_text import HtmlText
-from .office.package import local, parse_xml
+from .html_text import HtmlReader
+from .office.package import local_name, parse_xml
 from .text import read_code
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _TITLES = frozenset({"title", "article-title", "head", "book-title"})
 _DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source", "context-group"})
 _TEXT_ONLY = frozenset({"svg", "xliff", "tmx"})  # whose attributes are drawings, or the ids of texts to translate
 _ROWS = frozenset({"tr", "row"})
-_PASSING = frozenset(
+_INLINE = frozenset(
     {
         "italic", "bold", "sub", "sup", "xref", "ext-link", "i", "b", "em", "strong", "emphasis", "a",
         "span", "tspan", "monospace", "underline", "sc"
@@ -38,24 +38,24 @@ _PASSING = frozenset(
 
 _TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
 _NOT_IN_RECORD = _ROWS | {"p", "para"}
-_LONGEST_RECORD = 600  # characters
-_LARGEST_RECORD = 120  # elements
+_MAX_RECORD_LENGTH = 600  # characters
+_MAX_RECORD_ELEMENTS = 120  # elements
 
 
 _ENTITY = re.compile(r"&(\w{2,31};)")
 
 
-def read_xml(data: bytes, form: str) -> Document:
+def read_xml(data: bytes, format_name: str) -> Document:
     root = _parse(data)
-    builder = Builder()
-    reader = _Xml(builder)
+    builder = DocumentBuilder()
+    reader = _XmlReader(builder)
     try:
         reader.walk(root, 0)
     except RecursionError:
         raise UnreadableError("its elements are nested too deeply") from None
-    document = builder.document(form)
-    if local(root) not in _TEXT_ONLY and (not document.parts or _is_in_attributes(root)):
-        return read_code(data, form)
+    document = builder.document(format_name)
+    if local_name(root) not in _TEXT_ONLY and (not document.parts or _is_in_attributes(root)):
+        return read_code(data, format_name)
     return document
 
 
@@ -74,50 +74,57 @@ def _parse(data: bytes) -> Any:
     except UnreadableError as error:
         if "amplification" in str(error) or "depth" in str(error) or "more than" in str(error):
             raise
-        return parse_xml(_spelled_out(decode(data)).encode(), recover=True, encoding="utf-8")
+        return parse_xml(_replace_entities(decode(data)).encode(), recover=True, encoding="utf-8")
 
 
-def _spelled_out(source: str) -> str:
+def _replace_entities(source: str) -> str:
     """The source with a letter for each entity that has its name in HTML, XML's own and its own left as they are."""
-    kept = {"amp;", "lt;", "gt;", "quot;", "apos;", *(f"{name};" for name in re.findall(r"<!ENTITY\s+(\w+)", source))}
-    named = html5.keys() - kept
-    return _ENTITY.sub(lambda found: _plain(html5[found[1]]) if found[1] in named else found[0], source)
+    own_entities = {
+        "amp;",
+        "lt;",
+        "gt;",
+        "quot;",
+        "apos;",
+        *(f"{name};" for name in re.findall(r"<!ENTITY\s+(\w+)", source)),
+    }
+    named = html5.keys() - own_entities
+    return _ENTITY.sub(lambda match: _escape(html5[match[1]]) if match[1] in named else match[0], source)
 
 
-def _plain(letters: str) -> str:
+def _escape(letters: str) -> str:
     return letters if letters not in "<&" else f"&#{ord(letters)};"
 
 
-class _Xml:
-    def __init__(self, builder: Builder) -> None:
+class _XmlReader:
+    def __init__(self, builder: DocumentBuilder) -> None:
         self._builder = builder
-        self._outline = Outline()
+        self._headings = HeadingStack()
 
     def walk(self, element: Any, depth: int) -> None:
-        name = local(element)
+        name = local_name(element)
         if name in _DROPPED or not name:
             return
         section = name in _SECTIONS
         depth += section
         if name in _ROWS:
-            cells = [squeeze(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
+            cells = [collapse_spaces(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
             self._add(element, table_row(enumerate(cells)), kind="table", gap="\n")
         elif _is_title(element):
             self._title(element, depth)
         elif _is_mixed(element):
             self._block(element)
         elif _is_record(element):
-            self._add(element, squeeze(_text(element)), gap="\n")
+            self._add(element, collapse_spaces(_text(element)), gap="\n")
         else:
-            self._add(element, _name(element), gap="\n")
+            self._add(element, _key(element), gap="\n")
             for child in element:
                 self.walk(child, depth)
         if section:
-            self._outline.leave(depth)
+            self._headings.leave(depth)
 
     def _title(self, element: Any, depth: int) -> None:
-        text = squeeze(_text(element))
-        self._outline.enter(max(depth, 1), text)
+        text = collapse_spaces(_text(element))
+        self._headings.enter(max(depth, 1), text)
         self._builder.title = self._builder.title or text
         self._add(element, text)
 
@@ -125,17 +132,23 @@ class _Xml:
         text = _text(element)
         if "<" in text and ("</" in text or "/>" in text) and not any(True for _ in element.iterchildren()):
             first = int(element.sourceline or 1)
-            HtmlText(text, self._builder, outline=_Under(self._outline), first_line=first).read()  # as in feeds
+            HtmlReader(
+                text, self._builder, headings=_NestedHeadings(self._headings), first_line=first
+            ).read()  # as in feeds
             return
-        self._add(element, squeeze(text))
+        self._add(element, collapse_spaces(text))
 
     def _add(self, element: Any, text: str, *, kind: str = "prose", gap: str = "\n\n") -> None:
         line = _first_line(element)
-        self._builder.add(text, line=line, heading=self._outline.path, kind=kind, gap=gap)
+        self._builder.add(text, line=line, heading=self._headings.path, kind=kind, gap=gap)
 
 
 def _is_title(element: Any) -> bool:
-    return local(element) in _TITLES and element.getparent() is not None and local(element.getparent()) in _TITLED
+    return (
+        local_name(element) in _TITLES
+        and element.getparent() is not None
+        and local_name(element.getparent()) in _TITLED
+    )
 
 
 def _is_record(element: Any) -> bool:
@@ -144,15 +157,20 @@ def _is_record(element: Any) -> bool:
     for node in element.iter():
         count += 1
         length += len(node.text or "")
-        if length > _LONGEST_RECORD or count > _LARGEST_RECORD or local(node) in _NOT_IN_RECORD or _is_title(node):
+        if (
+            length > _MAX_RECORD_LENGTH
+            or count > _MAX_RECORD_ELEMENTS
+            or local_name(node) in _NOT_IN_RECORD
+            or _is_title(node)
+        ):
             return False
     return count > 1
 
 
-class _Under(Outline):
+class _NestedHeadings(HeadingStack):
     """Keeps what an embedded page calls headings below those it stands under."""
 
-    def __init__(self, outer: Outline) -> None:
+    def __init__(self, outer: HeadingStack) -> None:
         super().__init__()
         self._outer = outer.path
         self.path = outer.path
@@ -170,7 +188,7 @@ class _Under(Outline):
 
 def _is_mixed(element: Any) -> bool:
     """Whether an element is a stretch of text, not only a container of others."""
-    return _has_own_text(element) or any(local(child) in _PASSING for child in element)
+    return _has_own_text(element) or any(local_name(child) in _INLINE for child in element)
 
 
 def _text(element: Any) -> str:
@@ -181,18 +199,18 @@ def _text(element: Any) -> str:
         node = stack.pop()
         if isinstance(node, str):
             pieces.append(node)
-        elif local(node) not in _DROPPED:
+        elif local_name(node) not in _DROPPED:
             gap = "" if _has_own_text(node) else " "
             for child in reversed(node):
                 stack.append((child.tail or "") + gap)
                 stack.append(child)
-            stack.append(_name(node) + (node.text or ""))
+            stack.append(_key(node) + (node.text or ""))
     return "".join(pieces)
 
 
-def _name(element: Any) -> str:
+def _key(element: Any) -> str:
     """What programs call an element, and the space after it: the key of a setting or of a text to translate."""
-    name = element.get("name") or element.get("key") if local(element) not in _PASSING else ""
+    name = element.get("name") or element.get("key") if local_name(element) not in _INLINE else ""
     return f"{name} " if name else ""
 
 

@@ -7,10 +7,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import Builder, Outline, squeeze, table_row
+from ..base import DocumentBuilder, HeadingStack, collapse_spaces, table_row
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
-from .package import Package, attribute, local, whole
+from .package import Package, attribute, local_name, parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ _CONTAINERS = frozenset(
     }
 )  # fmt: skip
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
-_LETTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
+_CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
 
 
 @dataclass(slots=True)
@@ -40,28 +40,28 @@ class _Paragraph:
     """What one paragraph says, and what hangs on it."""
 
     text: str = ""
-    inner: list[Any] = field(default_factory=list)  # text boxes: their own paragraphs follow this one
+    boxes: list[Any] = field(default_factory=list)  # text boxes: their own paragraphs follow this one
     notes: list[tuple[str, str]] = field(default_factory=list)
     graphics: list[str] = field(default_factory=list)
 
 
-def read_docx(data: bytes, form: str) -> Document:
+def read_docx(data: bytes, format_name: str) -> Document:
     package = Package(data)
     main, root = package.main("word/document.xml", "Word document")
-    reader = _Word(package, main)
+    reader = _WordReader(package, main)
     try:
         reader.read(root)
     except RecursionError:
         raise UnreadableError("its tables or text boxes are nested too deeply") from None
-    return reader.builder.document(form)
+    return reader.builder.document(format_name)
 
 
-class _Word:
+class _WordReader:
     def __init__(self, package: Package, main: str) -> None:
-        self.builder = Builder()
+        self.builder = DocumentBuilder()
         self._package = package
         self._main = main
-        self._outline = Outline()
+        self._headings = HeadingStack()
         self._first_heading = ""
         styles = Styles.read(package, main)
         self._levels, self._titles = styles.levels, styles.titles
@@ -72,9 +72,9 @@ class _Word:
         for kind in ("footnote", "endnote", "comment"):
             self._collect_notes(kind)
         for body in root:
-            if local(body) == "body":
+            if local_name(body) == "body":
                 self._blocks(body)
-        self._outline = Outline()
+        self._headings = HeadingStack()
         for key in list(self._notes):  # those no text refers to
             self._note(key)
         self._margins()
@@ -84,35 +84,35 @@ class _Word:
         for part in self._package.related(self._main, kind + "s"):
             root = self._package.xml(part)
             for note in root if root is not None else ():
-                if local(note) == kind and attribute(note, "type") in {None, "normal"}:
+                if local_name(note) == kind and attribute(note, "type") in {None, "normal"}:
                     self._notes[kind, attribute(note, "id") or ""] = note
 
     def _margins(self) -> None:
         """Headers and footers, each different text once."""
-        seen: set[str] = set()
+        texts: set[str] = set()
         for kind in ("header", "footer"):
             for part in self._package.related(self._main, kind):
                 root = self._package.xml(part)
                 for paragraph in self._lines(root) if root is not None else ():
-                    if paragraph not in seen:
-                        seen.add(paragraph)
+                    if paragraph not in texts:
+                        texts.add(paragraph)
                         self.builder.add(paragraph, gap="\n\n")
 
     def _lines(self, root: Any) -> Iterator[str]:
         for element in _descend(root, "p"):
             paragraph = self._inline(element)
-            boxes = (self._inline(inner).text for box in paragraph.inner for inner in _descend(box, "p"))
+            boxes = (self._inline(inner).text for box in paragraph.boxes for inner in _descend(box, "p"))
             texts = (text.strip() for text in (paragraph.text, *paragraph.graphics, *boxes))
             yield from filter(None, texts)
 
     def _blocks(self, container: Any) -> None:
         for child in container:
-            name = local(child)
+            name = local_name(child)
             if name == "p":
                 self._paragraph(child)
             elif name == "tbl":
                 self._table(child)
-            elif name in _CONTAINERS and not _is_spare(child):
+            elif name in _CONTAINERS and not _is_fallback(child):
                 self._blocks(child)
 
     def _paragraph(self, element: Any) -> None:
@@ -121,19 +121,19 @@ class _Word:
         level = self._level(element, style)
         text = paragraph.text.strip()
         if text and level is not None and not self._in_note:
-            self._outline.enter(level, text)
-            self._first_heading = self._first_heading or squeeze(text)
+            self._headings.enter(level, text)
+            self._first_heading = self._first_heading or collapse_spaces(text)
         elif text and style in self._titles and not self.builder.title:
             self.builder.title = text
         tight = "\n" if paragraph_property(element, "numPr") is not None and level is None else "\n\n"
-        self.builder.add(text, heading=self._outline.path, gap=tight)
+        self.builder.add(text, heading=self._headings.path, gap=tight)
         self._attached(paragraph)
 
     def _attached(self, paragraph: _Paragraph) -> None:
-        for box in paragraph.inner:
+        for box in paragraph.boxes:
             self._blocks(box)
         for line in paragraph.graphics:
-            self.builder.add(line, heading=self._outline.path, gap="\n")
+            self.builder.add(line, heading=self._headings.path, gap="\n")
         for key in paragraph.notes:
             self._note(key)
 
@@ -146,7 +146,7 @@ class _Word:
 
     def _level(self, element: Any, style: str) -> int | None:
         """A paragraph's outline level from 1, None for body text."""
-        own = whole(paragraph_property(element, "outlineLvl"))
+        own = parse_digits(paragraph_property(element, "outlineLvl"))
         if own is not None:
             return own + 1 if own < 9 else None
         return self._levels.get(style)
@@ -160,27 +160,27 @@ class _Word:
         return paragraph
 
     def _gather(self, element: Any, pieces: list[str], paragraph: _Paragraph) -> None:
-        name = local(element)
+        name = local_name(element)
         if name == "t":
             pieces.append(element.text or "")
         elif name in _NOTES:
             paragraph.notes.append((_NOTES[name], attribute(element, "id") or ""))
         elif name in _BOXES:
-            paragraph.inner.extend(_boxes(element))
+            paragraph.boxes.extend(_boxes(element))
             paragraph.graphics.extend(graphics_text(self._package, self._main, element))
             paragraph.graphics.extend(_word_art(element))
         elif name == "ffData":
             pieces.append(_form_field(element))
         elif name == "AlternateContent":
             for choice in element:
-                if not _is_spare(choice):
+                if not _is_fallback(choice):
                     self._gather(choice, pieces, paragraph)
         elif name in _SKIPPED and not (name == "fldChar" and len(element)):
             return
         elif name == "sym":
             pieces.append(_symbol(element))
         elif not (name == "r" and _is_hidden(element)):
-            pieces.append(_LETTERS.get(name, ""))
+            pieces.append(_CHARACTERS.get(name, ""))
             pieces.append(_script(element, name))
             for child in element:
                 self._gather(child, pieces, paragraph)
@@ -200,7 +200,7 @@ class _Word:
             columns = accumulate(map(_span, inside), initial=_number(row, "trPr", "gridBefore"))
             if line := table_row(zip(columns, texts, strict=False)):
                 lines.append(line)
-        self.builder.add("\n".join(lines), heading=self._outline.path, kind="table")
+        self.builder.add("\n".join(lines), heading=self._headings.path, kind="table")
         for paragraph in attached:
             self._attached(paragraph)
 
@@ -208,23 +208,23 @@ class _Word:
         for element in _descend(cell, "p"):
             paragraph = self._inline(element)
             attached.append(paragraph)
-            if text := squeeze(paragraph.text):
+            if text := collapse_spaces(paragraph.text):
                 yield text
 
 
 def _descend(element: Any, name: str) -> Iterator[Any]:
     """The nearest descendants of a name, looking into content controls and tracked insertions."""
     for child in element:
-        this = local(child)
+        this = local_name(child)
         if this == name:
             yield child
-        elif (this in _CONTAINERS and not _is_spare(child)) or (name == "p" and this in {"tbl", "tr", "tc"}):
+        elif (this in _CONTAINERS and not _is_fallback(child)) or (name == "p" and this in {"tbl", "tr", "tc"}):
             yield from _descend(child, name)
 
 
-def _is_spare(element: Any) -> bool:
+def _is_fallback(element: Any) -> bool:
     """The second telling of something in mc:AlternateContent, for older readers."""
-    if local(element) != "Fallback":
+    if local_name(element) != "Fallback":
         return False
     choice = element.getprevious()
     return choice is not None and bool(choice.xpath("boolean(.//*[local-name()='t' and string(.)])"))
@@ -236,7 +236,7 @@ def _boxes(element: Any) -> Iterator[Any]:
         for parent in box.iterancestors():
             if parent is element:
                 yield box
-            if parent is element or local(parent) == "txbxContent" or _is_spare(parent):
+            if parent is element or local_name(parent) == "txbxContent" or _is_fallback(parent):
                 break
 
 
@@ -245,15 +245,15 @@ def _word_art(element: Any) -> list[str]:
 
 
 def _is_hidden(run: Any) -> bool:
-    properties = next((child for child in run if local(child) == "rPr"), None)
-    for found in properties if properties is not None else ():
-        if local(found) == "vanish":
-            return attribute(found, "val") not in {"0", "false", "off"}
+    properties = next((child for child in run if local_name(child) == "rPr"), None)
+    for child in properties if properties is not None else ():
+        if local_name(child) == "vanish":
+            return attribute(child, "val") not in {"0", "false", "off"}
     return False
 
 
 def _is_deleted_row(row: Any) -> bool:
-    return any(local(child) == "trPr" and any(local(mark) == "del" for mark in child) for child in row)
+    return any(local_name(child) == "trPr" and any(local_name(mark) == "del" for mark in child) for child in row)
 
 
 def _span(cell: Any) -> int:
@@ -262,7 +262,7 @@ def _span(cell: Any) -> int:
 
 
 def _number(element: Any, properties: str, name: str) -> int:
-    values = (whole(attribute(child, "val")) for child in element.iterfind(f"{{*}}{properties}/{{*}}{name}"))
+    values = (parse_digits(attribute(child, "val")) for child in element.iterfind(f"{{*}}{properties}/{{*}}{name}"))
     return next(values, None) or 0
 
 
@@ -279,19 +279,19 @@ def _symbol(element: Any) -> str:
 def _form_field(element: Any) -> str:
     """What a check box or a drop-down of an old form shows."""
     for node in element:
-        states = {local(child): attribute(child, "val") for child in node}
-        if local(node) == "checkBox":
+        states = {local_name(child): attribute(child, "val") for child in node}
+        if local_name(node) == "checkBox":
             ticked = states.get("checked", states.get("default", "0")) not in {"0", "false"}
             return "☒" if ticked else "☐"
-        if local(node) == "ddList":
-            entries = [attribute(child, "val") or "" for child in node if local(child) == "listEntry"]
-            chosen = whole(states.get("result")) or 0
+        if local_name(node) == "ddList":
+            entries = [attribute(child, "val") or "" for child in node if local_name(child) == "listEntry"]
+            chosen = parse_digits(states.get("result")) or 0
             return entries[chosen] if chosen < len(entries) else ""
     return ""
 
 
 def _script(element: Any, name: str) -> str:
     """Marks that keep a formula's powers and indices apart from their bases."""
-    if name not in {"sup", "sub"} or local(element.getparent()) not in {"sSup", "sSub", "sSubSup", "nary"}:
+    if name not in {"sup", "sub"} or local_name(element.getparent()) not in {"sSup", "sSub", "sSubSup", "nary"}:
         return ""
     return "^" if name == "sup" else "_"

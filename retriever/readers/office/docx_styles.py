@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from .package import attribute, local, whole
+from .package import attribute, local_name, parse_digits
 
 if TYPE_CHECKING:
     from .package import Package
@@ -23,17 +23,17 @@ class Styles:
     @classmethod
     def read(cls, package: Package, main: str) -> Self:
         root = package.xml(next(package.related(main, "styles"), ""))
-        styles = [style for style in (root if root is not None else ()) if local(style) == "style"]
+        styles = [style for style in (root if root is not None else ()) if local_name(style) == "style"]
         own: dict[str, int] = {}
         base: dict[str, str] = {}
         titles: set[str] = set()
         for style in styles:
             identity = attribute(style, "styleId") or ""
-            named = {local(child): attribute(child, "val") or "" for child in style}
-            base[identity] = named.get("basedOn", "")
-            if named.get("name", "").lower() == "title":
+            values = {local_name(child): attribute(child, "val") or "" for child in style}
+            base[identity] = values.get("basedOn", "")
+            if values.get("name", "").lower() == "title":
                 titles.add(identity)
-            level = _own_level(style, named.get("name", ""))
+            level = _own_level(style, values.get("name", ""))
             if level is not None:
                 own[identity] = level
         levels = {style: level for style in base if (level := _inherited(style, own, base))}
@@ -42,16 +42,16 @@ class Styles:
 
 def _own_level(style: Any, name: str) -> int | None:
     """0 for a style that says it is body text, None for one that says nothing."""
-    level = whole(paragraph_property(style, "outlineLvl"))
+    level = parse_digits(paragraph_property(style, "outlineLvl"))
     if level is not None:
         return level + 1 if level < 9 else 0
     if _CHAPTER_NAME.match(name):
         return 1
-    found = _HEADING_NAME.match(name)
-    if not found:
+    match = _HEADING_NAME.match(name)
+    if not match:
         return None
     # Word numbers its headings; publishers' templates letter them, below the chapter's title.
-    return int(found[1]) if found[1] else ord(found[2].upper()) - ord("A") + 2
+    return int(match[1]) if match[1] else ord(match[2].upper()) - ord("A") + 2
 
 
 def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
@@ -65,8 +65,8 @@ def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
 def paragraph_property(element: Any, name: str) -> str | None:
     """The value of a paragraph property; "" if it is there without one."""
     for properties in element:
-        if local(properties) == "pPr":
-            for found in properties:
-                if local(found) == name:
-                    return attribute(found, "val") or ""
+        if local_name(properties) == "pPr":
+            for child in properties:
+                if local_name(child) == name:
+                    return attribute(child, "val") or ""
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .package import attribute, local
+from .package import attribute, local_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ def paragraphs(element: Any) -> Iterator[str]:
     for paragraph in element.iter("{*}p"):
         pieces = []
         for node in paragraph.iter():
-            name = local(node)
+            name = local_name(node)
             if name == "t":
                 pieces.append(node.text or "")
             elif name == "br":
@@ -49,7 +49,7 @@ def graphics_text(package: Package, part: str, element: Any) -> list[str]:
     relations = package.relations(part)
     lines: list[str] = []
     for node in element.iter("{*}chart", "{*}relIds"):
-        name = "dm" if local(node) == "relIds" else "id"
+        name = "dm" if local_name(node) == "relIds" else "id"
         kind, target = relations.get(attribute(node, name) or "", ("", ""))
         if kind.lower().startswith("chart"):
             lines.extend(chart_text(package, target))

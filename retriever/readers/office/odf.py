@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import Builder, Outline, squeeze, table_row
-from .package import Package, attribute, local, parse_xml, whole
+from ..base import DocumentBuilder, HeadingStack, collapse_spaces, table_row
+from .package import Package, attribute, local_name, parse_digits, parse_xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...documents.document import Document
 
-_NOT_SAID = frozenset(
+_SKIPPED = frozenset(
     {
         "tracked-changes", "deletion", "sequence-decls", "variable-decls", "forms", "scripts",
         "font-face-decls", "automatic-styles", "styles", "desc", "bibliography-configuration", "settings",
@@ -22,12 +22,12 @@ _NOT_SAID = frozenset(
     }
 )  # fmt: skip
 _BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})
-_LETTERS = {"tab": "\t", "line-break": "\n"}
-_MOST_SPACES = 100
-_MOST_COPIES = 100  # of one cell in a row; more are a column's format, not what somebody wrote
+_CHARACTERS = {"tab": "\t", "line-break": "\n"}
+_MAX_SPACES = 100
+_MAX_COPIES = 100  # of one cell in a row; more are a column's format, not what somebody wrote
 
 
-def read_odf(data: bytes, form: str) -> Document:
+def read_odf(data: bytes, format_name: str) -> Document:
     if data[:4] == b"PK\x03\x04":
         package = Package(data)
         if b"encryption-data" in package.read("META-INF/manifest.xml"):
@@ -38,18 +38,18 @@ def read_odf(data: bytes, form: str) -> Document:
     body = next(content.iter("{*}body"), None) if content is not None else None
     if body is None:
         raise UnreadableError("damaged: no content in it")
-    reader = _OpenDocument(_title_styles(content))
+    reader = _OdfReader(_title_styles(content))
     try:
         reader.blocks(body)
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
     reader.builder.title = _title(meta) or reader.builder.title
-    return reader.builder.document(form)
+    return reader.builder.document(format_name)
 
 
 def _title(meta: Any | None) -> str:
-    named = next(meta.iter("{http://purl.org/dc/elements/1.1/}title"), None) if meta is not None else None
-    return squeeze(named.text or "") if named is not None else ""
+    element = next(meta.iter("{http://purl.org/dc/elements/1.1/}title"), None) if meta is not None else None
+    return collapse_spaces(element.text or "") if element is not None else ""
 
 
 def _title_styles(content: Any) -> frozenset[str]:
@@ -62,18 +62,18 @@ def _title_styles(content: Any) -> frozenset[str]:
     return frozenset({"Title", *derived})
 
 
-class _OpenDocument:
+class _OdfReader:
     def __init__(self, title_styles: frozenset[str]) -> None:
         self._title_styles = title_styles
-        self.builder = Builder()
-        self._outline = Outline()
+        self.builder = DocumentBuilder()
+        self._headings = HeadingStack()
         self._page: int | None = None
         self._spreadsheet = False
         self._gap = "\n\n"
 
     def blocks(self, container: Any) -> None:
         for child in container:
-            name = local(child)
+            name = local_name(child)
             if name in {"p", "h"}:
                 self._paragraph(child, name == "h")
             elif name == "page":
@@ -85,7 +85,7 @@ class _OpenDocument:
                 self._table(child)
             elif name == "list":
                 self._list(child)
-            elif name and name not in _NOT_SAID:
+            elif name and name not in _SKIPPED:
                 self.blocks(child)
 
     def _list(self, element: Any) -> None:
@@ -95,10 +95,10 @@ class _OpenDocument:
 
     def _slide(self, page: Any) -> None:
         self._page = (self._page or 0) + 1
-        self._outline = Outline()
+        self._headings = HeadingStack()
         titles = [frame for frame in page if attribute(frame, "class") == "title"]
         for frame in titles:
-            self._outline.enter(1, squeeze(" ".join(_text(element) for element in frame.iter("{*}p", "{*}h"))))
+            self._headings.enter(1, collapse_spaces(" ".join(_text(element) for element in frame.iter("{*}p", "{*}h"))))
         for frame in [*titles, *(child for child in page if child not in titles)]:
             self.blocks([frame])
 
@@ -106,33 +106,33 @@ class _OpenDocument:
         inner: list[Any] = []
         text = _text(element, inner)
         if is_heading and text.strip():
-            self._outline.enter(whole(attribute(element, "outline-level")) or 1, text)
+            self._headings.enter(parse_digits(attribute(element, "outline-level")) or 1, text)
         if not self.builder.title and attribute(element, "style-name") in self._title_styles:
             self.builder.title = text
-        self.builder.add(text, page=self._page, heading=self._outline.path, gap=self._gap)
+        self.builder.add(text, page=self._page, heading=self._headings.path, gap=self._gap)
         for block in inner:
             self.blocks(block)
 
     def _table(self, table: Any) -> None:
         if self._spreadsheet:
             self._page = (self._page or 0) + 1
-            self._outline = Outline()
-            self._outline.enter(1, attribute(table, "name") or "")
+            self._headings = HeadingStack()
+            self._headings.enter(1, attribute(table, "name") or "")
         inner: list[Any] = []
         separator = "\t" if self._spreadsheet else " | "
         text = "\n".join(line for row in _rows(table) if (line := table_row(_cells(row, inner), separator)))
-        self.builder.add(text, page=self._page, heading=self._outline.path, kind="table")
+        self.builder.add(text, page=self._page, heading=self._headings.path, kind="table")
         for element in inner:
             self.blocks(element)
         for shapes in table:
-            if local(shapes) == "shapes":
+            if local_name(shapes) == "shapes":
                 self.blocks(shapes)
 
 
 def _rows(table: Any) -> Iterator[Any]:
     """Its rows, whatever groups they are in; rows of nested tables are not among them, repeated ones come once."""
     for child in table:
-        name = local(child)
+        name = local_name(child)
         if name == "table-row":
             yield child
         elif name in {"table-header-rows", "table-rows", "table-row-group"}:
@@ -143,25 +143,25 @@ def _cells(row: Any, inner: list[Any]) -> Iterator[tuple[int, str]]:
     """The texts of a row's cells with their columns."""
     column = 0
     for cell in row:
-        if local(cell) in {"table-cell", "covered-table-cell"}:
+        if local_name(cell) in {"table-cell", "covered-table-cell"}:
             text = " ".join(_cell(cell, inner))
-            repeated = whole(attribute(cell, "number-columns-repeated")) or 1
-            yield from ((column + copy, text) for copy in range(repeated if repeated <= _MOST_COPIES else 1))
+            repeated = parse_digits(attribute(cell, "number-columns-repeated")) or 1
+            yield from ((column + copy, text) for copy in range(repeated if repeated <= _MAX_COPIES else 1))
             column += repeated
 
 
 def _cell(cell: Any, inner: list[Any]) -> Iterator[str]:
     for child in cell:
-        name = local(child)
+        name = local_name(child)
         if name in {"p", "h"}:
-            yield from filter(None, [squeeze(_text(child, inner))])
+            yield from filter(None, [collapse_spaces(_text(child, inner))])
         elif name == "table":
             for row in _rows(child):
                 for nested in row:
                     yield from _cell(nested, inner)
         elif name in _BLOCKS_INSIDE or name == "frame":
             inner.append(child)
-        elif name not in _NOT_SAID:
+        elif name not in _SKIPPED:
             yield from _cell(child, inner)
 
 
@@ -169,15 +169,15 @@ def _text(element: Any, inner: list[Any] | None = None) -> str:
     """The text of a paragraph; frames, notes and comments in it are put into `inner`."""
     pieces = [element.text or ""]
     for child in element:
-        name = local(child)
+        name = local_name(child)
         if name == "s":
-            pieces.append(" " * min(whole(attribute(child, "c")) or 1, _MOST_SPACES))
-        elif name in _LETTERS:
-            pieces.append(_LETTERS[name])
+            pieces.append(" " * min(parse_digits(attribute(child, "c")) or 1, _MAX_SPACES))
+        elif name in _CHARACTERS:
+            pieces.append(_CHARACTERS[name])
         elif name in _BLOCKS_INSIDE:
             if inner is not None:
                 inner.append(child)
-        elif name and name not in _NOT_SAID and name != "ruby-text":
+        elif name and name not in _SKIPPED and name != "ruby-text":
             pieces.append(_text(child, inner))
         pieces.append(child.tail or "")
     return "".join(pieces)

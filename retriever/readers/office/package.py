@@ -20,13 +20,13 @@ Relations = dict[str, tuple[str, str]]  # relation id -> last word of its type, 
 
 MAX_ENTRIES = 20_000
 MAX_INFLATED = 256 << 20  # bytes in all, counted while inflating
-MAX_TREE = 96 << 20  # bytes of one XML file that is held as a tree
-_CHUNK = 1 << 16
+MAX_XML = 96 << 20  # bytes of one XML file that is held as a tree
+_READ_SIZE = 1 << 16
 _NO_MEMORY = 2  # libxml2's XML_ERR_NO_MEMORY
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError, NotImplementedError, KeyError)
 
 
-def local(element: Any) -> str:
+def local_name(element: Any) -> str:
     """An element's name without its namespace: Strict and Transitional files differ only in that."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
@@ -43,7 +43,7 @@ def attribute(element: Any, name: str) -> str | None:
     return None
 
 
-def whole(text: str | None) -> int | None:
+def parse_digits(text: str | None) -> int | None:
     """The number that a text of digits is, None for any other text."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else None
 
@@ -56,8 +56,8 @@ def parse_xml(data: bytes, *, recover: bool = False, encoding: str | None = None
 
     :param encoding: what it is in, whatever it says.
     """
-    if len(data) > MAX_TREE:
-        raise UnreadableError(f"it holds an XML file of more than {MAX_TREE >> 20} MB")
+    if len(data) > MAX_XML:
+        raise UnreadableError(f"it holds an XML file of more than {MAX_XML >> 20} MB")
     parser = etree.XMLParser(
         encoding=encoding,
         resolve_entities="internal",  # type: ignore[arg-type]  # the stubs know only the older booleans
@@ -96,7 +96,7 @@ class Package:
         if len(entries) > MAX_ENTRIES:
             raise UnreadableError(f"it packs {len(entries):,} files; more than {MAX_ENTRIES:,} are not opened")
         self._entries = {entry.filename.replace("\\", "/").lstrip("/").lower(): entry for entry in entries}
-        self._left = MAX_INFLATED
+        self._bytes_left = MAX_INFLATED
         self._relations: dict[str, Relations] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -120,17 +120,17 @@ class Package:
             raise UnreadableError("password-protected") from None
         except _DAMAGED as error:
             raise UnreadableError(f"damaged: {entry.filename!r} inside does not unpack ({error})") from None
-        if self._left < 0:
+        if self._bytes_left < 0:
             raise UnreadableError(f"it unpacks to more than {MAX_INFLATED >> 20} MB")
         return data
 
     def _inflate(self, file: IO[bytes]) -> bytes:
         """What a file unpacks to, but no more than the package still may."""
-        chunks = []
-        while self._left >= 0 and (chunk := file.read(_CHUNK)):
-            self._left -= len(chunk)
-            chunks.append(chunk)
-        return b"".join(chunks)
+        pieces = []
+        while self._bytes_left >= 0 and (piece := file.read(_READ_SIZE)):
+            self._bytes_left -= len(piece)
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def xml(self, name: str) -> Any | None:
         """The root of one XML file; None if there is no such file."""
@@ -149,21 +149,21 @@ class Package:
     def _read_relations(self, part: str) -> Relations:
         folder, name = posixpath.split(part)
         root = self.xml(posixpath.join(folder, "_rels", name + ".rels"))
-        found: Relations = {}
+        relations: Relations = {}
         for relation in root if root is not None else ():
-            if local(relation) == "Relationship" and relation.get("TargetMode") != "External":
+            if local_name(relation) == "Relationship" and relation.get("TargetMode") != "External":
                 target = unquote(relation.get("Target", "")).replace("\\", "/")
                 kind = relation.get("Type", "").rpartition("/")[2]
-                found[relation.get("Id", "")] = (
+                relations[relation.get("Id", "")] = (
                     kind,
                     posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/"),
                 )
-        return found
+        return relations
 
     def related(self, part: str, kind: str) -> Iterator[str]:
         """The parts of one kind that a part refers to."""
-        for this, target in self.relations(part).values():
-            if this == kind and target in self:
+        for relation_type, target in self.relations(part).values():
+            if relation_type == kind and target in self:
                 yield target
 
     def part_of(self, part: str, element: Any) -> str:
@@ -187,6 +187,6 @@ class Package:
         """The title in the document properties."""
         root = self.xml(next(self.related("", "core-properties"), "docProps/core.xml"))
         for element in root if root is not None else ():
-            if local(element) == "title":
+            if local_name(element) == "title":
                 return (element.text or "").strip()
         return ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import Builder, Heading, squeeze, table_row
+from ..base import DocumentBuilder, Heading, collapse_spaces, table_row
 from .drawingml import graphics_text, paragraphs
-from .package import Package, attribute, local
+from .package import Package, attribute, local_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from ...documents.document import Document
 
 _TITLES = frozenset({"title", "ctrTitle"})
-_NOT_SAID = frozenset({"sldNum", "sldImg", "dt"})  # placeholders that PowerPoint fills in itself
+_SKIPPED_PLACEHOLDERS = frozenset({"sldNum", "sldImg", "dt"})  # placeholders that PowerPoint fills in itself
 
 
-def read_pptx(data: bytes, form: str) -> Document:
+def read_pptx(data: bytes, format_name: str) -> Document:
     package = Package(data)
     main, root = package.main("ppt/presentation.xml", "presentation")
-    builder = Builder()
+    builder = DocumentBuilder()
     parts = (package.part_of(main, slide) for slide in root.iter("{*}sldId"))
     for number, part in enumerate(filter(None, parts), 1):
         _Slide(package, part, number, builder).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
-    return builder.document(form)
+    return builder.document(format_name)
 
 
 class _Slide:
-    def __init__(self, package: Package, part: str, number: int, builder: Builder) -> None:
+    def __init__(self, package: Package, part: str, number: int, builder: DocumentBuilder) -> None:
         self._package = package
         self._part = part
         self._number = number
@@ -41,7 +41,7 @@ class _Slide:
         tree = next(root.iter("{*}spTree"), None)
         shapes = [] if tree is None else list(_shapes(tree))
         for shape in shapes:
-            if _placeholder(shape) in _TITLES and (title := squeeze(" ".join(paragraphs(shape)))):
+            if _placeholder(shape) in _TITLES and (title := collapse_spaces(" ".join(paragraphs(shape)))):
                 self._heading = (title[:200],)
                 self._add(title)
                 break
@@ -49,7 +49,7 @@ class _Slide:
             if (
                 _placeholder(shape) not in _TITLES
                 or not self._heading
-                or squeeze(" ".join(paragraphs(shape))) != self._heading[0]
+                or collapse_spaces(" ".join(paragraphs(shape))) != self._heading[0]
             ):
                 self._shape(shape)
         self._notes()
@@ -59,26 +59,26 @@ class _Slide:
         self._builder.add(text, page=self._number, heading=self._heading, kind=kind)
 
     def _shape(self, shape: Any) -> None:
-        name = local(shape)
+        name = local_name(shape)
         if name == "graphicFrame":
             for table in shape.iter("{*}tbl"):
                 self._add("\n".join(_rows(table)), "table")
             self._add("\n".join(graphics_text(self._package, self._part, shape)))
-        elif _placeholder(shape) not in _NOT_SAID:
+        elif _placeholder(shape) not in _SKIPPED_PLACEHOLDERS:
             self._add("\n".join(paragraphs(shape)))
 
     def _notes(self) -> None:
         for part in self._package.related(self._part, "notesSlide"):
             tree = next(self._package.tree(part).iter("{*}spTree"), None)
             for shape in _shapes(tree) if tree is not None else ():
-                if _placeholder(shape) not in {*_NOT_SAID, "hdr", "ftr"}:
+                if _placeholder(shape) not in {*_SKIPPED_PLACEHOLDERS, "hdr", "ftr"}:
                     self._add("\n".join(paragraphs(shape)))
 
     def _comments(self) -> None:
         for part in self._package.related(self._part, "comments"):
             for comment in self._package.tree(part).iter("{*}cm", "{*}reply"):
-                old = [node.text or "" for node in comment if local(node) == "text"]
-                bodies = [text for node in comment if local(node) == "txBody" for text in paragraphs(node)]
+                old = [node.text or "" for node in comment if local_name(node) == "text"]
+                bodies = [text for node in comment if local_name(node) == "txBody" for text in paragraphs(node)]
                 self._add("\n".join(old + bodies))
 
 
@@ -87,12 +87,12 @@ def _shapes(tree: Any) -> Iterator[Any]:
     stack = list(reversed(tree))
     while stack:
         node = stack.pop()
-        name = local(node)
+        name = local_name(node)
         if name in {"grpSp", "Choice"}:
             stack.extend(reversed(node))
         elif name == "AlternateContent":
-            chosen = next((child for child in node if local(child) == "Choice"), None)
-            stack.extend(reversed(node) if chosen is None else [chosen])
+            choice = next((child for child in node if local_name(child) == "Choice"), None)
+            stack.extend(reversed(node) if choice is None else [choice])
         elif name == "Fallback":
             stack.extend(reversed(node))
         elif name in {"sp", "cxnSp", "graphicFrame", "pic", "contentPart"}:
@@ -100,10 +100,12 @@ def _shapes(tree: Any) -> Iterator[Any]:
 
 
 def _placeholder(shape: Any) -> str:
-    found = next(shape.iter("{*}ph"), None)
-    return (attribute(found, "type") or "body") if found is not None else ""
+    placeholder = next(shape.iter("{*}ph"), None)
+    return (attribute(placeholder, "type") or "body") if placeholder is not None else ""
 
 
 def _rows(table: Any) -> Iterator[str]:
     for row in table.iter("{*}tr"):
-        yield table_row(enumerate(squeeze(" ".join(paragraphs(cell))) for cell in row if local(cell) == "tc"))
+        yield table_row(
+            enumerate(collapse_spaces(" ".join(paragraphs(cell))) for cell in row if local_name(cell) == "tc")
+        )

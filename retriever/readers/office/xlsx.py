@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from ....core.errors import UnreadableError
-from ..base import Builder, table_row
+from ..base import DocumentBuilder, table_row
 from .drawingml import chart_text, paragraphs
-from .package import Package, attribute, local, whole
+from .package import Package, attribute, local_name, parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,36 +27,36 @@ _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
 _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|General', re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold, and a "_" before an "x"
-_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
-_ROWS_AT_ONCE = 200
+_COLUMN_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
+_ROW_BATCH = 200
 
 
-def read_xlsx(data: bytes, form: str) -> Document:
+def read_xlsx(data: bytes, format_name: str) -> Document:
     package = Package(data)
     if package.main_part("").endswith(".bin"):
         return read_xls(data, "xls")
     main, root = package.main("xl/workbook.xml", "workbook")
-    book = _Book(package, main, root)
-    builder = Builder(title=package.title())
+    book = _Workbook(package, main, root)
+    builder = DocumentBuilder(title=package.title())
     for number, (name, part) in enumerate(book.sheets(), 1):
         _add_rows(builder, book.rows(part), number, name)
-        for line in book.beside(part):
+        for line in book.extras(part):
             builder.add(line, page=number, heading=(name,))
-    return builder.document(form)
+    return builder.document(format_name)
 
 
-def _add_rows(builder: Builder, rows: Iterator[str], page: int, sheet: str) -> None:
+def _add_rows(builder: DocumentBuilder, rows: Iterator[str], page: int, sheet: str) -> None:
     gap = "\n\n"
     batch: list[str] = []
     for row in rows:
         batch.append(row)
-        if len(batch) == _ROWS_AT_ONCE:
+        if len(batch) == _ROW_BATCH:
             builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
             batch, gap = [], "\n"
     builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
 
 
-class _Book:
+class _Workbook:
     def __init__(self, package: Package, main: str, root: Any) -> None:
         self._package = package
         self._main = main
@@ -74,7 +74,7 @@ class _Book:
 
     def rows(self, part: str) -> Iterator[str]:
         """A sheet's rows that hold something; read as a stream, for sheets can be large."""
-        for row in _stream(self._package.read(part), "row"):
+        for row in _stream_elements(self._package.read(part), "row"):
             line = table_row(self._cells(row), "\t")
             if line and not line.isspace():
                 yield " ".join(line.splitlines())
@@ -92,12 +92,12 @@ class _Book:
             if child.tag.endswith("}v"):
                 value = child.text or ""
             elif child.tag.endswith("}is"):
-                value = _rich(child)
+                value = _string_text(child)
         if kind is None or kind == "n":
             is_duration = self._time_styles.get(cell.get("s"))
-            return _number(value) if is_duration is None else self._time(value, is_duration=is_duration)
+            return _displayed(value) if is_duration is None else self._time(value, is_duration=is_duration)
         if kind == "s":
-            index = whole(value)
+            index = parse_digits(value)
             return self._strings[index] if index is not None and index < len(self._strings) else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
@@ -117,21 +117,24 @@ class _Book:
 
     def _shared_strings(self) -> Iterator[str]:
         for part in self._package.related(self._main, "sharedStrings"):
-            for string in _stream(self._package.read(part), "si"):
-                yield _ESCAPE.sub(lambda found: chr(int(found[1], 16)), _rich(string)).replace("\t", " ")
+            for string in _stream_elements(self._package.read(part), "si"):
+                yield _ESCAPE.sub(lambda match: chr(int(match[1], 16)), _string_text(string)).replace("\t", " ")
 
     def _find_time_styles(self) -> dict[str, bool]:
         """The numbers of those cell styles that show a number as a time, and whether it is a duration."""
         root = self._package.xml(next(self._package.related(self._main, "styles"), ""))
         if root is None:
             return {}
-        own = {attribute(form, "numFmtId"): attribute(form, "formatCode") or "" for form in root.iter("{*}numFmt")}
+        own = {
+            attribute(number_format, "numFmtId"): attribute(number_format, "formatCode") or ""
+            for number_format in root.iter("{*}numFmt")
+        }
         styles = next(root.iter("{*}cellXfs"), ())
         numbers = (style.get("numFmtId", "0") for style in styles)
         codes = [own.get(number, _BUILT_IN.get(number, "")) for number in numbers]
         return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
 
-    def beside(self, part: str) -> Iterator[str]:
+    def extras(self, part: str) -> Iterator[str]:
         """What stands on a sheet besides its cells: comments, text boxes and charts."""
         for kind, target in self._package.relations(part).values():
             if target not in self._package:
@@ -141,27 +144,27 @@ class _Book:
             elif kind == "drawing":
                 root = self._package.tree(target)
                 yield "\n".join(paragraphs(root))
-                for this, chart in self._package.relations(target).values():
+                for relation_type, chart in self._package.relations(target).values():
                     if (
-                        this.lower().startswith("chart")
+                        relation_type.lower().startswith("chart")
                         and chart in self._package
-                        and not this.endswith(("Style", "Colors"))
+                        and not relation_type.endswith(("Style", "Colors"))
                     ):
                         yield "\n".join(chart_text(self._package, chart))
 
     def _comments(self, part: str) -> Iterator[str]:
         root = self._package.tree(part)
         for comment in root.iter("{*}comment", "{*}threadedComment"):
-            text = _rich(comment).strip()
+            text = _string_text(comment).strip()
             if text and not text.startswith("[Threaded comment]"):
                 yield text
 
 
 def _column(cell: Any) -> int:
     """From 0, by the letters of its reference; -1 where it has none and follows the cell before it."""
-    found = _LETTERS.match(cell.get("r", ""))
+    match = _COLUMN_LETTERS.match(cell.get("r", ""))
     number = 0
-    for letter in found[0] if found else "":
+    for letter in match[0] if match else "":
         number = 26 * number + ord(letter) - ord("A") + 1
     return number - 1
 
@@ -175,16 +178,16 @@ def _shows_date(code: str) -> bool:
     return bool(_DATE_FORMAT.search(_NOT_FORMAT.sub("", code)))
 
 
-def _rich(element: Any) -> str:
+def _string_text(element: Any) -> str:
     """The text of a string that may be made of runs; phonetic guides are left out."""
     return "".join(
         node.text or ""
         for node in element.iter("{*}t", "{*}text")
-        if (local(node) == "t" or not len(node)) and local(node.getparent()) != "rPh"
+        if (local_name(node) == "t" or not len(node)) and local_name(node.getparent()) != "rPh"
     )
 
 
-def _stream(data: bytes, name: str) -> Iterator[Any]:
+def _stream_elements(data: bytes, name: str) -> Iterator[Any]:
     """The elements of a name one by one, each dropped before the next is read."""
     try:
         events = etree.iterparse(
@@ -204,7 +207,7 @@ def _stream(data: bytes, name: str) -> Iterator[Any]:
         raise UnreadableError(f"damaged XML: {str(error)[:200]}") from None
 
 
-def _number(value: str) -> str:
+def _displayed(value: str) -> str:
     """A number as it is displayed, not with the digits that binary floating point leaves behind."""
     if len(value) < 14 and "E" not in value:
         return value
@@ -216,7 +219,7 @@ def _number(value: str) -> str:
         return value
 
 
-def read_xls(data: bytes, form: str) -> Document:
+def read_xls(data: bytes, format_name: str) -> Document:
     """The old binary formats, by calamine."""
     import python_calamine
 
@@ -227,24 +230,24 @@ def read_xls(data: bytes, form: str) -> Document:
         raise UnreadableError(
             "password-protected" if "assword" in message else f"damaged workbook: {message[:200]}"
         ) from None
-    builder = Builder()
+    builder = DocumentBuilder()
     for number, name in enumerate(book.sheet_names, 1):
         try:
             sheet = book.get_sheet_by_name(name)
         except (python_calamine.CalamineError, ValueError):  # a chart sheet
             continue
         _add_rows(builder, _calamine_rows(sheet), number, name)
-    return builder.document(form)
+    return builder.document(format_name)
 
 
 def _calamine_rows(sheet: Any) -> Iterator[str]:
     for row in sheet.iter_rows():
-        line = table_row(enumerate(_shown(cell) for cell in row), "\t")
+        line = table_row(enumerate(_cell_text(cell) for cell in row), "\t")
         if line.strip():
             yield line
 
 
-def _shown(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from .process import Process
+from .process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ...documents.document import Document
     from ..formats import Format
 
-_AHEAD = 512  # files that may be read before the caller has taken them
-_AHEAD_BYTES = 64 << 20  # and how much of their text is held
-_BATCH = 32  # small files sent to a worker at once
-_BATCH_BYTES = 512 << 10  # more than that is sent alone
-_QUEUED = 2  # batches a worker has before it: one it reads, one so that it never waits
+_MAX_AHEAD = 512  # files that may be read before the caller has taken them
+_MAX_AHEAD_BYTES = 64 << 20  # and how much of their text is held
+_MAX_BATCH = 32  # small files sent to a worker at once
+_MAX_BATCH_BYTES = 512 << 10  # more than that is sent alone
+_MAX_QUEUED = 2  # batches a worker has before it: one it reads, one so that it never waits
 
 Name = str | os.PathLike[str]
 
@@ -51,7 +51,7 @@ class Job:
     path: str  # as the caller gave it
     file: str  # as it is opened
     size: int
-    seen: dict[str, Any] | None = None  # sha256, size and mtime_ns, once a worker has read the bytes
+    identity: dict[str, Any] | None = None  # sha256, size and mtime_ns, once a worker has read the bytes
 
 
 class ReaderPool:
@@ -77,14 +77,14 @@ class ReaderPool:
             takes the bytes and the format's name and returns a Document.
         """
         self._root = os.fspath(root) if root is not None else ""
-        self._most = workers or min(_usable_cores(), 4)
+        self._max_workers = workers or min(_usable_cores(), 4)
         self._settings = {
             "seconds": seconds,
             "memory": memory,
             "max_bytes": max_bytes,
             "formats": dict(formats or {}),
         }
-        self._workers: list[Process] = []
+        self._workers: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -98,62 +98,62 @@ class ReaderPool:
 
     def read_all(self, paths: Iterable[Name]) -> Iterator[Reading]:
         """A reading for every path, in the order given; files ahead are read while the caller works."""
-        run = _Run(self._root, paths)
+        read_ahead = _ReadAhead(self._root, paths)
         try:
-            while not run.finished:
-                self._feed(run)
-                yield from run.ready()
-                if run.unanswered:
-                    self._wait(run)
+            while not read_ahead.finished:
+                self._feed(read_ahead)
+                yield from read_ahead.ready()
+                if read_ahead.unanswered:
+                    self._wait(read_ahead)
         finally:
             for worker in [worker for worker in self._workers if worker.jobs]:  # the caller left early
                 worker.stop()
                 self._workers.remove(worker)
 
-    def _feed(self, run: _Run) -> None:
+    def _feed(self, read_ahead: _ReadAhead) -> None:
         """Keep every worker supplied, those first that have nothing, and start one more where all are busy."""
         for worker in sorted(self._workers, key=lambda worker: worker.batches):
-            if worker.batches < _QUEUED and (batch := run.take(idle=not worker.jobs)):
+            if worker.batches < _MAX_QUEUED and (batch := read_ahead.take(idle=not worker.jobs)):
                 worker.send(batch)
-        while len(self._workers) < self._most and all(worker.jobs for worker in self._workers):
-            batch = run.take(idle=True)
+        while len(self._workers) < self._max_workers and all(worker.jobs for worker in self._workers):
+            batch = read_ahead.take(idle=True)
             if not batch:
                 return
-            self._workers.append(Process(self._settings))
+            self._workers.append(WorkerProcess(self._settings))
             self._workers[-1].send(batch)
 
-    def _wait(self, run: _Run) -> None:
+    def _wait(self, read_ahead: _ReadAhead) -> None:
         """Take in what the workers have to say, at least one thing unless time runs out for one of them."""
         with selectors.DefaultSelector() as selector:
             listening = [worker for worker in self._workers if worker.jobs]
             for worker in listening:
-                worker.held_back = run.is_full and worker.first_index != run.next
+                worker.held_back = read_ahead.is_full and worker.first_index != read_ahead.next
                 worker.register(selector)
-            patience = min((worker.deadline for worker in listening), default=0.0) - time.monotonic()
-            ready = selector.select(max(patience, 0.0))
+            timeout = min((worker.deadline for worker in listening), default=0.0) - time.monotonic()
+            ready = selector.select(max(timeout, 0.0))
         for key, events in ready:
             worker = key.data
             if events & selectors.EVENT_WRITE:
                 worker.flush()
             if events & selectors.EVENT_READ:
                 for reading, index in worker.receive():
-                    run.put(index, reading)
+                    read_ahead.put(index, reading)
         now = time.monotonic()
         for worker in listening:
             if worker.ended or (now > worker.deadline and not any(key.data is worker for key, _ in ready)):
-                self._bury(worker, run)
+                self._discard(worker, read_ahead)
 
-    def _bury(self, worker: Process, run: _Run) -> None:
+    def _discard(self, worker: WorkerProcess, read_ahead: _ReadAhead) -> None:
         """End a worker; the file it was reading is to blame unless it left by its own will."""
         self._workers.remove(worker)
         jobs, reason = worker.stop()
         if reason and jobs:
             job = jobs.pop(0)
-            run.put(job.index, Reading(job.path, **(job.seen or {}), reason=reason))
-        run.again.extendleft(reversed(jobs))
+            read_ahead.put(job.index, Reading(job.path, **(job.identity or {}), reason=reason))
+        read_ahead.retries.extendleft(reversed(jobs))
 
 
-class _Run:
+class _ReadAhead:
     """One pass over paths: what is still to be read, and what is read but not taken yet."""
 
     def __init__(self, root: str, paths: Iterable[Name]) -> None:
@@ -161,9 +161,9 @@ class _Run:
         self._source = iter(paths)
         self._exhausted = False
         self._done: dict[int, Reading] = {}
-        self._held = 0
+        self._buffered = 0
         self._taken = 0  # jobs drawn from the source so far
-        self.again: deque[Job] = deque()
+        self.retries: deque[Job] = deque()
         self.next = 0  # index of the reading the caller gets next
 
     @property
@@ -172,11 +172,11 @@ class _Run:
 
     @property
     def unanswered(self) -> bool:
-        return self._taken - self.next > len(self._done) + len(self.again)
+        return self._taken - self.next > len(self._done) + len(self.retries)
 
     @property
     def is_full(self) -> bool:
-        return self._held > _AHEAD_BYTES
+        return self._buffered > _MAX_AHEAD_BYTES
 
     def take(self, *, idle: bool) -> list[Job]:
         """The next files for one worker, none while enough is read ahead.
@@ -184,39 +184,39 @@ class _Run:
         What another worker left behind goes to an idle one: so each worker has its files in order, and the one the
         caller waits for is never queued behind an answer that is held back.
         """
-        if self.again and not idle:
+        if self.retries and not idle:
             return []
         batch: list[Job] = []
         size = 0
-        most = min(_BATCH, 1 + self._taken // 8)  # a few files are shared among all workers
-        while len(batch) < most and (job := self._draw()):
-            if batch and size + job.size > _BATCH_BYTES:
-                self.again.appendleft(job)
+        limit = min(_MAX_BATCH, 1 + self._taken // 8)  # a few files are shared among all workers
+        while len(batch) < limit and (job := self._draw()):
+            if batch and size + job.size > _MAX_BATCH_BYTES:
+                self.retries.appendleft(job)
                 break
             batch.append(job)
             size += job.size
         return batch
 
     def _draw(self) -> Job | None:
-        if self.again:
-            return self.again.popleft()
-        if self._exhausted or self._taken - self.next >= _AHEAD or self.is_full:
+        if self.retries:
+            return self.retries.popleft()
+        if self._exhausted or self._taken - self.next >= _MAX_AHEAD or self.is_full:
             return None
         for path in islice(self._source, 1):
-            index, given = self._taken, os.fspath(path)
+            index, name = self._taken, os.fspath(path)
             self._taken += 1
-            file = str(Path(self._root, given).absolute())
-            return Job(index, given, file, _size(file))
+            file = str(Path(self._root, name).absolute())
+            return Job(index, name, file, _size(file))
         self._exhausted = True
         return None
 
     def put(self, index: int, reading: Reading) -> None:
         self._done[index] = reading
-        self._held += _cost(reading)
+        self._buffered += _cost(reading)
 
     def ready(self) -> Iterator[Reading]:
         while (reading := self._done.pop(self.next, None)) is not None:
-            self._held -= _cost(reading)
+            self._buffered -= _cost(reading)
             self.next += 1
             yield reading
 

@@ -30,13 +30,13 @@ sys.path[:] = settings["path"]
 from importlib import import_module
 import_module(settings["module"]).main(settings)
 """
-_CHUNK = 1 << 20
+_READ_SIZE = 1 << 20
 _START_SECONDS = 60.0
-_GRACE = 2.0  # seconds after which a worker that should have ended itself is killed
-_PATIENT = 1 << 20  # answers up to this many bytes are taken in even when enough is held
+_GRACE_SECONDS = 2.0  # seconds after which a worker that should have ended itself is killed
+_SMALL_ANSWER = 1 << 20  # answers up to this many bytes are taken in even when enough is held
 
 
-class Process:
+class WorkerProcess:
     """One worker. `jobs` are those it has not answered, in the order it reads them."""
 
     def __init__(self, settings: Json) -> None:
@@ -53,7 +53,7 @@ class Process:
         self._received = bytearray()
         self._sent: deque[list[Job]] = deque()
         self._fault = ""
-        self._ready = self._left = False
+        self._ready = self._retired = False
         self.jobs: deque[Job] = deque()
         self.held_back = False
         self.ended = False
@@ -69,7 +69,7 @@ class Process:
 
     def send(self, batch: list[Job]) -> None:
         if not self.jobs and self._ready:
-            self._wind()
+            self._reset_deadline()
         self.jobs.extend(batch)
         self._sent.append(list(batch))
         self._pending += frame({"files": [(job.index, job.file) for job in batch]})
@@ -79,7 +79,7 @@ class Process:
         """Write what the pipe takes; the rest goes when it has room."""
         try:
             while self._pending:
-                written = os.write(self._in.fileno(), self._pending[:_CHUNK])
+                written = os.write(self._in.fileno(), self._pending[:_READ_SIZE])
                 del self._pending[:written]
         except BlockingIOError:
             pass
@@ -97,20 +97,20 @@ class Process:
         if len(self._received) < LENGTHS.size:
             return False
         lengths = Lengths.read(self._received[: LENGTHS.size])
-        large = lengths.json + lengths.text > _PATIENT
+        large = lengths.json + lengths.text > _SMALL_ANSWER
         if large:
-            self._wind()  # it is done: now it waits for us
+            self._reset_deadline()  # it is done: now it waits for us
         return large
 
-    def _wind(self) -> None:
-        self.deadline = time.monotonic() + self._settings["seconds"] + _GRACE
+    def _reset_deadline(self) -> None:
+        self.deadline = time.monotonic() + self._settings["seconds"] + _GRACE_SECONDS
 
     def receive(self) -> Iterator[tuple[Reading, int]]:
         """The answers that are complete."""
         try:
-            while chunk := os.read(self._out.fileno(), _CHUNK):
-                self._received += chunk
-                self.deadline = max(self.deadline, time.monotonic() + _GRACE)  # it is talking
+            while piece := os.read(self._out.fileno(), _READ_SIZE):
+                self._received += piece
+                self.deadline = max(self.deadline, time.monotonic() + _GRACE_SECONDS)  # it is talking
                 yield from self._answers()
                 if self.held_back and self._is_large():
                     return
@@ -130,11 +130,11 @@ class Process:
             message = load(self._received[LENGTHS.size : body])
             text = self._received[body : body + lengths.text].decode()
             del self._received[: body + lengths.text]
-            self._wind()
+            self._reset_deadline()
             if message.get("ready") is True:
                 self._ready = True
             elif message.get("bye") is True:
-                self._left = True
+                self._retired = True
             else:
                 yield from self._answer(message, text)
 
@@ -143,7 +143,7 @@ class Process:
         if message["index"] != job.index:
             raise ValueError("an answer to another question")
         if "sha256" in message:
-            job.seen = _seen(message)
+            job.identity = _identity(message)
             return
         reading = self._reading(job, message, text)
         self.jobs.popleft()
@@ -154,21 +154,24 @@ class Process:
     def _reading(self, job: Job, message: Json, text: str) -> Reading:
         from .pool import Reading
 
-        seen = job.seen or {}
+        identity = job.identity or {}
         if message["state"] == "ok":
             document = load_document(message["document"], text)
             if document.parts:
-                return Reading(job.path, **seen, document=document, state="ok")
+                return Reading(job.path, **identity, document=document, state="ok")
             scanned = " (scanned pages?)" if document.metadata.get("pages") else ""
-            return Reading(job.path, **seen, document=document, state="skipped", reason="no text in it" + scanned)
+            return Reading(job.path, **identity, document=document, state="skipped", reason="no text in it" + scanned)
         state, reason = message["state"], str(message["reason"])
         if state not in {"skipped", "failed"}:
             raise ValueError("an unknown state")
         return Reading(
-            job.path, **seen, state=state, reason=self._memory() if reason == "memory" else " ".join(reason.split())
+            job.path,
+            **identity,
+            state=state,
+            reason=self._memory_message() if reason == "memory" else " ".join(reason.split()),
         )
 
-    def _memory(self) -> str:
+    def _memory_message(self) -> str:
         return f"it needed more than {self._settings['memory'] / 1e9:.3g} GB of memory"
 
     def stop(self) -> tuple[list[Job], str]:
@@ -177,7 +180,7 @@ class Process:
         if self.ended and not self._fault:
             self._in.close()
             try:
-                self._process.wait(_GRACE)
+                self._process.wait(_GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 self._fault = "its reader answered nonsense"
         self._process.kill()
@@ -188,11 +191,11 @@ class Process:
         self.jobs.clear()
         if self.ended and not self._ready and not self._fault:
             raise BinocleError(f"a reader process did not start: {sys.executable} ended with status {code}")
-        if self._left:
+        if self._retired:
             return jobs, ""
-        return jobs, self._fault or self._cause(-signal.SIGALRM if late else code)
+        return jobs, self._fault or self._reason_of(-signal.SIGALRM if late else code)
 
-    def _cause(self, code: int) -> str:
+    def _reason_of(self, code: int) -> str:
         if code == -signal.SIGALRM:
             return f"it took longer than {self._settings['seconds']:g} s"
         if -code in {signal.SIGKILL, signal.SIGABRT, signal.SIGTRAP}:
@@ -202,7 +205,7 @@ class Process:
         return f"its reader ended with status {code}"
 
 
-def _seen(message: Json) -> dict[str, Any]:
+def _identity(message: Json) -> dict[str, Any]:
     sha256, size, mtime_ns = message["sha256"], message["size"], message["mtime_ns"]
     if not isinstance(sha256, str) or len(sha256) != 64 or type(size) is not int or type(mtime_ns) is not int:
         raise TypeError("no account of a file")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..formats import Format
     from .protocol import Json
 
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN_ERRORS = {
     errno.ENOENT: ("failed", "it is no longer there"),
     errno.ENOTDIR: ("failed", "it is no longer there"),
@@ -41,26 +41,26 @@ class _CannotOpenError(Exception):
 
 def main(settings: Json) -> NoReturn:
     """Serve until standard input ends. Started by the pool alone, with its settings."""
-    _limit(settings["memory"])
+    _set_limits(settings["memory"])
     requests, answers = _take_pipes()
     _send(answers, {"ready": True})
     formats = FORMATS | {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
     while head := requests.read(LENGTHS.size):
         for index, path in load(requests.read(Lengths.read(head).json))["files"]:
             _serve(answers, index, path, settings, formats)
-            if _is_swollen(settings["memory"]):
-                _leave(answers)
+            if _is_near_limit(settings["memory"]):
+                _retire(answers)
     os._exit(0)
 
 
 def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format]) -> None:
     seconds = settings["seconds"]
     signal.setitimer(signal.ITIMER_REAL, seconds)  # nothing handles the alarm: it ends the process
-    text, result, swollen = "", {}, False
+    text, result, out_of_memory = "", {}, False
     try:
-        data, seen = _load(path, settings["max_bytes"])
+        data, identity = _load(path, settings["max_bytes"])
         signal.setitimer(signal.ITIMER_REAL, 0)  # while it waits for the pool to take an answer, no time passes
-        _send(answers, {"index": index, **seen})
+        _send(answers, {"index": index, **identity})
         signal.setitimer(signal.ITIMER_REAL, seconds)
         document = read(data, path, formats)
         text, result = document.text, {"state": "ok", "document": document_json(document)}
@@ -71,7 +71,7 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
     except UnreadableError as error:
         result = {"state": "failed", "reason": str(error)}
     except MemoryError:
-        result, swollen = {"state": "failed", "reason": "memory"}, True
+        result, out_of_memory = {"state": "failed", "reason": "memory"}, True
     except RecursionError:
         result = {"state": "failed", "reason": "it is nested too deeply"}
     except Exception as error:  # a reader's own mistake about a strange file: it costs that file
@@ -81,14 +81,14 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
     signal.setitimer(signal.ITIMER_REAL, 0)
     answers.write(message)
     answers.flush()
-    if swollen:
-        _leave(answers)
+    if out_of_memory:
+        _retire(answers)
 
 
 def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
     """The bytes of a regular file, and what identifies this state of it. Never waits for a FIFO or a device."""
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(path, _OPEN_FLAGS)
     except OSError as error:
         raise _CannotOpenError(*_OPEN_ERRORS.get(error.errno or 0, ("failed", os.strerror(error.errno or 0)))) from None
     except ValueError:
@@ -113,7 +113,7 @@ def _send(answers: BinaryIO, message: Json) -> None:
     answers.flush()
 
 
-def _leave(answers: BinaryIO) -> NoReturn:
+def _retire(answers: BinaryIO) -> NoReturn:
     """Make room for a fresh process; the pool gives it what is left of the batch."""
     _send(answers, {"bye": True})
     os._exit(0)
@@ -123,13 +123,13 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
     """The pipes to the pool, moved to where no library prints or reads."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
     os.close(nothing)
     return requests, answers
 
 
-def _limit(memory: int) -> None:
+def _set_limits(memory: int) -> None:
     sys.setrecursionlimit(1000)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     try:
@@ -146,7 +146,7 @@ def _limit(memory: int) -> None:
             continue
 
 
-def _is_swollen(memory: int) -> bool:
+def _is_near_limit(memory: int) -> bool:
     """Whether earlier files left so much behind that the next one would find too little."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])

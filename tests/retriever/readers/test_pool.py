@@ -19,7 +19,7 @@ from binocle.core.errors import BinocleError
 from binocle.retriever.documents.document import Document, Part
 from binocle.retriever.readers import ReaderPool, Reading, read_file
 from binocle.retriever.readers.pool import protocol as frames
-from binocle.retriever.readers.pool.pool import _Run
+from binocle.retriever.readers.pool.pool import _ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,7 @@ def test_text_read_ahead_is_bounded(orders: Path) -> None:
 
 
 def test_read_ahead_stops_when_enough_is_held(tmp_path: Path) -> None:
-    run = _Run("", (tmp_path / str(number) for number in range(10_000)))
+    run = _ReadAhead("", (tmp_path / str(number) for number in range(10_000)))
     drawn = []
     while batch := run.take(idle=True):
         drawn += batch
