@@ -63,7 +63,7 @@ def compared(whole: Path, killed: Path, report: dict[str, Any], before: int, see
         "embedded_or_reused_by_it": passages["embedded"] + passages["reused"],
         "total": passages["total"],
         "total_of_the_uninterrupted": committed(whole),
-        "verify_faults": len(other.verify()),
+        "verify_faults": len(other.verify().faults),
     }
     for mode in ("hybrid", "semantic", "lexical"):
         same = sum(answers(one, query, mode) == answers(other, query, mode) for query in asked)
@@ -102,7 +102,7 @@ def main() -> None:
             kills += 1
             if (killed / "HEAD.json").exists():
                 shrunk += committed(killed) < before
-                unclean += bool(Retriever.open(killed).verify())
+                unclean += bool(Retriever.open(killed).verify().faults)
     results = {
         "kills": kills,
         "verify_unclean_after_a_kill": unclean,

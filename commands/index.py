@@ -100,6 +100,8 @@ def forget(path: str, folder: Path | None, index: Path | None) -> int:
     """
     retriever = open_index(folder, index)
     path = find_document(retriever, path, folders=True)
-    count = retriever.delete(path, path + "/", tell=print_note)
+    report = retriever.delete(path, path + "/")
+    print_note(report.note)
+    count = report.removed
     click.echo(f"{count_of(count, 'document')} forgotten" if count else f"{path} was forgotten already")
     return 0 if count else EXIT_NEGATIVE

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..retriever.integrity.verify import Fault
-    from ..retriever.integrity.wrong_vectors import VectorCheck
     from ..retriever.retriever import Retriever
 
 
@@ -50,21 +49,18 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     """
     from dataclasses import asdict
 
-    checks: list[VectorCheck] = []
-    before: list[Fault] = []
-    notes: list[str] = []
     retriever = open_index(folder, index)
     with ProgressBar("checking documents") as progress:
-        if repair:
-            faults = before.extend
-            retriever.repair(deep=deep, found=checks.append, faults=faults, progress=progress, tell=notes.append)
-        remaining = retriever.verify(deep=deep and not repair, found=checks.append, progress=progress)
-    for note in notes:
+        result = retriever.repair(deep=deep, progress=progress) if repair else None
+        verification = retriever.verify(deep=deep and not repair, progress=progress)
+    for note in result.notes if result else ():
         print_note(note)
-    if deep:
-        click.echo(checks[-1].as_text(), err=True)
+    vectors = result.vectors if result else verification.vectors
+    if deep and vectors:
+        click.echo(vectors.as_text(), err=True)
+    remaining = verification.faults
     unrepaired = set(remaining)
-    repaired = [fault for fault in before if fault not in unrepaired]
+    repaired = [fault for fault in result.faults if fault not in unrepaired] if result else []
     if repaired:
         click.echo(f"{count_of(len(repaired), 'fault')} mended", err=True)
     if as_json:

@@ -25,14 +25,12 @@ from ..indexes.tuning.optimize import TuningResult, check_kinds
 from .documents.scan import INDEX_NAME, is_index
 from .indexing import switch as switching
 from .indexing.add import add
-from .indexing.changes import FORGOTTEN
+from .indexing.delete import delete
 from .indexing.report import Report
 from .indexing.sync import sync
-from .integrity import repair
-from .integrity import verify as verification
-from .integrity import wrong_vectors as misplaced
+from .integrity.repair import Repair, repair
 from .integrity.status import Status, measure
-from .integrity.wrong_vectors import VectorCheck
+from .integrity.verify import Verification, verify
 from .models import encoder as encoders
 from .models.cache import ModelCache, name_of
 from .models.identity import EncoderId
@@ -162,28 +160,22 @@ class Retriever:
         with self._writing(self._store_for(self.encoder, None)) as writer:
             return add(writer, self._models.encoder_of(writer.head.encoder), documents)
 
-    def delete(
-        self, *paths: str | os.PathLike[str], erase: bool = True, tell: Callable[[str], None] = lambda _: None
-    ) -> int:
+    def delete(self, *paths: str | os.PathLike[str], erase: bool = True) -> Report:
         """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".
 
         A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk, for
         which each call builds both indexes anew, and after `optimize` the sentences that it was measured with: delete
         many in one. Of an index on object storage another machine has its copy of the vectors until it next fetches
-        the vector index. Gives the number of documents removed.
+        the vector index.
 
         :param erase: whether to; else they are found no more, but go from the disk in the course of later writing.
-        :param tell: gets a line if the vector index no longer met what was demanded of it.
+        :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
         """
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
         with self._writing(self._open_store()) as writer:
-            named = lookup.named(writer.snapshot(), [os.fspath(path) for path in paths])
-            indexed = [row for row in named if row["reason"] != FORGOTTEN]
-            if indexed and (note := writer.forget(indexed, FORGOTTEN, erase=erase)):
-                tell(note)
-        return len(indexed)
+            return delete(writer, [os.fspath(path) for path in paths], erase=erase)
 
     def switch(
         self,
@@ -464,62 +456,29 @@ class Retriever:
         """What stands on these lines of a document, counted as its citations count them."""
         return self.read(lambda snapshot: lookup.lines(snapshot, path, first, last))
 
-    def verify(
-        self,
-        *,
-        deep: bool = False,
-        found: Callable[[VectorCheck], None] | None = None,
-        progress: OnProgress = ignore,
-    ) -> list[verification.Fault]:
-        """What is wrong with the index, as `verify.faults` finds it. Nothing, if all is well.
+    def verify(self, *, deep: bool = False, progress: OnProgress = ignore) -> Verification:
+        """Check the index against its documents as they are now, and its parts against each other.
 
-        :param deep: also look for vectors that are not those of their texts, as `misplaced.search` does.
-        :param found: gets what that looked at and found.
+        :param deep: also look for vectors that do not belong to their texts.
         """
+        return self.read(
+            lambda snapshot: verify(snapshot, self.folder, self._models.encoder_of, deep=deep, progress=progress)
+        )
 
-        def faults(snapshot: Snapshot) -> list[verification.Fault]:
-            plain = list(verification.faults(snapshot, self.folder))
-            if not deep:
-                return plain
-            searched = misplaced.search(snapshot, self._models.encoder_of(snapshot.head.encoder), progress)
-            if found:
-                found(searched)
-            return [*plain, *verification.vector_faults(snapshot, searched.wrong)]
-
-        return self.read(faults)
-
-    def repair(
-        self,
-        *,
-        deep: bool = False,
-        found: Callable[[VectorCheck], None] | None = None,
-        faults: Callable[[list[verification.Fault]], None] | None = None,
-        progress: OnProgress = ignore,
-        tell: Callable[[str], None] = lambda _: None,
-    ) -> Report | None:
+    def repair(self, *, deep: bool = False, progress: OnProgress = ignore) -> Repair:
         """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder.
 
         Before that, vectors that changed in the store since the vector index was published, and with `deep` all that
         are found not to be those of their texts, are embedded anew.
 
-        :param found: gets what the search for such vectors looked at and found.
-        :param faults: gets all that was wrong before; `verify` tells what still is.
-        :param tell: gets a line if the vector index no longer met what was demanded of it.
         :raises InputError: when the folder is not there, before anything is changed.
         """
         if self.folder:
             roots.to_sync(self.place, None, self.documents)
-        wrong = self.verify()
+        faults = self.verify().faults
         with self._writing(self._open_store()) as writer:
-            wrong += repair.mend_vectors(writer, self._models.encoder_of, deep=deep, found=found, progress=progress)
-            notes = [repair.rebuild(writer, wrong)]
-        if faults:
-            faults(wrong)
-        report = self.sync() if self.folder else None
-        notes += [report.note] if report else []
-        for note in filter(None, notes):
-            tell(note)
-        return report
+            result = repair(writer, faults, self._models.encoder_of, deep=deep, progress=progress)
+        return result.followed_by(self.sync()) if self.folder else result
 
     # The parts
 

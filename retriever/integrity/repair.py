@@ -2,52 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from . import wrong_vectors as misplaced
+from . import wrong_vectors
 from .verify import stored_wrongly, vector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...core.progress import OnProgress
+    from ..indexing.report import Report
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
     from ..store.writer import Writer
     from .verify import Fault
+    from .wrong_vectors import VectorCheck
 
 
-def mend_vectors(
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What was wrong with an index before its repair; `Retriever.verify` says what still is."""
+
+    faults: list[Fault]
+    vectors: VectorCheck
+    report: Report | None = None  # of the sync that followed; None if the index has no folder
+    notes: tuple[str, ...] = ()  # lines for people: the vector index no longer meets its requirements
+
+    def followed_by(self, report: Report) -> Repair:
+        """Add the sync that read the dropped documents again."""
+        return replace(self, report=report, notes=(*self.notes, *filter(None, [report.note])))
+
+
+def repair(
     writer: Writer,
+    faults: Iterable[Fault],
     encoder_of: Callable[[EncoderId], Encoder],
     *,
     deep: bool,
-    found: Callable[[misplaced.VectorCheck], None] | None,
     progress: OnProgress,
-) -> list[Fault]:
-    """Put right the vectors that changed since the index was published, or `deep` all that are not their texts'.
+) -> Repair:
+    """Embed wrong vectors anew, drop the files whose chunks are faulty, and build both indexes from the store.
 
-    :param found: gets what was looked at and found.
-    :returns: those vectors, as faults.
+    The next sync reads the dropped files again.
+
+    :param faults: the faults that `verify` found.
     """
+    snapshot = writer.snapshot()
+    vectors = _mend_vectors(writer, encoder_of, deep=deep, progress=progress)
+    faults = [*faults, *vector_faults(snapshot, vectors.wrong)]
+    note = _rebuild(writer, faults)
+    return Repair(faults, vectors, notes=tuple(filter(None, [note])))
+
+
+def _mend_vectors(
+    writer: Writer, encoder_of: Callable[[EncoderId], Encoder], *, deep: bool, progress: OnProgress
+) -> VectorCheck:
+    """Replace the vectors that changed since the index was published; if `deep`, all that are not their texts'."""
     snapshot, head = writer.snapshot(), writer.head
     if deep:
-        searched = misplaced.search(snapshot, encoder_of(head.encoder), progress)
+        check = wrong_vectors.search(snapshot, encoder_of(head.encoder), progress)
     else:
-        searched = misplaced.changed(snapshot, lambda: encoder_of(head.encoder))
-    if searched.wrong:
-        writer.replace_vectors(misplaced.mended(snapshot, searched.wrong), head.encoder, head.previous)
-    if found:
-        found(searched)
-    return list(vector_faults(snapshot, searched.wrong))
+        check = wrong_vectors.changed(snapshot, lambda: encoder_of(head.encoder))
+    if check.wrong:
+        writer.replace_vectors(wrong_vectors.mended(snapshot, check.wrong), head.encoder, head.previous)
+    return check
 
 
-def rebuild(writer: Writer, wrong: Iterable[Fault]) -> str:
-    """Drop the files whose chunks are faulty, to be read again, and build both indexes anew.
+def _rebuild(writer: Writer, faults: Iterable[Fault]) -> str:
+    """Drop the files whose chunks are faulty, and build both indexes anew.
 
-    :returns: a line if the vector index no longer met what was demanded of it.
+    :returns: a line if the vector index no longer meets its requirements.
     """
-    faulty = stored_wrongly(wrong)
+    faulty = stored_wrongly(faults)
     rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
     writer.drop_orphans([row["id"] for row in rows if row["source"] == "file"])
     return writer.finish(rebuild=True)

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import BinocleError, DamagedError
+from ...core.progress import OnProgress, ignore
 from ..documents.chunker import context_of
 from ..documents.document import Document, LineCounter
 from ..indexing.indexer import key_of
 from ..store.tables import PREVIOUS
+from .wrong_vectors import search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from ..models.encoder import Encoder
+    from ..models.identity import EncoderId
     from ..readers.pool.pool import Reading
     from ..store.snapshot import Snapshot
-    from .wrong_vectors import WrongVector
+    from .wrong_vectors import VectorCheck, WrongVector
 
 _SAMPLES = 50  # passages looked up in the full-text index
 _AT_ONCE = 500  # documents whose chunks are read together
@@ -37,6 +41,34 @@ class Fault:
     kind: str
     path: str
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What is wrong with an index; nothing, if `faults` is empty."""
+
+    faults: list[Fault]
+    vectors: VectorCheck | None  # of a deep verification
+
+
+def verify(
+    snapshot: Snapshot,
+    root: Path | None,
+    encoder_of: Callable[[EncoderId], Encoder],
+    *,
+    deep: bool = False,
+    progress: OnProgress = ignore,
+) -> Verification:
+    """Find the faults of a snapshot.
+
+    :param root: the indexed folder, None if only documents were added.
+    :param deep: also look for vectors that do not belong to their texts, which embeds a few per cent of them.
+    """
+    stored = list(faults(snapshot, root))
+    if not deep:
+        return Verification(stored, None)
+    vectors = search(snapshot, encoder_of(snapshot.head.encoder), progress)
+    return Verification([*stored, *vector_faults(snapshot, vectors.wrong)], vectors)
 
 
 def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:

@@ -726,14 +726,14 @@ for limit in sorted(limits - {0}):
             assert "\\n" not in str(error), error
             limited(resource.RLIM_INFINITY)
             retriever = Retriever.open(work)
-            assert retriever.verify() == [], (limit, retriever.verify())
+            assert retriever.verify().faults == [], (limit, retriever.verify().faults)
             assert {"notes/cats.txt", "taxes"} <= {row["path"] for row in retriever.documents()}, limit
             assert retriever.search("tax", mode="lexical")[0].path == "taxes", limit
             step(retriever)
         finally:
             limited(resource.RLIM_INFINITY)
     again = Retriever.open(work)
-    assert again.verify() == [], (limit, again.verify())
+    assert again.verify().faults == [], (limit, again.verify().faults)
     assert sorted(row["path"] for row in again.documents()) == sorted(["notes/cats.txt", "taxes", *(row["id"] for row in NEW)])
     assert again.search("queen", k=1, mode="lexical")[0].path[:4] == "new-", limit
 assert refusals > len(limits) / 2, (refusals, limits)
@@ -982,7 +982,7 @@ def test_call_that_cannot_be_answered(name: str, retriever: Retriever):
 )
 def test_deletion_of_nothing_removes_nothing(paths: list[str], retriever: Retriever):
     before = files_of(retriever.path)
-    assert retriever.delete(*paths) == 0
+    assert retriever.delete(*paths).removed == 0
     assert files_of(retriever.path) == before
 
 
@@ -993,7 +993,7 @@ def test_addition_that_fails_half_way_adds_whole_documents_only(retriever: Retri
 
     with pytest.raises(RuntimeError, match="the caller's own"):
         retriever.add(documents())
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     assert retriever.add([{"id": "after", "text": "The king."}]).indexed == 1
 
 

@@ -611,7 +611,7 @@ def test_a_kind_is_built_beside_the_old_one_and_changes_over_at_once(added):
     assert added.snapshot().head.vectors not in (None, old)
     assert answers(added) == answers(Retriever.open(added.path)) == before
     assert reading.search(np.ones((1, 32), np.float32), 3)[1].min() >= 0
-    assert added.verify() == []
+    assert added.verify().faults == []
     found = added.status()
     assert found.damage is None
     assert (found.vector_kind["kind"], found.vector_kind["search"]) == ("ivf_int8", {"nprobe": 3})
@@ -626,7 +626,7 @@ def test_the_chosen_kind_stays_through_additions_deletions_and_rebuilding(added)
     added.repair()
     assert (added.snapshot().published.kind, added.snapshot().published.build) == ("hnsw_int8", {"m": 4})
     assert "d3" not in [path for path, _ in answers(added)]
-    assert added.verify() == []
+    assert added.verify().faults == []
 
 
 def test_a_damaged_index_is_built_anew_as_it_was_and_a_line_says_so(added):
@@ -658,10 +658,10 @@ def test_an_index_that_can_no_longer_be_built_as_chosen_is_written_to_all_the_sa
 
     monkeypatch.setattr(FaissKind, "_built", unable_to_learn)
     for name in ("d3", "d4"):
-        assert added.delete(name) == 1
+        assert added.delete(name).removed == 1
     assert added.snapshot().published.spec == Spec()
     assert added.snapshot().head.index == chosen and not added.snapshot().head.erase
-    assert added.verify() == [] and "d3" not in [path for path, _ in answers(added)]
+    assert added.verify().faults == [] and "d3" not in [path for path, _ in answers(added)]
     monkeypatch.setattr(FaissKind, "_built", build_of_kind)
     added.delete("d5")
     assert added.snapshot().published.spec == chosen
@@ -700,7 +700,7 @@ def test_an_index_that_is_refused_leaves_the_old_one_in_service(added):
             added.build_index(kind, **options)
     assert added.snapshot().head.vectors == old
     assert set((added.path / "vectors").iterdir()) == folders
-    assert added.verify() == []
+    assert added.verify().faults == []
 
 
 def test_a_new_index_is_searched_as_was_settled_when_it_was_read_again(added):

@@ -229,7 +229,7 @@ def test_an_index_elsewhere_follows_its_folder_when_that_is_renamed(folder, tiny
     report = index.sync(renamed)
     assert (report.unchanged, report.indexed, report.removed) == (documents, 0, 0)
     assert Retriever.open(tmp_path / "index").folder == renamed
-    assert index.verify() == []
+    assert index.verify().faults == []
 
 
 @pytest.mark.parametrize("name", ["absent", "file"])
@@ -332,7 +332,7 @@ def test_documents_are_added_replaced_and_left_alone(notes):
     (hit,) = notes.search("dog", mode="lexical")
     assert (hit.title, hit.heading, hit.metadata) == ("Dogs", ("Dogs",), {"year": 2024, "tags": ["x"]})
     assert notes.search("cat", mode="lexical") == []
-    assert notes.verify() == []
+    assert notes.verify().faults == []
 
 
 def test_a_changed_title_or_metadata_is_a_change(notes):
@@ -367,7 +367,7 @@ def test_of_documents_with_one_id_the_last_counts(apart, notes):
     between = ({"id": f"x{number}", "text": "bread"} for number in range(apart))
     notes.add([{"id": "a", "text": "first cat"}, *between, {"id": "a", "text": "last cat"}])
     assert [hit.text for hit in notes.search("cat", mode="lexical")] == ["last cat"]
-    assert notes.verify() == []
+    assert notes.verify().faults == []
 
 
 def test_documents_may_come_from_a_generator_and_stop_halfway(notes):
@@ -379,7 +379,7 @@ def test_documents_may_come_from_a_generator_and_stop_halfway(notes):
     with pytest.raises(OSError, match="the source is gone"):
         notes.add(some())
     assert len(notes.documents()) == 2_000
-    assert notes.verify() == []
+    assert notes.verify().faults == []
     assert notes.add([{"id": "more", "text": "salt"}]).indexed == 1
 
 
@@ -443,7 +443,7 @@ def test_half_a_surrogate_pair_is_stored_or_refused_plainly(field, notes):
         return
     assert len(notes.search("cat")) == 1
     assert notes.add([document]).unchanged == 1
-    assert notes.verify() == []
+    assert notes.verify().faults == []
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_any_text_can_be_added(text, notes):
     assert notes.add([{"id": "a", "text": text}]).unchanged == 1
     for hit in notes.search("cat", 1000):
         assert notes.document("a")["text"][hit.char_start : hit.char_end] == hit.text
-    assert notes.verify() == []
+    assert notes.verify().faults == []
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
@@ -467,7 +467,7 @@ def test_an_added_document_without_a_text_is_skipped_as_a_file_is(text, notes):
     (row,) = notes.documents()
     assert (row["state"], row["reason"], row["title"], row["chunks"]) == ("skipped", "no text in it", "Nothing", 0)
     assert notes.add([{"id": "a", "text": "cat"}]).indexed == 1
-    assert notes.verify() == []
+    assert notes.verify().faults == []
 
 
 def test_metadata_comes_back_as_it_went_in(notes):
@@ -525,14 +525,14 @@ def test_documents_of_the_readers_are_no_mappings(notes):
 
 def test_deleting_by_path_folder_and_id(retriever):
     retriever.add([{"id": "note", "text": "The queen."}, {"id": "notes", "text": "The king."}])
-    assert retriever.delete("nothing") == 0
-    assert retriever.delete("notes") == 1  # the document of that name, not the folder
-    assert retriever.delete("./README.md", "note") == 2
-    assert retriever.delete("notes/") == 3
+    assert retriever.delete("nothing").removed == 0
+    assert retriever.delete("notes").removed == 1  # the document of that name, not the folder
+    assert retriever.delete("./README.md", "note").removed == 2
+    assert retriever.delete("notes/").removed == 3
     left = {row["path"] for row in retriever.documents() if row["state"] == "indexed"}
     assert left == {"data/prices.csv", "src/queue.py", "web/bread.html"}
-    assert retriever.delete("notes/") == 0
-    assert retriever.verify() == []
+    assert retriever.delete("notes/").removed == 0
+    assert retriever.verify().faults == []
 
 
 def test_a_path_may_be_a_path(retriever):
@@ -541,23 +541,23 @@ def test_a_path_may_be_a_path(retriever):
     assert retriever.document(cats)["path"] == "notes/cats.txt"
     assert retriever.text(cats) == retriever.text("notes/cats.txt")
     assert retriever.lines(cats, 1, 1) == retriever.lines("notes/cats.txt", 1, 1)
-    assert retriever.delete(cats) == 1
+    assert retriever.delete(cats).removed == 1
 
 
 def test_an_added_document_is_deleted_by_its_very_id(notes, retriever):
     for one in (notes, retriever):
         one.add([{"id": "./y", "text": "The dog ran."}, {"id": "y", "text": "The queen."}])
-        assert one.delete("./y") == 1
+        assert one.delete("./y").removed == 1
         assert one.text("y") == "The queen."
-        assert one.delete("./y") == 1
-    assert retriever.delete("./README.md") == 1
+        assert one.delete("./y").removed == 1
+    assert retriever.delete("./README.md").removed == 1
 
 
 def test_no_document_is_added_under_the_name_of_a_file(retriever):
     cats = retriever.text("notes/cats.txt")
     with pytest.raises(InputError, match=r"document 1 has id 'notes/cats.txt', which is a file of this index"):
         retriever.add([{"id": "note", "text": "The queen."}, {"id": "notes/cats.txt", "text": "The king."}])
-    assert (retriever.text("notes/cats.txt"), retriever.verify()) == (cats, [])
+    assert (retriever.text("notes/cats.txt"), retriever.verify().faults) == (cats, [])
     retriever.delete("notes/cats.txt")
     assert retriever.add([{"id": "notes/cats.txt", "text": "The king."}]).indexed == 1
     assert retriever.text("notes/cats.txt") == "The king."
@@ -579,17 +579,17 @@ def test_of_a_file_and_an_added_document_of_one_name_the_file_is_shown(retriever
 def test_deleting_without_erasing_builds_nothing_anew(retriever, monkeypatch):
     before = retriever.search("cat dog king tax", 100)
     vectors = retriever.snapshot().head.vectors
-    assert retriever.delete("notes/cats.txt", erase=False) == 1
+    assert retriever.delete("notes/cats.txt", erase=False).removed == 1
     assert retriever.snapshot().head.vectors == vectors
     left = retriever.search("cat dog king tax", 100)
     assert {hit.chunk for hit in left} == {hit.chunk for hit in before if hit.path != "notes/cats.txt"}
-    assert retriever.verify() == []
-    assert retriever.delete("notes/cats.txt") == 0
+    assert retriever.verify().faults == []
+    assert retriever.delete("notes/cats.txt").removed == 0
     assert retriever.sync().indexed == 0  # it stays out
 
 
 def test_a_deleted_file_stays_out_until_asked_back(retriever, folder):
-    assert retriever.delete("notes/cats.txt") == 1
+    assert retriever.delete("notes/cats.txt").removed == 1
     assert retriever.sync().indexed == 0
     (folder / "notes/cats.txt").write_text("The cat sat on another mat.")
     assert retriever.sync().indexed == 0
@@ -627,9 +627,9 @@ def test_emptied_and_filled_again(notes):
         notes.add([{"id": "a", "text": "cat"}])
         for mode in ("lexical", "semantic", "hybrid"):
             assert [hit.path for hit in notes.search("cat", mode=mode)] == ["a"]
-        assert notes.delete("a") == 1
+        assert notes.delete("a").removed == 1
         assert notes.search("cat") == []
-        assert notes.verify() == []
+        assert notes.verify().faults == []
 
 
 # Looking inside
@@ -877,7 +877,7 @@ def test_threads_that_write_through_one_retriever_wait_for_each_other(notes):
         thread.join()
     assert faults == []
     assert {row["path"] for row in notes.documents()} == {"0", "1", "2", "3"}
-    assert notes.verify() == []
+    assert notes.verify().faults == []
 
 
 def test_a_second_retriever_that_writes_at_once_is_refused(notes):

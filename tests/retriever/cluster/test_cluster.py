@@ -254,7 +254,7 @@ def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder,
         writer.finish()
     tasks._let_go()
     assert retriever.snapshot().chunks.count_rows() == before + 3
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         report = spread.sync(folder, progress=kill)
         assert lost and report.indexed == 100
         assert len(spread.snapshot().head.parts) > 1
-        assert spread.verify() == []
+        assert spread.verify().faults == []
         for query in ("moon", "the cat and the dog", "bread with salt"):
             mine, theirs = ([(hit.path, hit.text, hit.score) for hit in at.search(query)] for at in (one, spread))
             assert mine == theirs
@@ -315,7 +315,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         (folder / "001.md").write_text("A line about cheese.\n")
         again = spread.sync()
         assert (again.indexed, again.removed, again.unchanged) == (1, 1, 98)
-        assert spread.verify() == []
+        assert spread.verify().faults == []
         asked = [" ".join(random.Random(n).choices(words, k=3)) for n in range(200)]
         for name, value in {"_FEW": 20, "TIE": 1e-6}.items():  # few passages as if they were many
             monkeypatch.setattr(choosing, name, value)

@@ -128,7 +128,7 @@ def test_a_switched_index_answers_as_one_made_with_the_new_encoder(name, retriev
     assert_alike(answers(retriever), made[name])
     assert_alike(answers(Retriever.open(folder)), made[name])
     assert answers(retriever, ["semantic"]) != [row for row in before if row[0] == "semantic"]
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     assert retriever.sync().unchanged == 7
 
 
@@ -141,7 +141,7 @@ def test_a_rolled_back_index_answers_as_before(name, retriever, folder, models):
     assert (report.embedded, report.reused) == (0, 9)
     assert answers(retriever) == answers(Retriever.open(folder)) == before
     assert retriever.snapshot().chunks.to_table().to_pylist() == rows  # ids, vectors, columns: all of it
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     assert retriever.status().previous is None
 
 
@@ -160,7 +160,7 @@ def test_a_second_switch_makes_the_first_ones_encoder_the_previous_one(retriever
     retriever.rollback()
     assert encoder_of(retriever) == "other"
     assert_alike(answers(retriever), made["other"])
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 def test_a_switch_to_the_previous_encoder_embeds_nothing_and_can_be_rolled_back_too(index, models):
@@ -188,7 +188,7 @@ def test_equal_texts_are_embedded_once(tmp_path, models, monkeypatch):
     retriever.add([{"id": str(number), "text": f"The cat number {number % 3} sat."} for number in range(9)])
     report = retriever.switch(models["other"])
     assert (report.embedded, report.reused, report.chunks) == (3, 6, 9)
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 def test_an_index_without_passages_switches_too(tmp_path, models):
@@ -199,7 +199,7 @@ def test_an_index_without_passages_switches_too(tmp_path, models):
     assert [hit.path for hit in retriever.search("cat")] == ["a"]
     assert retriever.rollback().embedded == 1
     assert [hit.path for hit in retriever.search("cat")] == ["a"]
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 def test_progress_comes_to_the_number_of_passages(retriever, models, monkeypatch):
@@ -248,13 +248,13 @@ def test_documents_added_changed_and_gone_meanwhile_stay_so_after_a_rollback(ret
     (folder / "data/prices.csv").unlink()
     (folder / "src/queue.py").rename(folder / "src/line.py")
     retriever.sync()
-    assert retriever.delete("notes/cats.txt", "gone") == 2
-    assert retriever.verify() == []
+    assert retriever.delete("notes/cats.txt", "gone").removed == 2
+    assert retriever.verify().faults == []
     meanwhile = answers(retriever)
 
     report = retriever.rollback()
     assert report.embedded == 3  # the new document, the new file, the changed section
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     assert retriever.sync().unchanged == 6
     (folder / "notes/cats.txt").unlink()
     assert_alike(answers(retriever), answers(fresh(folder, tmp_path / "old", models["tiny"], NEW)))
@@ -275,10 +275,10 @@ def test_what_is_forgotten_is_erased_with_both_its_vectors(tmp_path, models):
     secret += secret_of(retriever)
     stored = b"".join(bytes_below(retriever.path).values())
     assert [piece in stored for piece in secret] == [True] * 8  # else this test proves nothing
-    assert retriever.delete("secret") == 1
+    assert retriever.delete("secret").removed == 1
     for file, data in bytes_below(retriever.path).items():
         assert [piece in data for piece in secret] == [False] * 8, file
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     assert retriever.status().previous["vectors"] == 2
     retriever.rollback()
     assert {hit.path for hit in retriever.search("password")} == {"keep", "more"}
@@ -543,7 +543,7 @@ def test_an_index_of_the_format_before_is_read_as_it_is_and_brought_up_to_date_b
     old = bytes_below(retriever.path)
     opened = Retriever.open(folder)
     assert answers(opened) == before
-    assert opened.verify() == []
+    assert opened.verify().faults == []
     assert opened.status().model == str(models["tiny"])
     assert bytes_below(retriever.path) == old
     assert opened.sync().unchanged == 7
@@ -606,7 +606,7 @@ def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
     report = retriever.switch(models["other"])
     assert (report.embedded, report.reused) == (3, 7)
     assert not (retriever.path / "switching").exists()
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     expected = Retriever.open(tmp_path / "fresh", model=str(models["other"]))
     expected.add([{"id": str(number), "text": f"The cat number {number} sat."} for number in range(10)])
     assert_alike(answers(retriever), answers(expected), 1e-4)  # other texts were embedded together
@@ -631,7 +631,7 @@ def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retr
     }[what]()
     assert not (retriever.path / "switching").exists()
     assert not (data / "of a killed writer.lance").exists()
-    assert another.verify() == []
+    assert another.verify().faults == []
 
 
 def test_vectors_set_aside_are_those_of_their_texts_or_none(tmp_path):
@@ -764,7 +764,7 @@ def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_p
         name = encoder_of(opened)
         left.add(name)
         assert_alike(answers(opened, modes), right[name], 1e-4)
-        assert opened.verify() == [], index.name
+        assert opened.verify().faults == [], index.name
         if index.name.endswith(("0", "3", "6")):  # something else is written first
             opened.add(texts[:1])
             assert not (index / "switching").exists()
@@ -772,7 +772,7 @@ def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_p
             change(opened)
             assert not (index / "switching").exists()
         assert_alike(answers(opened, modes), right[encoder_of(retriever)], 1e-4)
-        assert opened.verify() == [], index.name
+        assert opened.verify().faults == [], index.name
     assert left == set(right)
 
 
@@ -819,12 +819,12 @@ for place, step in enumerate(STEPS):
             limited(resource.RLIM_INFINITY)
             assert "\\n" not in str(error), error
             assert answers() == right[0], limit
-            assert Retriever.open(work).verify() == [], limit
+            assert Retriever.open(work).verify().faults == [], limit
             step(Retriever.open(work))
         finally:
             limited(resource.RLIM_INFINITY)
         assert answers() == right[1], limit
-        assert Retriever.open(work).verify() == [], limit
+        assert Retriever.open(work).verify().faults == [], limit
     assert refusals > 2, (refusals, limits)
 """
 
@@ -845,7 +845,7 @@ def test_verify_finds_a_previous_vector_that_is_not_what_was_kept(value, index, 
     pack = switching.packed
     monkeypatch.setattr(switching, "packed", lambda vectors: pa_with(pack(vectors), value))
     index.switch(models["other"])
-    (fault,) = index.verify()
+    (fault,) = index.verify().faults
     assert (fault.kind, "previous vector" in fault.problem) == ("store", True)
 
 
@@ -881,7 +881,7 @@ def test_a_damaged_table_is_damage_and_not_switched(index, models, tmp_path):
                 assert encoder_of(opened) == "wide"
         else:
             (work / name).write_bytes(whole)
-        assert Retriever.open(work).verify() == [], name
+        assert Retriever.open(work).verify().faults == [], name
 
 
 # The command line

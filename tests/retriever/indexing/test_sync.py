@@ -76,7 +76,7 @@ class World:
         """One run; afterwards `verify` must find nothing. Gives what became of the files."""
         self.encoder.texts = []
         report = self.retriever.sync(self.folder, **options)
-        faults = self.retriever.verify()
+        faults = self.retriever.verify().faults
         assert faults == []
         assert report.chunks_total == self.retriever.snapshot().chunks.count_rows()
         assert report.embedded == len(self.encoder.texts)

@@ -14,7 +14,7 @@ from binocle.retriever.store.tables import chunk_schema, document_schema
 
 
 def kinds(retriever):
-    return {(fault.kind, fault.path) for fault in Retriever.open(retriever.path).verify()}
+    return {(fault.kind, fault.path) for fault in Retriever.open(retriever.path).verify().faults}
 
 
 def rewrite(retriever, table, change, schema):
@@ -46,7 +46,7 @@ def path_of_first_chunk(retriever):
 
 
 def test_an_index_as_it_should_be_has_no_faults(retriever):
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 def test_a_changed_a_gone_and_an_unreadable_file_are_faults_of_documents(retriever, folder):
@@ -54,16 +54,16 @@ def test_a_changed_a_gone_and_an_unreadable_file_are_faults_of_documents(retriev
     (folder / "README.md").unlink()
     (folder / "data/prices.csv").unlink()
     (folder / "data/prices.csv").mkdir()
-    faults = {fault.path: fault.problem for fault in retriever.verify()}
+    faults = {fault.path: fault.problem for fault in retriever.verify().faults}
     assert faults.keys() == {"notes/cats.txt", "README.md", "data/prices.csv"}
     assert faults["notes/cats.txt"] == "has changed since it was indexed"
-    assert {fault.kind for fault in retriever.verify()} == {"document"}
+    assert {fault.kind for fault in retriever.verify().faults} == {"document"}
     assert all("\n" not in problem for problem in faults.values())
 
 
 def test_touching_a_file_is_no_fault(retriever, folder):
     (folder / "notes/cats.txt").touch()
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 CHUNKS = {
@@ -156,7 +156,7 @@ def test_a_damaged_vector_index_is_found_and_repaired(retriever):
     data = bytearray(file.read_bytes())
     data[5] ^= 1
     file.write_bytes(data)
-    (fault,) = Retriever.open(retriever.path).verify()
+    (fault,) = Retriever.open(retriever.path).verify().faults
     assert (fault.kind, fault.path) == ("vector index", published.name)
     assert "checksum" in fault.problem
     Retriever.open(retriever.path).repair()
@@ -167,7 +167,7 @@ def test_a_damaged_vector_index_is_found_and_repaired(retriever):
 def test_added_documents_are_held_against_their_own_text(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add([{"id": "a", "text": "The cat sat.\n\nThe dog ran."}, {"id": "b", "text": "Bread and salt."}])
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
     rewrite(retriever, "chunks", lambda rows: one(rows, char_end=5), chunk_schema(32))
     assert {kind for kind, _ in kinds(retriever)} == {"chunk"}
 
@@ -207,9 +207,9 @@ def test_repair_keeps_what_is_stored_of_a_file_that_cannot_be_read_now(retriever
             yield Reading(reading.path, reason="permission denied") if held else reading
 
     monkeypatch.setattr(ReaderPool, "read_all", but_cats)
-    (fault,) = retriever.verify()
+    (fault,) = retriever.verify().faults
     assert (fault.path, fault.problem) == ("notes/cats.txt", "cannot be read now: permission denied")
-    assert retriever.repair().unchanged == 7
+    assert retriever.repair().report.unchanged == 7
     assert retriever.search("cat", mode="lexical")[0].path == "notes/cats.txt"
 
 

@@ -243,7 +243,7 @@ def test_few_rows_are_all_embedded(retriever, tiny):
 def test_an_empty_index_has_nothing_wrong(tmp_path, tiny_model):
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add([])
-    assert retriever.verify(deep=True) == []
+    assert retriever.verify(deep=True).faults == []
     retriever.repair(deep=True)
 
 
@@ -262,11 +262,11 @@ def test_rows_after_deleted_ones_are_judged_by_their_own_text(many, tiny, not_fe
 def test_a_vector_that_is_no_direction_is_found_and_mended(value, many, not_few):
     vectors = stored(many)
     plant(many, {11: np.full(DIM, value, np.float32)})
-    faults = Retriever.open(many.path).verify(deep=True)
+    faults = Retriever.open(many.path).verify(deep=True).faults
     assert [fault.path for fault in faults if fault.kind == "vector"] == ["11"]
     Retriever.open(many.path).repair(deep=True)
     assert stored(many)[11] == pytest.approx(vectors[11], abs=NEAR)
-    assert Retriever.open(many.path).verify(deep=True) == []
+    assert Retriever.open(many.path).verify(deep=True).faults == []
 
 
 @pytest.mark.parametrize("bit", [0, 22, 23, 30, 31])
@@ -275,11 +275,11 @@ def test_a_flipped_bit_is_found_and_no_repair_trusts_it(bit, many, not_few):
     many.delete("3")  # places of rows are not their ids
     vectors = stored(many)
     flip(many, 17, 3, bit)
-    faults = Retriever.open(many.path).verify(deep=True)
+    faults = Retriever.open(many.path).verify(deep=True).faults
     assert [(fault.kind, fault.path) for fault in faults if fault.kind == "vector"] == [("vector", "17")]
     Retriever.open(many.path).repair()
     assert stored(many)[17] == pytest.approx(vectors[17], abs=NEAR)
-    assert Retriever.open(many.path).verify() == []
+    assert Retriever.open(many.path).verify().faults == []
 
 
 def test_a_flipped_bit_is_mended_where_rows_do_not_lie_in_order_of_id(many, not_few, small_fragments):
@@ -293,7 +293,7 @@ def test_a_flipped_bit_is_mended_where_rows_do_not_lie_in_order_of_id(many, not_
     assert [*again] == sorted(vectors)
     for number, vector in vectors.items():
         assert again[number] == pytest.approx(vector, abs=NEAR if number == 17 else 0)
-    assert Retriever.open(many.path).verify() == []
+    assert Retriever.open(many.path).verify().faults == []
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -311,7 +311,7 @@ def test_repair_loses_nothing_that_is_stored(deep, many, not_few, make_model, tm
     after = stored(many)
     assert [number for number in after if not np.array_equal(after[number], vectors[number])] in ([], [20, 30])
     assert np.allclose(after[20], vectors[20 if deep else 30], atol=NEAR)
-    assert again.verify(deep=deep) == []
+    assert again.verify(deep=deep).faults == []
     again.rollback()
     assert all(np.array_equal(vector, first[number]) for number, vector in stored(many).items())
 
@@ -326,7 +326,7 @@ def test_a_text_that_was_never_embedded_does_not_replace_a_vector(many, tiny, no
     many_head.write_text(
         many_head.read_text().replace(f'"chunks": {dataset.version - 1}', f'"chunks": {dataset.version}')
     )
-    faults = Retriever.open(many.path).verify(deep=True)
+    faults = Retriever.open(many.path).verify(deep=True).faults
     assert {fault.kind for fault in faults} == {"chunk"}
     Retriever.open(many.path).repair(deep=True)
     assert np.array_equal(stored(many)[9], vectors[9])
@@ -338,8 +338,8 @@ def test_deep_verification_names_document_and_place(retriever):
     plant(retriever, {number: -vectors[number]})
     row = retriever.snapshot().chunks_by_id([number], ["document", "char_start", "char_end"])[number]
     path = next(document["path"] for document in retriever.documents() if document["id"] == row["document"])
-    assert Retriever.open(retriever.path).verify() == []
-    (fault,) = Retriever.open(retriever.path).verify(deep=True)
+    assert Retriever.open(retriever.path).verify().faults == []
+    (fault,) = Retriever.open(retriever.path).verify(deep=True).faults
     assert (fault.kind, fault.path) == ("vector", path)
     assert fault.problem == (
         f"chunk {number} (characters {row['char_start']} to {row['char_end']}) has a vector that its text does not "

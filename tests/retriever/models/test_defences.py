@@ -355,11 +355,11 @@ def test_an_index_changes_to_a_defended_encoder_and_back(name, retriever, tmp_pa
     assert done.report.switched and done.report.chunks == retriever.snapshot().chunks.count_rows()
     again = Retriever.open(retriever.path)
     assert again.encoder.fingerprint == load_encoder(str(tmp_path / "secret")).fingerprint
-    assert again.verify() == []
+    assert again.verify().faults == []
     if name == "rotation":
         assert found(again) == before
     again.add([{"id": "new", "text": "Bread and cheese."}])  # goes on with the same encoder
-    assert again.verify() == []
+    assert again.verify().faults == []
     again.delete("new")
     again.rollback()
     assert Retriever.open(retriever.path).encoder.fingerprint == plain.fingerprint
@@ -388,7 +388,7 @@ def test_undefended_vectors_stay_for_a_rollback_unless_they_are_erased(retriever
     assert vector not in stored_bytes(retriever)
     with pytest.raises(BinocleError, match="nothing to roll back"):
         retriever.rollback()
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 def test_the_secret_stays_out_of_the_index_and_goes_to_the_users_data_by_default(retriever, tmp_path, monkeypatch):

@@ -474,4 +474,4 @@ def test_deleted_and_replaced_documents_never_show(mode, tmp_path, tiny_model):
     for hit in hits:
         assert int(hit.path) % 3 != 0
         assert hit.text == ("bread bread bread" if int(hit.path) % 3 == 1 else text_of(int(hit.path)))
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []

@@ -350,7 +350,7 @@ def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committ
     with store.write() as writer:
         assert sync(writer, folder, tiny).embedded == 0
     assert rows_of(store) == committed
-    assert Retriever(place).verify() == []
+    assert Retriever(place).verify().faults == []
 
 
 def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_committed(place, folder, tiny, monkeypatch):
@@ -395,7 +395,7 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
                 next_chunk=done.next_chunk,
             )
     assert "new.md" in {row["document"] for row in rows_of(store)}
-    assert Retriever(place).verify() == []
+    assert Retriever(place).verify().faults == []
 
 
 def test_a_writer_taken_for_dead_stages_no_more(place, objects, folder, tiny):

@@ -337,14 +337,14 @@ def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
                 assert [(hit.chunk, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[
                     query
                 ]
-            assert {fault.kind for fault in fresh.verify()} == {"vector index"}
+            assert {fault.kind for fault in fresh.verify().faults} == {"vector index"}
             file.write_bytes(data)
     shutil.rmtree(folder)
     assert [
         (hit.chunk, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")
     ] == expected["cat"]
     Retriever.open(retriever.path).repair()
-    assert Retriever.open(retriever.path).verify() == []
+    assert Retriever.open(retriever.path).verify().faults == []
 
 
 def test_a_damaged_table_is_damage_and_not_a_crash(retriever):
@@ -367,7 +367,7 @@ def test_a_damaged_table_is_damage_and_not_a_crash(retriever):
                 except BinocleError as error:
                     assert "\n" not in str(error)  # noqa: PT017 - either will do
         file.write_bytes(whole)
-    assert Retriever.open(retriever.path).verify() == []
+    assert Retriever.open(retriever.path).verify().faults == []
 
 
 def test_an_index_may_be_moved(retriever, tmp_path):
@@ -377,7 +377,7 @@ def test_an_index_may_be_moved(retriever, tmp_path):
     there = Retriever.open(moved)
     assert [(hit.path, hit.score) for hit in there.search("cancel a task")] == expected
     assert there.folder == moved
-    assert there.verify() == []
+    assert there.verify().faults == []
     assert there.sync().unchanged == 7
 
 
@@ -920,14 +920,14 @@ def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, t
     secret = secret_of(retriever)
     stored = bytes_below(retriever.path).values()
     assert sum(any(piece in data for data in stored) for piece in secret) >= 2  # else this test proves nothing
-    assert retriever.delete("secret") == 1
+    assert retriever.delete("secret").removed == 1
     for file, data in bytes_below(retriever.path).items():
         for piece in secret:
             assert piece not in data, file
         assert b"secret" not in data, file
     assert [hit.path for hit in retriever.search("zyxwvut password", mode="lexical")] == []
     assert {hit.path for hit in retriever.search("cat")} == {"keep", "more"}
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 @pytest.mark.parametrize(
@@ -950,7 +950,7 @@ def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write,
     getattr(retriever, write)(*arguments.get(write, []))
     assert not any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
     assert not retriever.snapshot().head.erase
-    assert retriever.verify() == []
+    assert retriever.verify().faults == []
 
 
 def test_vectors_that_a_switch_was_to_erase_are_erased_by_the_next_writer(retriever, make_model, tmp_path, monkeypatch):
@@ -982,7 +982,7 @@ def test_a_forgotten_file_leaves_its_name_and_nothing_else(folder, tiny_model, w
     retriever = Retriever.open(folder, model=tiny_model)
     retriever.sync()
     secret = secret_of(retriever)
-    assert retriever.delete("notes/secret.md") == 1
+    assert retriever.delete("notes/secret.md").removed == 1
     for file, data in bytes_below(retriever.path).items():
         for piece in secret:
             assert piece not in data, file
