@@ -70,7 +70,7 @@ class HeadingStack:
 
 @dataclass(frozen=True, slots=True)
 class PartStart:
-    """A position in a text from which it has another heading or is of another kind."""
+    """The start of a part: a position in a text, with the heading and the kind of the text behind it."""
 
     start: int
     heading: Heading = ()

@@ -1,4 +1,4 @@
-"""EPUB: the chapters in the order of the book's spine, each under its headings."""
+"""Read EPUB: the chapters in the order of the book's spine, each under its headings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_epub(data: bytes, format_name: str) -> Document:
+    """Read an e-book; chapters have no lines that a person could open."""
     package = Package(data)
     if b"EncryptedData" in package.read("META-INF/encryption.xml") and "META-INF/rights.xml" in package:
         raise UnreadableError("protected by DRM")
@@ -34,7 +35,7 @@ def read_epub(data: bytes, format_name: str) -> Document:
     if metadata.get("creator"):
         builder.metadata["author"] = metadata["creator"]
     for name in _chapters(package, opf, root):
-        with suppress(UnsupportedError):  # a spine may name pictures as well
+        with suppress(UnsupportedError):  # a spine may also name pictures
             HtmlReader(decode(package.read(name)), builder, headings=HeadingStack(), first_line=None).read()
     return builder.document(format_name)
 

@@ -1,4 +1,4 @@
-"""HTML as a browser shows it: blocks of text, and the line in the file on which each begins."""
+"""Read HTML as a browser shows it: blocks of text, each with its line in the file."""
 
 from __future__ import annotations
 
@@ -9,63 +9,31 @@ from typing import TYPE_CHECKING
 
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces, table_row
 from .encoding import decode
-from .html_tokens import Tag, TextRun, tokens
+from .html_tokens import (
+    ALLOWED_IN_HEAD,
+    BLOCKS,
+    CLOSED_BY,
+    DROPPED,
+    HEADINGS,
+    PREFORMATTED,
+    TIGHT,
+    VOID,
+    Tag,
+    TextRun,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..documents.document import Document
 
-_BLOCKS = frozenset(
-    {
-        "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
-        "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3",
-        "h4", "h5", "h6", "header", "hgroup", "hr", "html", "legend", "li", "main", "menu", "nav", "ol",
-        "optgroup", "option", "p", "pre", "search", "section", "select", "summary", "table", "tbody", "td",
-        "tfoot", "th", "thead", "tr", "ul", "listing", "plaintext", "xmp"
-    }
-)  # fmt: skip
-_DROPPED = frozenset(
-    {
-        "script", "style", "template", "noscript", "iframe", "object", "audio", "video", "canvas",
-        "datalist", "noembed", "noframes", "head", "annotation", "annotation-xml", "rp", "textpath", "defs"
-    }
-)  # fmt: skip
-_VOID = frozenset(
-    {
-        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
-        "track", "wbr"
-    }
-)  # fmt: skip
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_PREFORMATTED = frozenset({"pre", "listing", "xmp"})
-_CLOSED_BY: dict[str, frozenset[str]] = {
-    "li": frozenset({"li", "p"}),
-    "dt": frozenset({"dt", "dd", "p"}),
-    "dd": frozenset({"dt", "dd", "p"}),
-    "tr": frozenset({"tr", "td", "th", "p"}),
-    "td": frozenset({"td", "th", "p"}),
-    "th": frozenset({"td", "th", "p"}),
-    "option": frozenset({"option"}),
-    **dict.fromkeys(_HEADINGS, _HEADINGS | {"p"}),
-}
-_TIGHT = frozenset(
-    {
-        "br", "li", "dt", "dd", "tr", "td", "th", "option", "summary", "thead", "tbody", "tfoot"
-    }
-)  # fmt: skip  # no blank line around
-_NO_BLOCKS_INSIDE = frozenset({"p"})
-_ALLOWED_IN_HEAD = frozenset(
-    {
-        "title", "meta", "link", "base", "style", "script", "noscript", "template", "head"
-    }
-)  # fmt: skip
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
-_PERMALINK = "¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n"  # how links show that lead to the heading they stand in
-_DEEPEST_TABLE = 24
-_WIDEST_TABLE = 1000  # columns in which a cell that spans rows is heeded
-_LONGEST_CELL = 2000  # characters; above that a table is there for its layout
+_PERMALINK = "¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n"  # the text of a link from a heading to itself
+_MAX_TABLE_DEPTH = 24
+_MAX_SPAN_COLUMN = 1000  # row spans are ignored from this column on
+_MAX_CELL = 2000  # characters; a table with a longer cell serves the layout
 
 
 @dataclass(slots=True)
@@ -79,34 +47,36 @@ class _Block:
 
 @dataclass(slots=True)
 class _Table:
-    """How far a table has been read, and the row from which on each column is free of a cell that spans rows."""
+    """A table being read: the current row, and for each column the first row below a cell that spans rows."""
 
     row: int = 0
     free: dict[int, int] = field(default_factory=dict)
 
-    def take(self, columns: range, rows: int) -> None:
+    def reserve(self, columns: range, rows: int) -> None:
+        """Reserve columns for a cell that spans several rows."""
         self.free |= dict.fromkeys(columns, self.row + rows)
 
 
 @dataclass(slots=True)
 class _Row:
-    """A table row being read: what stands in each cell, and whether it is a row of data at all."""
+    """A table row being read: the blocks of each cell, and whether the row only serves the layout."""
 
     gap: str
     table: _Table
     cells: list[list[_Block]] = field(default_factory=list)
-    columns: list[int] = field(default_factory=list)  # in which each cell begins
+    columns: list[int] = field(default_factory=list)  # the first column of each cell
     width: int = 0  # columns so far
     layout: bool = False
 
     def begin_cell(self, attributes: Mapping[str, str]) -> None:
+        """Begin a cell in the next free column."""
         while self.table.free.get(self.width, 0) > self.table.row:
             self.width += 1
         start, self.width = self.width, self.width + _span(attributes, "colspan")
         self.cells.append([])
         self.columns.append(start)
         if (rows := _span(attributes, "rowspan")) > 1:
-            self.table.take(range(start, min(self.width, _WIDEST_TABLE)), rows)
+            self.table.reserve(range(start, min(self.width, _MAX_SPAN_COLUMN)), rows)
 
 
 def _span(attributes: Mapping[str, str], name: str) -> int:
@@ -115,15 +85,17 @@ def _span(attributes: Mapping[str, str], name: str) -> int:
 
 
 def read_html(data: bytes, format_name: str) -> Document:
+    """Read an HTML page."""
     builder = DocumentBuilder()
     HtmlReader(decode(data), builder).read()
     return builder.document(format_name)
 
 
 class HtmlReader:
-    """Reads one page into a builder.
+    """Read one page into a builder.
 
-    :param first_line: where in the file it begins; None where nobody can open it (a chapter in an EPUB).
+    :param headings: the sections around the page; the page opens its own inside them.
+    :param first_line: the line of the file on which the page begins; None if it is no file (a chapter of an EPUB).
     """
 
     def __init__(
@@ -136,19 +108,20 @@ class HtmlReader:
         self._newline_positions = [match.start() for match in re.finditer("\n", source)]
         self._open: list[str] = []
         self._count: dict[str, int] = {}
-        self._hidden: int | None = None  # how many elements were open when the hidden one began
+        self._hidden: int | None = None  # the number of open elements outside the hidden one
         self._rows: list[_Row] = []
         self._tables: list[_Table] = []
         self._text: list[str] = []
         self._start: int | None = None
-        self._next_line = 0  # the line of the file that the text has come to, if it is preformatted
+        self._next_line = 0  # in preformatted text: the line of the file on which its next line is expected
         self._preformatted = 0
-        self._level = 0  # of the heading being read
-        self._link = 0  # pieces of text before the last link in it
-        self._gap = ""  # what the blocks since the last text leave between it and the next
+        self._level = 0  # the level of the heading being read, else 0
+        self._link = 0  # the number of pieces of text before the last link in that heading
+        self._gap = ""  # white space between the last text and the next, due to the blocks between
         self.page_title = ""
 
     def read(self) -> None:
+        """Read the whole page."""
         for token in tokens(self._source):
             if isinstance(token, TextRun):
                 self._handle_text(token)
@@ -168,7 +141,7 @@ class HtmlReader:
         if self._open and self._open[-1] == "title" and not self._count.get("svg"):
             self.page_title = self.page_title or collapse_spaces(run.text)
             return
-        if self._open and self._open[-1] == "head" and run.text.strip():  # which its end tag may be left out for
+        if self._open and self._open[-1] == "head" and run.text.strip():  # its end tag is optional
             self._end_tag("head")
         if self._hidden is None:
             self._add_text(run.text, run.position)
@@ -183,7 +156,7 @@ class HtmlReader:
         self._text.append(_SPACE.sub(" ", text))
 
     def _add_preformatted(self, text: str, position: int) -> None:
-        """Preformatted text; at a line that is not where the lines so far have led, another block begins."""
+        """Add preformatted text; if lines of the file were skipped before it, it begins another block."""
         if self._text and not self._text[-1].endswith("\n"):
             end = text.find("\n") + 1 or len(text)
             self._append(text[:end])
@@ -204,15 +177,15 @@ class HtmlReader:
 
     def _start_tag(self, tag: Tag) -> None:
         name = tag.name
-        if self._open and self._open[-1] == "head" and name not in _ALLOWED_IN_HEAD:
+        if self._open and self._open[-1] == "head" and name not in ALLOWED_IN_HEAD:
             self._end_tag("head")
-        while self._open and self._open[-1] in _CLOSED_BY.get(name, _NO_BLOCKS_INSIDE if name in _BLOCKS else ()):
+        while self._open and self._open[-1] in CLOSED_BY.get(name, ()):
             self._end_tag(self._open[-1])
-        if name in _VOID or tag.self_closing:
+        if name in VOID or tag.self_closing:
             self._void_element(tag)
             return
         hides = self._hidden is None and _hides(tag)
-        if self._hidden is None and name in _BLOCKS:
+        if self._hidden is None and name in BLOCKS:
             self._block_boundary(name)
         if hides:
             self._hidden = len(self._open)
@@ -223,9 +196,9 @@ class HtmlReader:
 
     def _open_element(self, tag: Tag) -> None:
         name = tag.name
-        if name in _PREFORMATTED:
+        if name in PREFORMATTED:
             self._preformatted += 1
-        elif name == "tr" and len(self._rows) < _DEEPEST_TABLE:
+        elif name == "tr" and len(self._rows) < _MAX_TABLE_DEPTH:
             self._begin_row()
         elif name in {"td", "th"} and self._rows:
             self._rows[-1].begin_cell(tag.attributes)
@@ -233,7 +206,7 @@ class HtmlReader:
             self._tables.append(_Table())
             if self._rows:
                 self._rows[-1].layout = True
-        elif name in _HEADINGS:
+        elif name in HEADINGS:
             self._level = int(name[1])
         elif name == "a" and "#" in tag.attributes.get("href", ""):
             self._link = len(self._text)
@@ -246,7 +219,7 @@ class HtmlReader:
                 self._block_boundary("br")
             elif self._start is not None:
                 self._append("\n")
-        elif tag.name in _BLOCKS:
+        elif tag.name in BLOCKS:
             self._block_boundary(tag.name)
         elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
             self._add_text(" " + tag.attributes["alt"] + " ", tag.position)
@@ -277,9 +250,9 @@ class HtmlReader:
             if len(self._open) <= self._hidden:
                 self._hidden = None
             return
-        if name in _BLOCKS:
+        if name in BLOCKS:
             self._block_boundary(name)
-        if name in _PREFORMATTED:
+        if name in PREFORMATTED:
             self._preformatted = max(0, self._preformatted - 1)
         elif name == "tr" and len(self._rows) == self._count["tr"] + 1:
             self._end_row()
@@ -287,16 +260,16 @@ class HtmlReader:
             self._tables.pop()
         elif name in {"thead", "tbody", "tfoot"} and self._tables:
             self._tables[-1].free.clear()
-        elif name in _HEADINGS:
+        elif name in HEADINGS:
             self._level = 0
         elif name == "a" and self._level and not "".join(self._text[self._link :]).strip(_PERMALINK):
             del self._text[self._link :]
 
     def _block_boundary(self, name: str) -> None:
-        """A block begins or ends here."""
+        """Note that a block begins or ends here."""
         self._flush()
         nested = name in {"ul", "ol", "dl"} and self._inside_list()
-        if not nested and name not in _TIGHT:
+        if not nested and name not in TIGHT:
             self._gap = "\n\n"
         self._gap = self._gap or "\n"
 
@@ -335,7 +308,7 @@ class HtmlReader:
         row = self._rows.pop()
         cells = [cell for cell in row.cells if cell]
         longest = max((sum(len(block.text) for block in cell) for cell in cells if len(cell) > 1), default=0)
-        if row.layout or longest > _LONGEST_CELL:
+        if row.layout or longest > _MAX_CELL:
             for cell in cells:
                 for block in cell:
                     self._emit(block)
@@ -350,12 +323,12 @@ class HtmlReader:
 
 
 def _leading_newlines(text: str) -> int:
-    """How many it begins with."""
+    """The number of newlines before the first letter."""
     return text.count("\n", 0, len(text) - len(text.lstrip()))
 
 
 def _hides(tag: Tag) -> bool:
-    if tag.name == "body":  # what is hidden whole is shown by a script
+    if tag.name == "body":  # a script shows a page that is hidden as a whole
         return False
     style = tag.attributes.get("style", "")
-    return tag.name in _DROPPED or "hidden" in tag.attributes or (bool(style) and bool(_HIDDEN.search(style)))
+    return tag.name in DROPPED or "hidden" in tag.attributes or (bool(style) and bool(_HIDDEN.search(style)))

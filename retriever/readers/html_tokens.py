@@ -1,7 +1,8 @@
-"""HTML cut into tags and text with their places, in linear time and at any depth of nesting.
+"""Split HTML into tags and runs of text with their positions, and list the elements that matter for text.
 
-Tree builders give up at some depth and forget the lines; text extraction needs no tree. This follows the tokenizer of
-the HTML standard where it matters for text: comments, quoted attributes, and elements whose content is not markup.
+It takes linear time and any depth of nesting. Tree builders stop at some depth and lose the lines, and extracting text
+needs no tree. The tokenizer of the HTML standard is followed where it matters for text: comments, quoted attributes,
+and elements with content that is not markup.
 """
 
 from __future__ import annotations
@@ -14,17 +15,59 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+def _tags(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+# Elements that a browser shows as blocks: text in them and after them begins on a new line.
+BLOCKS = _tags("""
+    address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure
+    footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol optgroup option p pre search
+    section select summary table tbody td tfoot th thead tr ul listing plaintext xmp
+""")
+# Blocks without a blank line around them.
+TIGHT = _tags("br li dt dd tr td th option summary thead tbody tfoot")
+# Elements without text that a person sees.
+DROPPED = _tags("""
+    script style template noscript iframe object audio video canvas datalist noembed noframes head annotation
+    annotation-xml rp textpath defs
+""")
+# Elements without an end tag.
+VOID = _tags("area base br col embed hr img input link meta param source track wbr")
+# Titles of sections.
+HEADINGS = _tags("h1 h2 h3 h4 h5 h6")
+# Elements that keep their white space.
+PREFORMATTED = _tags("pre listing xmp")
+# Any other element ends the head of a page.
+ALLOWED_IN_HEAD = _tags("title meta link base style script noscript template head")
+# The start tag of an element closes these, if one of them is the innermost open element.
+CLOSED_BY: dict[str, frozenset[str]] = {
+    **{name: _tags("p") for name in BLOCKS},
+    **{name: HEADINGS | {"p"} for name in HEADINGS},
+    "li": _tags("li p"),
+    "dt": _tags("dt dd p"),
+    "dd": _tags("dt dd p"),
+    "tr": _tags("tr td th p"),
+    "td": _tags("td th p"),
+    "th": _tags("td th p"),
+    "option": _tags("option"),
+}
+# Elements with content that is not markup, up to their end tag.
+_RAW = _tags("script style xmp iframe noembed noframes textarea title")
+
 _OPEN = re.compile(r"<(?:(/?)([a-zA-Z][^\s/>]*)|(!--)|[!?/])")
 _ATTRIBUTE = re.compile(
     r"""[\s/]*(?:(>)|([^\s/>=][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'][^\s>]*)?))?|=)"""
 )
 _COMMENT_END = re.compile(r"--!?>")
-_RAW = {"script", "style", "xmp", "iframe", "noembed", "noframes", "textarea", "title"}
 _RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _RAW}
 
 
 @dataclass(slots=True)
 class Tag:
+    """A start tag or an end tag; `position` is its offset in the source."""
+
     name: str
     position: int
     attributes: dict[str, str]
@@ -34,13 +77,14 @@ class Tag:
 
 @dataclass(slots=True)
 class TextRun:
-    """Text between tags, its character references decoded; `position` is where it begins in the source."""
+    """Text between tags, with character references decoded; `position` is its offset in the source."""
 
     text: str
     position: int
 
 
 def tokens(source: str) -> Iterator[Tag | TextRun]:
+    """Every tag and every run of text, in order."""
     position = text_start = 0
     while match := _OPEN.search(source, position):
         if match.start() > text_start:
@@ -64,7 +108,7 @@ def tokens(source: str) -> Iterator[Tag | TextRun]:
 
 
 def _after_comment(source: str, match: re.Match[str]) -> int:
-    """The end of a comment, doctype, processing instruction or CDATA section; they all are dropped."""
+    """The end of a comment, doctype, processing instruction or CDATA section, which are all dropped."""
     if match[3]:
         if source.startswith((">", "->"), match.end()):
             return source.index(">", match.end()) + 1
@@ -75,7 +119,7 @@ def _after_comment(source: str, match: re.Match[str]) -> int:
 
 
 def _tag(source: str, match: re.Match[str]) -> tuple[Tag | None, int]:
-    """The tag, None when the file ends inside it, and where it ends."""
+    """The tag and the position of its end; None for the tag if the file ends inside it."""
     attributes: dict[str, str] = {}
     position = match.end()
     while attribute := _ATTRIBUTE.match(source, position):
@@ -86,7 +130,7 @@ def _tag(source: str, match: re.Match[str]) -> tuple[Tag | None, int]:
         if attribute[2] and len(attributes) < 64:
             value = attribute[3] or attribute[4] or attribute[5] or ""
             attributes.setdefault(attribute[2].lower(), unescape(value) if "&" in value else value)
-        if source[position : position + 1] in {'"', "'"} and attribute[0][-1:] == "=":  # a quote that never closes
+        if source[position : position + 1] in {'"', "'"} and attribute[0][-1:] == "=":  # an unclosed quote
             break
         if source[position : position + 1] in {'"', "'"}:
             position += 1

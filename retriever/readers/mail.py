@@ -1,6 +1,6 @@
-"""E-mail: headers and body as text, the plain version where there is one; attachments by name.
+"""Read e-mail: headers and body as text, and the names of attachments.
 
-A mailbox (mbox) is many mails one after another, each under its subject.
+The plain version of a body is preferred. A mailbox (mbox) is a sequence of mails, each under its subject.
 """
 
 from __future__ import annotations
@@ -24,41 +24,45 @@ if TYPE_CHECKING:
     from ..documents.document import Document
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
-_SKIPPED_TYPES = frozenset({"text/css", "text/javascript"})  # of a saved web page
+_SKIPPED_TYPES = frozenset({"text/css", "text/javascript"})  # parts of a saved web page
 _INLINE_TYPES = frozenset(
     {"text/plain", "text/html", "text/x-patch", "text/x-diff"}
-)  # in the mail itself, also by a name
+)  # read as part of the mail, even with a file name
 _MAX_DEPTH = 20
 _MAX_PARTS = 2_000
 _MAX_HEADER = 4_000
-_ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")  # a header follows
+_ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")  # followed by a header
 
-_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)  # what would else begin a mail
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)  # an escaped line that would otherwise begin a mail
 
 
 def read_mail(data: bytes, format_name: str) -> Document:
+    """Read one mail."""
     reader = _MailReader()
     reader.read(data)
     return reader.document(format_name)
 
 
 def read_mailbox(data: bytes, format_name: str) -> Document:
+    """Read a mailbox, with each subject as a heading."""
     reader = _MailReader(is_mailbox=True)
     for mail in _ENVELOPE.split(data):
         if mail.strip():
             reader.read(_QUOTED.sub(rb"\1", mail))
-    reader.builder.title = ""  # of a page among them
+    reader.builder.title = ""  # else that of an HTML page in one of the mails
     return reader.document(format_name)
 
 
 class _RawHeaders(Compat32):
-    """Headers with the letters that stand in them as bare bytes; the standard library puts U+FFFD for each byte."""
+    """Decode headers with bare bytes beyond ASCII; the standard library puts U+FFFD for each such byte."""
 
-    def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002 - its signature
+    def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002 - the signature of the library
         return value if value.isascii() else _decoded(value.encode("utf-8", "surrogateescape"), "")
 
 
 class _MailReader:
+    """Add mails to a builder, one by one."""
+
     def __init__(self, *, is_mailbox: bool = False) -> None:
         self.builder = DocumentBuilder()
         self.attachments: list[str] = []
@@ -126,7 +130,7 @@ def _children(part: Message) -> Iterator[Message]:
 
 
 def _preferred(versions: list[Message]) -> list[Message]:
-    """Of the same thing said several ways the plain text, unless it is empty; then the page, before a calendar's."""
+    """Choose among versions of one body: the plain text unless it is empty, then HTML, then any other."""
     plain = [part for part in versions if part.get_content_type() == "text/plain" and _content(part).strip()]
     pages = [part for part in versions if part.is_multipart() or part.get_content_type() == "text/html"]
     return plain[:1] or pages[-1:] or versions[-1:]
@@ -148,12 +152,12 @@ def _header(message: Message, name: str) -> str:
 def _file_name(part: Message) -> str:
     try:
         return _readable(part.get_filename() or "")
-    except (ValueError, LookupError):  # the standard library stumbles over some malformed ones
+    except (ValueError, LookupError):  # the standard library raises these on some malformed names
         return "unnamed"
 
 
 def _readable(value: object) -> str:
-    """A header's text, its encoded words decoded where they can be."""
+    """The text of a header, with encoded words decoded if they are valid."""
     raw = str(value)[:_MAX_HEADER]
     try:
         pieces = email.header.decode_header(raw) if raw.isascii() else [(raw, None)]

@@ -1,6 +1,6 @@
 """Read Markdown, reStructuredText, Org, LaTeX and AsciiDoc.
 
-The text stays as it is in the file, with all marks. It is split where headings, code and tables begin.
+The text of the file is not changed, and keeps its marks. It is split at headings, code and tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jupyter notebooks: prose under its headings, code, and what the code printed."""
+"""Read Jupyter notebooks: prose under its headings, code, and the output of the code."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ..documents.document import Document
 
 
-_OBJECT_NAME = re.compile(r"\s*<IPython\.[\w.]+ object>\s*")  # a name that stands for what another of its forms says
+_OBJECT_NAME = re.compile(r"\s*<IPython\.[\w.]+ object>\s*")  # a placeholder; another form of the output has the text
 _FIGURE = re.compile(r"<Figure size [\d.]+x[\d.]+ with \d+ Axes>")
 
 
 def read_notebook(data: bytes, format_name: str) -> Document:
+    """Read a notebook of format 3 or 4."""
     try:
         notebook = json.loads(decode(data))
     except (ValueError, RecursionError) as error:
@@ -63,9 +64,9 @@ def _join_lines(value: Any) -> str:
 
 
 def _add_markdown(builder: DocumentBuilder, headings: HeadingStack, source: str) -> None:
-    """A cell's own headings go on from those of the cells above it."""
-    text_source = encodable(source)  # JSON can hold half a surrogate pair
-    document = parse_markdown(text_source.replace("\r\n", "\n"), "markdown")
+    """Add a Markdown cell; its headings continue from the cells above."""
+    valid_text = encodable(source)  # JSON can hold half a surrogate pair
+    document = parse_markdown(valid_text.replace("\r\n", "\n"), "markdown")
     builder.title = builder.title or document.title
     before: tuple[str, ...] = ()
     for part in document.parts:
@@ -78,7 +79,7 @@ def _add_markdown(builder: DocumentBuilder, headings: HeadingStack, source: str)
 
 
 def _output(output: dict[str, Any]) -> tuple[str, str]:
-    """What a cell has shown, and of which kind that is."""
+    """The text of an output, and its kind."""
     if output.get("output_type") in {"error", "pyerr"}:
         return f"{output.get('ename', '')}: {output.get('evalue', '')}", "code"
     data = output.get("data")

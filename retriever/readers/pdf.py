@@ -1,4 +1,4 @@
-"""PDF by PDFium: text page by page, under the titles of the document's own outline."""
+"""Read PDF with PDFium: the text page by page, under the titles of the document's outline."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _ERRORS = {
     pdfium_c.FPDF_ERR_SECURITY: "encrypted in a way PDFium does not know",
 }
 
-Entry = tuple[int, str]  # level and title in the outline
+Entry = tuple[int, str]  # level and title in the document's outline
 
 
 def read_pdf(data: bytes, format_name: str) -> Document:
+    """Read a PDF; pages that are damaged or only pictures give no text."""
     builder = DocumentBuilder()
     try:
         file = pdfium.PdfDocument(data)
@@ -57,7 +58,7 @@ def _title(file: Any) -> str:
 
 
 def _entries(file: Any) -> dict[int, list[Entry]]:
-    """The outline's titles by the page they lead to."""
+    """The titles of the outline, by the index of the page that they lead to."""
     by_page: dict[int, list[Entry]] = {}
     for count, bookmark in enumerate(file.get_toc(max_depth=8)):
         destination = bookmark.get_dest()
@@ -77,12 +78,12 @@ def _page_text(file: Any, index: int) -> str:
             pdfium_c.FPDFPage_Flatten(page.raw, pdfium_c.FLAT_NORMALDISPLAY)
         with closing(file[index]) as page:
             return _text(page)
-    except pdfium.PdfiumError:  # a damaged page does not cost the others
+    except pdfium.PdfiumError:  # the other pages of the file are still read
         return ""
 
 
 def _is_filled_in(page: Any) -> bool:
-    """Whether there are fields of a form or written remarks on the page, which PDFium keeps apart from its text."""
+    """Whether the page has form fields or free-text remarks, which PDFium does not count as its text."""
     for number in range(pdfium_c.FPDFPage_GetAnnotCount(page.raw)):
         annotation = pdfium_c.FPDFPage_GetAnnot(page.raw, number)
         kind = pdfium_c.FPDFAnnot_GetSubtype(annotation)
@@ -101,7 +102,7 @@ def _text(page: Any) -> str:
 
 
 def _mend_ligatures(text_page: Any, text: str) -> str:
-    """Lam-alef is one glyph of two letters, which PDFium, turning the line around, hands out in the wrong order."""
+    """Put lam and alef in order: they are one glyph, and PDFium swaps its letters when it reverses the line."""
     if text_page.count_chars() != len(text):
         return text
     letters = list(text)
@@ -121,7 +122,7 @@ def _add_page(builder: DocumentBuilder, text: str, index: int, entries: list[Ent
 
 
 def _sections(text: str, entries: list[Entry], headings: HeadingStack) -> Iterator[tuple[int, Heading]]:
-    """Where on a page its headings stand; those that cannot be found count from where the one before them stands."""
+    """The positions of headings on a page; a heading that is not found takes the position of the one before."""
     position = 0
     for level, title in entries:
         if match := _find(title, text, position):
@@ -131,7 +132,7 @@ def _sections(text: str, entries: list[Entry], headings: HeadingStack) -> Iterat
 
 
 def _find(title: str, text: str, position: int) -> re.Match[str] | None:
-    """A title on a page: best where it is all of a line but for a number, else where it stands as words."""
+    """Find a title on a page: best as a whole line, with or without a number, else as words within a line."""
     spread = r"\s+".join(re.escape(word) for word in title.split()[:20])
     for pattern in (rf"^[ \t]*(?:[\d.]+[ \t]+)?{spread}[ \t]*$", rf"(?<!\w){spread}(?!\w)") if spread else ():
         if match := re.compile(pattern, re.IGNORECASE | re.MULTILINE).search(text, position):

@@ -1,4 +1,4 @@
-"""RTF, by striprtf."""
+"""Read RTF with striprtf."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import DocumentBuilder
 if TYPE_CHECKING:
     from ..documents.document import Document
 
-_IMAGE = re.compile(r"[0-9a-fA-F\r\n]{512,}")  # pictures in hexadecimal, the bulk of many files
+_IMAGE = re.compile(r"[0-9a-fA-F\r\n]{512,}")  # pictures in hexadecimal, most of many files
 _TITLE = re.compile(r"\{\\title ([^{}]{1,1000})\}")
 _CODE_PAGE = re.compile(r"\\ansicpg\d+")
 _NOTE = re.compile(r"\\footnote(?![a-z])")
@@ -19,8 +19,9 @@ _HIDDEN = re.compile(r"(\{(?:\\[a-z]+-?\d* ?){0,20}?)\\v(?![a-z\d])(?![^{}]*\\v0
 
 
 def read_rtf(data: bytes, format_name: str) -> Document:
+    """Read an RTF file, with its footnotes and without hidden text."""
     source = _IMAGE.sub("", data.decode("latin-1"))
-    visible = _HIDDEN.sub(r"\1\\*", _NOTE.sub(r"\\tab", source))  # striprtf drops the notes and shows what is hidden
+    visible = _HIDDEN.sub(r"\1\\*", _NOTE.sub(r"\\tab", source))  # striprtf drops footnotes and shows hidden text
     title = _TITLE.search(source[:20_000])
     code_page = _CODE_PAGE.search(source[:1000])
     builder = DocumentBuilder()
@@ -37,4 +38,6 @@ def _text(source: str) -> str:
         text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # RTF writes such pairs as two
+    return text.encode("utf-16-le", "surrogatepass").decode(
+        "utf-16-le", "replace"
+    )  # RTF writes a surrogate pair as two characters

@@ -80,7 +80,7 @@ def read_delimited(data: bytes, format_name: str) -> Document:
 def _header(text: str, delimiter: str | None) -> str:
     head = text.lstrip("\ufeff\n")[:16_384]
     first = head.partition("\n")[0]
-    if first.lower().startswith("sep=") and len(first) == 5:  # the line by which Excel names the delimiter
+    if first.lower().startswith("sep=") and len(first) == 5:  # Excel names the delimiter on such a line
         delimiter, head = first[4], head.partition("\n")[2]
     delimiter = delimiter or max(_DELIMITERS, key=first.count)
     try:

@@ -1,4 +1,4 @@
-"""XML of any vocabulary: a block for every element that holds text of its own, titles as headings."""
+"""Read XML of any vocabulary: a block for every element with text of its own, and titles as headings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECTIONS = frozenset(
 )  # fmt: skip
 _TITLES = frozenset({"title", "article-title", "head", "book-title"})
 _DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source", "context-group"})
-_TEXT_ONLY = frozenset({"svg", "xliff", "tmx"})  # whose attributes are drawings, or the ids of texts to translate
+_TEXT_ONLY = frozenset({"svg", "xliff", "tmx"})  # attributes hold drawings here, or ids of texts to translate
 _ROWS = frozenset({"tr", "row"})
 _INLINE = frozenset(
     {
@@ -46,6 +46,7 @@ _ENTITY = re.compile(r"&(\w{2,31};)")
 
 
 def read_xml(data: bytes, format_name: str) -> Document:
+    """Read an XML file; as source code if most of its text is in attributes."""
     root = _parse(data)
     builder = DocumentBuilder()
     reader = _XmlReader(builder)
@@ -60,14 +61,14 @@ def read_xml(data: bytes, format_name: str) -> Document:
 
 
 def _is_in_attributes(root: Any) -> bool:
-    """Whether a file says most of what it says in its attributes; addresses say little."""
+    """Whether most of the text is in attributes, not counting addresses."""
     text = sum(len(word) for text in root.itertext() for word in text.split())
     values = (value for element in root.iter("*") for value in element.attrib.values() if "://" not in value)
     return sum(map(len, values)) >= 3 * text
 
 
 def _parse(data: bytes) -> Any:
-    """The root, also of a file that lies about its encoding, or whose entities stand in a DTD that is not here."""
+    """The root element, also of a file with a wrong encoding declaration or with entities from an absent DTD."""
     prolog = data.partition(b"?>")[0] if data.startswith(b"<?xml") else b""
     try:
         return parse_xml(data, encoding="windows-1252" if declared_charset(prolog) == "cp1252" else None)
@@ -78,8 +79,8 @@ def _parse(data: bytes) -> Any:
 
 
 def _replace_entities(source: str) -> str:
-    """The source with a letter for each entity that has its name in HTML, XML's own and its own left as they are."""
-    own_entities = {
+    """Replace entities that HTML names by their letters; entities of XML and of the file itself stay."""
+    unchanged = {
         "amp;",
         "lt;",
         "gt;",
@@ -87,7 +88,7 @@ def _replace_entities(source: str) -> str:
         "apos;",
         *(f"{name};" for name in re.findall(r"<!ENTITY\s+(\w+)", source)),
     }
-    named = html5.keys() - own_entities
+    named = html5.keys() - unchanged
     return _ENTITY.sub(lambda match: _escape(html5[match[1]]) if match[1] in named else match[0], source)
 
 
@@ -96,11 +97,14 @@ def _escape(letters: str) -> str:
 
 
 class _XmlReader:
+    """Add the elements of a tree to a builder, in order."""
+
     def __init__(self, builder: DocumentBuilder) -> None:
         self._builder = builder
         self._headings = HeadingStack()
 
     def walk(self, element: Any, depth: int) -> None:
+        """Add an element and all elements in it; `depth` is the number of sections around it."""
         name = local_name(element)
         if name in _DROPPED or not name:
             return
@@ -152,7 +156,7 @@ def _is_title(element: Any) -> bool:
 
 
 def _is_record(element: Any) -> bool:
-    """Whether an element is a handful of short values, which say more on one line than each on its own."""
+    """Whether an element is a few short values, which are put on one line."""
     length = count = 0
     for node in element.iter():
         count += 1
@@ -168,7 +172,7 @@ def _is_record(element: Any) -> bool:
 
 
 class _NestedHeadings(HeadingStack):
-    """Keeps what an embedded page calls headings below those it stands under."""
+    """Headings of an embedded page, below the headings of the element that holds it."""
 
     def __init__(self, outer: HeadingStack) -> None:
         super().__init__()
@@ -187,12 +191,12 @@ class _NestedHeadings(HeadingStack):
 
 
 def _is_mixed(element: Any) -> bool:
-    """Whether an element is a stretch of text, not only a container of others."""
+    """Whether an element is a text, not only a container of elements."""
     return _has_own_text(element) or any(local_name(child) in _INLINE for child in element)
 
 
 def _text(element: Any) -> str:
-    """All text in an element; between elements without text of their own around them there is white space."""
+    """All text in an element, with white space between the children of a pure container."""
     pieces: list[str] = []
     stack: list[Any] = [element]
     while stack:
@@ -209,7 +213,7 @@ def _text(element: Any) -> str:
 
 
 def _key(element: Any) -> str:
-    """What programs call an element, and the space after it: the key of a setting or of a text to translate."""
+    """The name or key of an element, and a space: of a setting, say, or of a text to translate."""
     name = element.get("name") or element.get("key") if local_name(element) not in _INLINE else ""
     return f"{name} " if name else ""
 
@@ -219,7 +223,7 @@ def _has_own_text(element: Any) -> bool:
 
 
 def _first_line(element: Any) -> int:
-    """Where the element's text begins: libxml2 knows the line on which its tag ends."""
+    """The line on which the element's text begins, counted from libxml2's: the end of its tag."""
     line = int(element.sourceline or 1)
     text = element.text or ""
     return line + text.count("\n", 0, len(text) - len(text.lstrip()))

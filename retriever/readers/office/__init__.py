@@ -1,4 +1,7 @@
-"""Readers of Word, PowerPoint, Excel and OpenDocument files, on lxml.
+"""Readers of Word, PowerPoint, Excel and OpenDocument files.
 
-`package` opens the zip with its limits. Libraries that read these formats lose notes, text boxes and tracked changes.
+They are written by hand, on zipfile and lxml, because libraries for these formats are made to edit files, not to search
+them. Such libraries lose text that a person sees: notes, comments, text boxes, tracked insertions, words in graphics.
+They also set no limit on the size of an unpacked file. Here `package` opens the ZIP under limits, and each format
+needs only the few elements that hold text.
 """

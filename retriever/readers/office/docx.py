@@ -1,4 +1,4 @@
-"""DOCX: all that a person sees in Word, in reading order, under the headings it stands under."""
+"""Read DOCX: all text that a person sees in Word, in reading order, under its headings."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den":
 
 @dataclass(slots=True)
 class _Paragraph:
-    """What one paragraph says, and what hangs on it."""
+    """The text of a paragraph, and the boxes, notes and graphics anchored in it."""
 
     text: str = ""
-    boxes: list[Any] = field(default_factory=list)  # text boxes: their own paragraphs follow this one
+    boxes: list[Any] = field(default_factory=list)  # text boxes: their paragraphs follow this one
     notes: list[tuple[str, str]] = field(default_factory=list)
     graphics: list[str] = field(default_factory=list)
 
 
 def read_docx(data: bytes, format_name: str) -> Document:
+    """Read a Word document."""
     package = Package(data)
     main, root = package.main("word/document.xml", "Word document")
     reader = _WordReader(package, main)
@@ -57,6 +58,8 @@ def read_docx(data: bytes, format_name: str) -> Document:
 
 
 class _WordReader:
+    """Add the body, notes, headers and footers of a document to a builder."""
+
     def __init__(self, package: Package, main: str) -> None:
         self.builder = DocumentBuilder()
         self._package = package
@@ -75,7 +78,7 @@ class _WordReader:
             if local_name(body) == "body":
                 self._blocks(body)
         self._headings = HeadingStack()
-        for key in list(self._notes):  # those no text refers to
+        for key in list(self._notes):  # notes without a reference in the text
             self._note(key)
         self._margins()
         self.builder.title = self.builder.title or self._package.title() or self._first_heading
@@ -88,7 +91,7 @@ class _WordReader:
                     self._notes[kind, attribute(note, "id") or ""] = note
 
     def _margins(self) -> None:
-        """Headers and footers, each different text once."""
+        """Add headers and footers, each text once."""
         texts: set[str] = set()
         for kind in ("header", "footer"):
             for part in self._package.related(self._main, kind):
@@ -145,7 +148,7 @@ class _WordReader:
             self._in_note = before
 
     def _level(self, element: Any, style: str) -> int | None:
-        """A paragraph's outline level from 1, None for body text."""
+        """The heading level of a paragraph, from 1; None for body text."""
         own = parse_digits(paragraph_property(element, "outlineLvl"))
         if own is not None:
             return own + 1 if own < 9 else None
@@ -213,7 +216,7 @@ class _WordReader:
 
 
 def _descend(element: Any, name: str) -> Iterator[Any]:
-    """The nearest descendants of a name, looking into content controls and tracked insertions."""
+    """The nearest descendants of a name, also inside content controls and tracked insertions."""
     for child in element:
         this = local_name(child)
         if this == name:
@@ -223,7 +226,7 @@ def _descend(element: Any, name: str) -> Iterator[Any]:
 
 
 def _is_fallback(element: Any) -> bool:
-    """The second telling of something in mc:AlternateContent, for older readers."""
+    """Whether an element repeats, for older programs, the text of the choice before it in mc:AlternateContent."""
     if local_name(element) != "Fallback":
         return False
     choice = element.getprevious()
@@ -231,7 +234,7 @@ def _is_fallback(element: Any) -> bool:
 
 
 def _boxes(element: Any) -> Iterator[Any]:
-    """The text boxes of a drawing, without those inside them."""
+    """The text boxes of a drawing, without boxes nested in them."""
     for box in element.iter("{*}txbxContent"):
         for parent in box.iterancestors():
             if parent is element:
@@ -257,7 +260,7 @@ def _is_deleted_row(row: Any) -> bool:
 
 
 def _span(cell: Any) -> int:
-    """How many columns a cell takes."""
+    """The number of columns that a cell spans."""
     return _number(cell, "tcPr", "gridSpan") or 1
 
 
@@ -271,13 +274,13 @@ def _is_layout(cell: Any) -> bool:
 
 
 def _symbol(element: Any) -> str:
-    """A character of a symbol font: the check marks of Wingdings; others say nothing as text."""
+    """The character for one of a symbol font: check marks and bullets of Wingdings, "" for all others."""
     code = (attribute(element, "char") or "").upper()
     return {"F0FE": "☒", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F052": "☑", "F0FC": "✓", "F0B7": "•"}.get(code, "")
 
 
 def _form_field(element: Any) -> str:
-    """What a check box or a drop-down of an old form shows."""
+    """The state of a check box, or the chosen entry of a drop-down, in an old form."""
     for node in element:
         states = {local_name(child): attribute(child, "val") for child in node}
         if local_name(node) == "checkBox":
@@ -291,7 +294,7 @@ def _form_field(element: Any) -> str:
 
 
 def _script(element: Any, name: str) -> str:
-    """Marks that keep a formula's powers and indices apart from their bases."""
+    """The mark before a power or an index in a formula, which separates it from its base."""
     if name not in {"sup", "sub"} or local_name(element.getparent()) not in {"sSup", "sSub", "sSubSup", "nary"}:
         return ""
     return "^" if name == "sup" else "_"

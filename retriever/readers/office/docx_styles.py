@@ -1,4 +1,4 @@
-"""What Word's styles say of a paragraph: whether it is a heading, and of which level, in any language's template."""
+"""Find the styles of headings and their levels, in Word templates of any language."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _CHAPTER_NAME = re.compile(r"chapter[ _-]?title$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Styles:
-    levels: dict[str, int]  # style id -> outline level from 1, its own or that of the style it is based on
-    titles: frozenset[str]  # ids of the styles of a document's title
+    """The styles of headings and titles."""
+
+    levels: dict[str, int]  # style id -> heading level from 1, its own or inherited
+    titles: frozenset[str]  # ids of styles for the title of a document
 
     @classmethod
     def read(cls, package: Package, main: str) -> Self:
+        """Read the styles of a package; `main` is its main part."""
         root = package.xml(next(package.related(main, "styles"), ""))
         styles = [style for style in (root if root is not None else ()) if local_name(style) == "style"]
         own: dict[str, int] = {}
@@ -41,7 +44,7 @@ class Styles:
 
 
 def _own_level(style: Any, name: str) -> int | None:
-    """0 for a style that says it is body text, None for one that says nothing."""
+    """The heading level that a style sets itself: 0 for body text, None if it sets none."""
     level = parse_digits(paragraph_property(style, "outlineLvl"))
     if level is not None:
         return level + 1 if level < 9 else 0
@@ -63,7 +66,7 @@ def _inherited(style: str, own: dict[str, int], base: dict[str, str]) -> int:
 
 
 def paragraph_property(element: Any, name: str) -> str | None:
-    """The value of a paragraph property; "" if it is there without one."""
+    """The value of a property of a paragraph; "" for a property without a value, None without the property."""
     for properties in element:
         if local_name(properties) == "pPr":
             for child in properties:

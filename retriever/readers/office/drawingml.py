@@ -1,4 +1,4 @@
-"""DrawingML, which Word, PowerPoint and Excel share: text bodies, charts and SmartArt."""
+"""Read DrawingML, which Word, PowerPoint and Excel share: text bodies, charts and SmartArt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def paragraphs(element: Any) -> Iterator[str]:
 
 
 def chart_text(package: Package, part: str) -> list[str]:
-    """Titles, series and categories of a chart, each once, in order; the numbers are not text."""
+    """The titles, series and categories of a chart, in order, each once; its numbers are left out."""
     root = package.xml(part)
     lines = [] if root is None else list(paragraphs(root))
     for element in root.iter("{*}tx", "{*}cat") if root is not None else ():
@@ -45,7 +45,7 @@ def diagram_text(package: Package, part: str) -> list[str]:
 
 
 def graphics_text(package: Package, part: str, element: Any) -> list[str]:
-    """What charts and SmartArt below an element of a part say."""
+    """The words in charts and SmartArt below an element of a part."""
     relations = package.relations(part)
     lines: list[str] = []
     for node in element.iter("{*}chart", "{*}relIds"):

@@ -1,4 +1,4 @@
-"""OpenDocument: texts by heading, presentations by slide, spreadsheets by sheet."""
+"""Read OpenDocument: texts by heading, presentations by slide, spreadsheets by sheet."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _SKIPPED = frozenset(
 _BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})
 _CHARACTERS = {"tab": "\t", "line-break": "\n"}
 _MAX_SPACES = 100
-_MAX_COPIES = 100  # of one cell in a row; more are a column's format, not what somebody wrote
+_MAX_COPIES = 100  # of one cell in a row; more are the format of a column, not content
 
 
 def read_odf(data: bytes, format_name: str) -> Document:
+    """Read an OpenDocument file, packed as a ZIP or flat as one XML file."""
     if data[:4] == b"PK\x03\x04":
         package = Package(data)
         if b"encryption-data" in package.read("META-INF/manifest.xml"):
@@ -53,7 +54,7 @@ def _title(meta: Any | None) -> str:
 
 
 def _title_styles(content: Any) -> frozenset[str]:
-    """The paragraph styles that mark the document's title: "Title", and what is derived from it."""
+    """The paragraph styles of the document's title: "Title", and styles derived from it."""
     derived = (
         attribute(style, "name") or ""
         for style in content.iter("{*}style")
@@ -63,6 +64,8 @@ def _title_styles(content: Any) -> frozenset[str]:
 
 
 class _OdfReader:
+    """Add the blocks of a document to a builder; slides and sheets count as pages."""
+
     def __init__(self, title_styles: frozenset[str]) -> None:
         self._title_styles = title_styles
         self.builder = DocumentBuilder()
@@ -72,6 +75,7 @@ class _OdfReader:
         self._gap = "\n\n"
 
     def blocks(self, container: Any) -> None:
+        """Add all blocks in an element, in order."""
         for child in container:
             name = local_name(child)
             if name in {"p", "h"}:
@@ -130,7 +134,7 @@ class _OdfReader:
 
 
 def _rows(table: Any) -> Iterator[Any]:
-    """Its rows, whatever groups they are in; rows of nested tables are not among them, repeated ones come once."""
+    """The rows of a table, also inside groups but not inside nested tables; a repeated row comes once."""
     for child in table:
         name = local_name(child)
         if name == "table-row":
@@ -140,7 +144,7 @@ def _rows(table: Any) -> Iterator[Any]:
 
 
 def _cells(row: Any, inner: list[Any]) -> Iterator[tuple[int, str]]:
-    """The texts of a row's cells with their columns."""
+    """The column and the text of each cell in a row; blocks inside cells are appended to `inner`."""
     column = 0
     for cell in row:
         if local_name(cell) in {"table-cell", "covered-table-cell"}:
@@ -166,7 +170,7 @@ def _cell(cell: Any, inner: list[Any]) -> Iterator[str]:
 
 
 def _text(element: Any, inner: list[Any] | None = None) -> str:
-    """The text of a paragraph; frames, notes and comments in it are put into `inner`."""
+    """The text of a paragraph; frames, notes and comments in it are appended to `inner`."""
     pieces = [element.text or ""]
     for child in element:
         name = local_name(child)

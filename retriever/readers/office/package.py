@@ -1,4 +1,4 @@
-"""ZIP packages of XML (Office Open XML, OpenDocument, EPUB), opened under limits and without trust."""
+"""Open ZIP packages of XML (Office Open XML, OpenDocument, EPUB) under limits, trusting nothing in them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ....core.errors import UnreadableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Relations = dict[str, tuple[str, str]]  # relation id -> last word of its type, name of the part it leads to
+Relations = dict[str, tuple[str, str]]  # relation id -> last word of its type, name of the target part
 
 MAX_ENTRIES = 20_000
-MAX_INFLATED = 256 << 20  # bytes in all, counted while inflating
-MAX_XML = 96 << 20  # bytes of one XML file that is held as a tree
+MAX_INFLATED = 256 << 20  # bytes of all files together, counted while inflating
+MAX_XML = 96 << 20  # bytes of one XML file that is parsed as a tree
 _READ_SIZE = 1 << 16
 _NO_MEMORY = 2  # libxml2's XML_ERR_NO_MEMORY
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError, NotImplementedError, KeyError)
 
 
 def local_name(element: Any) -> str:
-    """An element's name without its namespace: Strict and Transitional files differ only in that."""
+    """The name of an element without its namespace: Strict and Transitional files differ only in the namespace."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def attribute(element: Any, name: str) -> str | None:
-    """An attribute by its local name, whatever its namespace."""
+    """An attribute of any namespace, by its local name."""
     value = element.get(name)
     if value is not None:
         return str(value)
@@ -44,17 +44,18 @@ def attribute(element: Any, name: str) -> str | None:
 
 
 def parse_digits(text: str | None) -> int | None:
-    """The number that a text of digits is, None for any other text."""
+    """The number that a text of at most nine digits stands for; None for any other text."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else None
 
 
 def parse_xml(data: bytes, *, recover: bool = False, encoding: str | None = None) -> Any:
-    """The root element.
+    """Parse XML, and return the root element.
 
-    Entities are expanded only if declared in the file itself, and never beyond libxml2's limit of amplification;
-    nothing is loaded from outside.
+    Only entities that the file itself declares are expanded, within libxml2's limit of amplification. Nothing is loaded
+    from outside.
 
-    :param encoding: what it is in, whatever it says.
+    :param recover: read on after errors, as far as possible.
+    :param encoding: the encoding, against any declaration in the file.
     """
     if len(data) > MAX_XML:
         raise UnreadableError(f"it holds an XML file of more than {MAX_XML >> 20} MB")
@@ -71,7 +72,7 @@ def parse_xml(data: bytes, *, recover: bool = False, encoding: str | None = None
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        if getattr(error, "code", 0) == _NO_MEMORY:  # an attribute the stubs lack
+        if getattr(error, "code", 0) == _NO_MEMORY:  # the stubs lack this attribute
             raise MemoryError from None
         raise UnreadableError(f"damaged XML: {_first_line(error)}") from None
     if root is None:
@@ -85,7 +86,7 @@ def _first_line(error: Exception) -> str:
 
 
 class Package:
-    """The files in a ZIP, their names as the formats write them."""
+    """The files in a ZIP, by name in any case of letters."""
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -104,17 +105,18 @@ class Package:
 
     @property
     def names(self) -> list[str]:
+        """The names of all files, in lower case."""
         return list(self._entries)
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file, b"" if it is not there."""
+        """The bytes of one file; b"" if there is no such file."""
         entry = self._entries.get(name.lower())
         if entry is None:
             return b""
         try:
             with self._zip.open(entry) as file:
                 data = self._inflate(file)
-        except NotImplementedError as error:  # a RuntimeError, but of an unknown compression
+        except NotImplementedError as error:  # a RuntimeError too, for an unknown compression
             raise UnreadableError(f"{entry.filename!r} inside does not unpack ({error})") from None
         except RuntimeError:
             raise UnreadableError("password-protected") from None
@@ -125,7 +127,7 @@ class Package:
         return data
 
     def _inflate(self, file: IO[bytes]) -> bytes:
-        """What a file unpacks to, but no more than the package still may."""
+        """Unpack a file, up to the bytes that the package may still unpack to."""
         pieces = []
         while self._bytes_left >= 0 and (piece := file.read(_READ_SIZE)):
             self._bytes_left -= len(piece)
@@ -133,15 +135,15 @@ class Package:
         return b"".join(pieces)
 
     def xml(self, name: str) -> Any | None:
-        """The root of one XML file; None if there is no such file."""
+        """The root element of an XML file; None if there is no such file."""
         return parse_xml(self.read(name)) if name in self else None
 
     def tree(self, name: str) -> Any:
-        """The root of an XML file that a relation promises."""
+        """The root element of an XML file that a relation points to."""
         return parse_xml(self.read(name))
 
     def relations(self, part: str) -> Relations:
-        """Of an Office Open XML part."""
+        """The relations of an Office Open XML part to other parts."""
         if part not in self._relations:
             self._relations[part] = self._read_relations(part)
         return self._relations[part]
@@ -161,22 +163,29 @@ class Package:
         return relations
 
     def related(self, part: str, kind: str) -> Iterator[str]:
-        """The parts of one kind that a part refers to."""
+        """The parts of one kind that a part points to."""
         for relation_type, target in self.relations(part).values():
             if relation_type == kind and target in self:
                 yield target
 
     def part_of(self, part: str, element: Any) -> str:
-        """The part that an element of another part names by its relation's id, "" where there is none."""
+        """The part that an element points to by a relation id; "" if there is none.
+
+        :param part: the part that holds the element.
+        """
         identity = next((value for key, value in element.attrib.items() if key.endswith("}id")), "")
         _, target = self.relations(part).get(identity, ("", ""))
         return target if target in self else ""
 
     def main_part(self, usual: str) -> str:
+        """The name of the main part; `usual` if the package does not tell."""
         return next(self.related("", "officeDocument"), usual)
 
     def main(self, usual: str, name: str) -> tuple[str, Any]:
-        """The main part and its root; `name` is what it is called where it is missing."""
+        """The name of the main part and its root element.
+
+        :param name: the kind of document, for the error if there is no main part.
+        """
         part = self.main_part(usual)
         root = self.xml(part)
         if root is None:

@@ -1,4 +1,4 @@
-"""PPTX: slide by slide, under the slide's title: shapes, tables, charts, SmartArt, notes and comments."""
+"""Read PPTX, each slide under its title: shapes, tables, charts, SmartArt, notes and comments."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from ...documents.document import Document
 
 _TITLES = frozenset({"title", "ctrTitle"})
-_SKIPPED_PLACEHOLDERS = frozenset({"sldNum", "sldImg", "dt"})  # placeholders that PowerPoint fills in itself
+_SKIPPED_PLACEHOLDERS = frozenset({"sldNum", "sldImg", "dt"})  # PowerPoint fills these in itself
 
 
 def read_pptx(data: bytes, format_name: str) -> Document:
+    """Read a presentation; slides count as pages."""
     package = Package(data)
     main, root = package.main("ppt/presentation.xml", "presentation")
     builder = DocumentBuilder()
@@ -29,6 +30,8 @@ def read_pptx(data: bytes, format_name: str) -> Document:
 
 
 class _Slide:
+    """Add one slide to a builder."""
+
     def __init__(self, package: Package, part: str, number: int, builder: DocumentBuilder) -> None:
         self._package = package
         self._part = part
@@ -37,6 +40,7 @@ class _Slide:
         self._heading: Heading = ()
 
     def read(self) -> None:
+        """Add the title, then the other shapes, the notes and the comments."""
         root = self._package.tree(self._part)
         tree = next(root.iter("{*}spTree"), None)
         shapes = [] if tree is None else list(_shapes(tree))
@@ -83,7 +87,7 @@ class _Slide:
 
 
 def _shapes(tree: Any) -> Iterator[Any]:
-    """Shapes in the order of the file, those of groups among them; of alternatives the first."""
+    """The shapes in the order of the file, with those in groups; of alternatives only the first."""
     stack = list(reversed(tree))
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Workbooks: a row a line, its cells separated by tabs, sheet by sheet."""
+"""Read workbooks sheet by sheet: a line for each row, with tabs between the cells."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
     from ...documents.document import Document
 
-# What number formats Excel has built in for times; of dates only that they are some.
+# The number formats of times that are built into Excel, by id. For dates "d" suffices: any format of a date will do.
 _BUILT_IN = {str(number): "d" for number in (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))}
 _BUILT_IN["46"] = "[h]:mm:ss"
 _DURATION = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _DATE_FORMAT = re.compile(r"[dmyhs]", re.IGNORECASE)
 _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|General', re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
-_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # how a workbook writes what XML cannot hold, and a "_" before an "x"
+_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # a character that XML cannot hold, or a "_" before an "x"
 _COLUMN_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
 _ROW_BATCH = 200
 
 
 def read_xlsx(data: bytes, format_name: str) -> Document:
+    """Read a workbook; sheets count as pages, and their names are headings."""
     package = Package(data)
     if package.main_part("").endswith(".bin"):
         return read_xls(data, "xls")
@@ -57,6 +58,8 @@ def _add_rows(builder: DocumentBuilder, rows: Iterator[str], page: int, sheet: s
 
 
 class _Workbook:
+    """The sheets of a workbook, with its shared strings and number formats."""
+
     def __init__(self, package: Package, main: str, root: Any) -> None:
         self._package = package
         self._main = main
@@ -68,12 +71,13 @@ class _Workbook:
         self._epoch = dt.datetime(1904, 1, 1) if since_1904 else dt.datetime(1899, 12, 30)  # noqa: DTZ001 - Excel has no zones
 
     def sheets(self) -> Iterator[tuple[str, str]]:
+        """The name and the part of every sheet, in order."""
         for sheet in self._root.iter("{*}sheet"):
             if part := self._package.part_of(self._main, sheet):
                 yield sheet.get("name", ""), part
 
     def rows(self, part: str) -> Iterator[str]:
-        """A sheet's rows that hold something; read as a stream, for sheets can be large."""
+        """The rows of a sheet that are not empty; read as a stream, since sheets can be large."""
         for row in _stream_elements(self._package.read(part), "row"):
             line = table_row(self._cells(row), "\t")
             if line and not line.isspace():
@@ -121,7 +125,7 @@ class _Workbook:
                 yield _ESCAPE.sub(lambda match: chr(int(match[1], 16)), _string_text(string)).replace("\t", " ")
 
     def _find_time_styles(self) -> dict[str, bool]:
-        """The numbers of those cell styles that show a number as a time, and whether it is a duration."""
+        """The cell styles that show a number as a time, by index, and whether it is a duration."""
         root = self._package.xml(next(self._package.related(self._main, "styles"), ""))
         if root is None:
             return {}
@@ -135,7 +139,7 @@ class _Workbook:
         return {str(index): bool(_DURATION.search(code)) for index, code in enumerate(codes) if _shows_date(code)}
 
     def extras(self, part: str) -> Iterator[str]:
-        """What stands on a sheet besides its cells: comments, text boxes and charts."""
+        """The text on a sheet outside its cells: comments, text boxes and charts."""
         for kind, target in self._package.relations(part).values():
             if target not in self._package:
                 continue
@@ -161,7 +165,7 @@ class _Workbook:
 
 
 def _column(cell: Any) -> int:
-    """From 0, by the letters of its reference; -1 where it has none and follows the cell before it."""
+    """The column of a cell, from 0; -1 for a cell without a reference, which follows the one before it."""
     match = _COLUMN_LETTERS.match(cell.get("r", ""))
     number = 0
     for letter in match[0] if match else "":
@@ -179,7 +183,7 @@ def _shows_date(code: str) -> bool:
 
 
 def _string_text(element: Any) -> str:
-    """The text of a string that may be made of runs; phonetic guides are left out."""
+    """The text of a string of one or more runs, without phonetic guides."""
     return "".join(
         node.text or ""
         for node in element.iter("{*}t", "{*}text")
@@ -188,7 +192,7 @@ def _string_text(element: Any) -> str:
 
 
 def _stream_elements(data: bytes, name: str) -> Iterator[Any]:
-    """The elements of a name one by one, each dropped before the next is read."""
+    """The elements of a name, one by one; each is dropped before the next is read."""
     try:
         events = etree.iterparse(
             BytesIO(data),
@@ -208,7 +212,7 @@ def _stream_elements(data: bytes, name: str) -> Iterator[Any]:
 
 
 def _displayed(value: str) -> str:
-    """A number as it is displayed, not with the digits that binary floating point leaves behind."""
+    """A number as a sheet shows it, without the last digits that binary floating point adds."""
     if len(value) < 14 and "E" not in value:
         return value
     if not _NUMBER.match(value):
@@ -220,7 +224,7 @@ def _displayed(value: str) -> str:
 
 
 def read_xls(data: bytes, format_name: str) -> Document:
-    """The old binary formats, by calamine."""
+    """Read the old binary formats with calamine."""
     import python_calamine
 
     try:
@@ -234,7 +238,7 @@ def read_xls(data: bytes, format_name: str) -> Document:
     for number, name in enumerate(book.sheet_names, 1):
         try:
             sheet = book.get_sheet_by_name(name)
-        except (python_calamine.CalamineError, ValueError):  # a chart sheet
+        except (python_calamine.CalamineError, ValueError):  # a sheet with only a chart
             continue
         _add_rows(builder, _calamine_rows(sheet), number, name)
     return builder.document(format_name)

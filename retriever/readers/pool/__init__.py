@@ -1,4 +1,5 @@
-"""Worker processes that read files under limits of memory and time, so that a bad file costs one file.
+"""Worker processes that read files under limits of memory and time, so that a bad file costs only itself.
 
-`pool` schedules, `process` holds one worker, `worker` is its program, `protocol` the bytes between them.
+`pool` schedules the files, `process` starts and watches one worker, `worker` is its program, and `protocol` defines the
+bytes between them.
 """

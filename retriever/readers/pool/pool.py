@@ -1,4 +1,4 @@
-"""Reads many files in processes of their own, so that a hostile or broken file costs itself and nothing else."""
+"""Read many files in worker processes, so that a hostile or broken file costs only itself."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from ...documents.document import Document
     from ..formats import Format
 
-_MAX_AHEAD = 512  # files that may be read before the caller has taken them
-_MAX_AHEAD_BYTES = 64 << 20  # and how much of their text is held
-_MAX_BATCH = 32  # small files sent to a worker at once
-_MAX_BATCH_BYTES = 512 << 10  # more than that is sent alone
-_MAX_QUEUED = 2  # batches a worker has before it: one it reads, one so that it never waits
+_MAX_AHEAD = 512  # files that are read before the caller takes them
+_MAX_AHEAD_BYTES = 64 << 20  # bytes of their text, about
+_MAX_BATCH = 32  # files that are sent to a worker together
+_MAX_BATCH_BYTES = 512 << 10  # a larger file is sent alone
+_MAX_QUEUED = 2  # batches at a worker: the one it reads, and the next, so that it never waits
 
 Name = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What became of one file.
+    """The result of reading one file.
 
-    `state` is "ok", "skipped" (no text, or no reader for it) or "failed"; `reason` says why in one line. `sha256`,
-    `size` and `mtime_ns` are of the very bytes that were read, "" and 0 where the file could not be opened.
+    `state` is "ok", "skipped" (no text, or no reader for it) or "failed", with the `reason` in one line. `sha256`,
+    `size` and `mtime_ns` belong to the very bytes that were read; they are "" and 0 if the file could not be opened.
     """
 
     path: str
@@ -47,15 +47,17 @@ class Reading:
 
 @dataclass(slots=True)
 class Job:
+    """One file to read."""
+
     index: int
-    path: str  # as the caller gave it
-    file: str  # as it is opened
+    path: str  # as the caller names it
+    file: str  # the absolute path that is opened
     size: int
     identity: dict[str, Any] | None = None  # sha256, size and mtime_ns, once a worker has read the bytes
 
 
 class ReaderPool:
-    """Worker processes, started when there is something to read and restarted when a file brings one down."""
+    """Worker processes, started when there are files to read, and restarted when a file ends one."""
 
     def __init__(
         self,
@@ -68,13 +70,13 @@ class ReaderPool:
         formats: Mapping[str, Format] | None = None,
     ) -> None:
         """
-        :param root: the folder that relative paths start from; the working directory if None.
-        :param workers: processes; by default the usable cores, at most 4.
-        :param seconds: time for one file.
-        :param memory: bytes of memory for one process.
-        :param max_bytes: larger files are skipped.
-        :param formats: endings of your own: {".msg": ("outlook", "package.module:function")}, where the function
-            takes the bytes and the format's name and returns a Document.
+        :param root: the folder of relative paths; the working directory if None.
+        :param workers: the number of processes; by default the usable cores, at most 4.
+        :param seconds: the time limit for one file.
+        :param memory: the memory limit of one process, in bytes.
+        :param max_bytes: the size in bytes above which files are skipped.
+        :param formats: endings of your own: {".msg": ("outlook", "package.module:function")}. The function takes the
+            bytes and the format's name, and returns a Document.
         """
         self._root = os.fspath(root) if root is not None else ""
         self._max_workers = workers or min(_usable_cores(), 4)
@@ -93,11 +95,12 @@ class ReaderPool:
         self.close()
 
     def close(self) -> None:
+        """End all processes."""
         while self._workers:
             self._workers.pop().stop()
 
     def read_all(self, paths: Iterable[Name]) -> Iterator[Reading]:
-        """A reading for every path, in the order given; files ahead are read while the caller works."""
+        """The reading of every path, in order; the next files are read while the caller works."""
         read_ahead = _ReadAhead(self._root, paths)
         try:
             while not read_ahead.finished:
@@ -106,12 +109,12 @@ class ReaderPool:
                 if read_ahead.unanswered:
                     self._wait(read_ahead)
         finally:
-            for worker in [worker for worker in self._workers if worker.jobs]:  # the caller left early
+            for worker in [worker for worker in self._workers if worker.jobs]:  # the caller stopped early
                 worker.stop()
                 self._workers.remove(worker)
 
     def _feed(self, read_ahead: _ReadAhead) -> None:
-        """Keep every worker supplied, those first that have nothing, and start one more where all are busy."""
+        """Send batches to the workers, idle ones first; start more workers while all are busy."""
         for worker in sorted(self._workers, key=lambda worker: worker.batches):
             if worker.batches < _MAX_QUEUED and (batch := read_ahead.take(idle=not worker.jobs)):
                 worker.send(batch)
@@ -123,7 +126,7 @@ class ReaderPool:
             self._workers[-1].send(batch)
 
     def _wait(self, read_ahead: _ReadAhead) -> None:
-        """Take in what the workers have to say, at least one thing unless time runs out for one of them."""
+        """Wait for answers of the workers, at most until the first deadline, and take them in."""
         with selectors.DefaultSelector() as selector:
             listening = [worker for worker in self._workers if worker.jobs]
             for worker in listening:
@@ -144,7 +147,7 @@ class ReaderPool:
                 self._discard(worker, read_ahead)
 
     def _discard(self, worker: WorkerProcess, read_ahead: _ReadAhead) -> None:
-        """End a worker; the file it was reading is to blame unless it left by its own will."""
+        """End a worker. Unless it retired by itself, the file that it was reading fails."""
         self._workers.remove(worker)
         jobs, reason = worker.stop()
         if reason and jobs:
@@ -154,7 +157,7 @@ class ReaderPool:
 
 
 class _ReadAhead:
-    """One pass over paths: what is still to be read, and what is read but not taken yet."""
+    """One pass over paths: the files still to read, and the readings that the caller has not taken yet."""
 
     def __init__(self, root: str, paths: Iterable[Name]) -> None:
         self._root = root
@@ -162,9 +165,9 @@ class _ReadAhead:
         self._exhausted = False
         self._done: dict[int, Reading] = {}
         self._buffered = 0
-        self._taken = 0  # jobs drawn from the source so far
+        self._taken = 0  # jobs taken from the source so far
         self.retries: deque[Job] = deque()
-        self.next = 0  # index of the reading the caller gets next
+        self.next = 0  # the index of the reading that the caller gets next
 
     @property
     def finished(self) -> bool:
@@ -179,16 +182,16 @@ class _ReadAhead:
         return self._buffered > _MAX_AHEAD_BYTES
 
     def take(self, *, idle: bool) -> list[Job]:
-        """The next files for one worker, none while enough is read ahead.
+        """The next files for one worker; none while enough is read ahead.
 
-        What another worker left behind goes to an idle one: so each worker has its files in order, and the one the
+        Files of a worker that ended go to an idle one. So each worker has its files in order, and the file that the
         caller waits for is never queued behind an answer that is held back.
         """
         if self.retries and not idle:
             return []
         batch: list[Job] = []
         size = 0
-        limit = min(_MAX_BATCH, 1 + self._taken // 8)  # a few files are shared among all workers
+        limit = min(_MAX_BATCH, 1 + self._taken // 8)  # so that a small number of files is shared among all workers
         while len(batch) < limit and (job := self._draw()):
             if batch and size + job.size > _MAX_BATCH_BYTES:
                 self.retries.appendleft(job)
@@ -211,10 +214,12 @@ class _ReadAhead:
         return None
 
     def put(self, index: int, reading: Reading) -> None:
+        """Store the reading of a job until the caller takes it."""
         self._done[index] = reading
         self._buffered += _cost(reading)
 
     def ready(self) -> Iterator[Reading]:
+        """The complete readings that are next in order."""
         while (reading := self._done.pop(self.next, None)) is not None:
             self._buffered -= _cost(reading)
             self.next += 1
@@ -222,12 +227,13 @@ class _ReadAhead:
 
 
 def read_file(path: Name, **limits: Any) -> Reading:
-    """One file, read as the pool reads it."""
+    """Read one file as the pool does, in a process of its own."""
     with ReaderPool(workers=1, **limits) as pool:
         return next(pool.read_all([os.path.realpath(path)]))
 
 
 def _cost(reading: Reading) -> int:
+    """The bytes of memory that a reading takes, about."""
     return len(reading.document.text) + 200 * len(reading.document.parts) if reading.document else 0
 
 

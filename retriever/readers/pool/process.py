@@ -1,4 +1,4 @@
-"""The pool's end of one worker process: what was sent to it, what came back, and how it ended."""
+"""Start one worker process, send it files, take in its answers, and tell why it ended."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ import_module(settings["module"]).main(settings)
 """
 _READ_SIZE = 1 << 20
 _START_SECONDS = 60.0
-_GRACE_SECONDS = 2.0  # seconds after which a worker that should have ended itself is killed
-_SMALL_ANSWER = 1 << 20  # answers up to this many bytes are taken in even when enough is held
+_GRACE_SECONDS = 2.0  # a worker that should have ended itself is killed after this time
+_SMALL_ANSWER = 1 << 20  # bytes: answers up to this size are taken in even when enough is read ahead
 
 
 class WorkerProcess:
-    """One worker. `jobs` are those it has not answered, in the order it reads them."""
+    """One worker process. `jobs` are the files without an answer so far, in the order of reading."""
 
     def __init__(self, settings: Json) -> None:
         self._settings = settings
@@ -61,13 +61,16 @@ class WorkerProcess:
 
     @property
     def batches(self) -> int:
+        """The number of batches without a complete answer."""
         return len(self._sent)
 
     @property
     def first_index(self) -> int:
+        """The index of the file that is being read."""
         return self.jobs[0].index
 
     def send(self, batch: list[Job]) -> None:
+        """Send files to the worker."""
         if not self.jobs and self._ready:
             self._reset_deadline()
         self.jobs.extend(batch)
@@ -76,41 +79,42 @@ class WorkerProcess:
         self.flush()
 
     def flush(self) -> None:
-        """Write what the pipe takes; the rest goes when it has room."""
+        """Write as much as the pipe takes; the rest follows when it has room."""
         try:
             while self._pending:
                 written = os.write(self._in.fileno(), self._pending[:_READ_SIZE])
                 del self._pending[:written]
         except BlockingIOError:
             pass
-        except OSError:  # it has ended; reading will tell
+        except OSError:  # the worker has ended, which reading will show
             self._pending.clear()
 
     def register(self, selector: selectors.BaseSelector) -> None:
+        """Register the pipes that can be read or written now."""
         if not (self.held_back and self._is_large()):
             selector.register(self._out, selectors.EVENT_READ, self)
         if self._pending:
             selector.register(self._in, selectors.EVENT_WRITE, self)
 
     def _is_large(self) -> bool:
-        """Whether the answer that is coming in is too large to be taken before it is wanted."""
+        """Whether the answer that is coming in is too large to be taken before the caller waits for it."""
         if len(self._received) < LENGTHS.size:
             return False
         lengths = Lengths.read(self._received[: LENGTHS.size])
         large = lengths.json + lengths.text > _SMALL_ANSWER
         if large:
-            self._reset_deadline()  # it is done: now it waits for us
+            self._reset_deadline()  # it has read the file: now it waits for the pool
         return large
 
     def _reset_deadline(self) -> None:
         self.deadline = time.monotonic() + self._settings["seconds"] + _GRACE_SECONDS
 
     def receive(self) -> Iterator[tuple[Reading, int]]:
-        """The answers that are complete."""
+        """Take in the answers that are complete."""
         try:
             while piece := os.read(self._out.fileno(), _READ_SIZE):
                 self._received += piece
-                self.deadline = max(self.deadline, time.monotonic() + _GRACE_SECONDS)  # it is talking
+                self.deadline = max(self.deadline, time.monotonic() + _GRACE_SECONDS)  # it is writing an answer
                 yield from self._answers()
                 if self.held_back and self._is_large():
                     return
@@ -175,7 +179,7 @@ class WorkerProcess:
         return f"it needed more than {self._settings['memory'] / 1e9:.3g} GB of memory"
 
     def stop(self) -> tuple[list[Job], str]:
-        """End the process. Gives back what it has not answered, and what the first of these did to it."""
+        """End the process; return the files without an answer, and how the first of them ended the worker."""
         late = not self.ended and self.jobs and time.monotonic() > self.deadline
         if self.ended and not self._fault:
             self._in.close()
@@ -217,8 +221,8 @@ def _command(settings: Json) -> list[str]:
     path = [entry for entry in sys.path if Path(entry).is_absolute()]
     top = package.partition(".")[0]
     for folder in (Path(entry).absolute() for entry in getattr(sys.modules[top], "__path__", ())):
-        if folder.name == top and str(folder.parent) not in path:  # it was imported from the working directory
+        if folder.name == top and str(folder.parent) not in path:  # the package was imported from the working directory
             path.append(str(folder.parent))
     start = json.dumps({**settings, "path": path, "module": f"{package}.worker"})
-    # -P: nothing is imported from the working directory, which may be the very folder that is read
+    # -P: import nothing from the working directory, which may be the very folder that is read
     return [sys.executable, "-P", "-W", "ignore", "-c", _START, start]

@@ -1,7 +1,7 @@
-"""What goes through the pipes between the pool and its workers: JSON and text, never pickles.
+"""The messages between the pool and its workers: JSON and text, never pickles.
 
-A frame is two big-endian lengths, a JSON object of the first and UTF-8 text of the second. The pool believes nothing
-that it has not checked: a parser that was taken over by a hostile file can lie about that file, and no more.
+A frame is two big-endian lengths, a JSON object of the first length and UTF-8 text of the second. The pool checks every
+message: a parser that a hostile file has taken over can lie about that file, and no more.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
+    """The lengths in bytes at the head of a frame."""
+
     json: int
     text: int
 
     @classmethod
     def read(cls, head: bytes | bytearray) -> Lengths:
+        """Unpack the head of a frame, and check it against the limits."""
         lengths = cls(*LENGTHS.unpack(head))
         if lengths.json > MAX_JSON or lengths.text > MAX_TEXT:
             raise ValueError("a frame beyond the limit")
@@ -36,12 +39,13 @@ class Lengths:
 
 
 def frame(message: Json, text: str = "") -> bytes:
+    """A message as the bytes of a frame."""
     head, body = json.dumps(message).encode(), text.encode()
     return LENGTHS.pack(len(head), len(body)) + head + body
 
 
 def document_json(document: Document) -> Json:
-    """All of a document but its text."""
+    """All fields of a document except its text."""
     headings: dict[tuple[str, ...], int] = {}
     parts = [
         [part.start, part.end, part.line, part.page, headings.setdefault(part.heading, len(headings)), part.kind]
@@ -57,6 +61,7 @@ def document_json(document: Document) -> Json:
 
 
 def load(data: bytes | bytearray) -> Json:
+    """Parse the JSON object of a frame."""
     message = json.loads(data)
     if not isinstance(message, dict):
         raise TypeError("not an object")
@@ -64,7 +69,11 @@ def load(data: bytes | bytearray) -> Json:
 
 
 def load_document(message: Json, text: str) -> Document:
-    """The document a worker describes; raises ValueError or TypeError where it is not one."""
+    """Build the document that a worker describes.
+
+    :raises ValueError: when its parts do not fit its text.
+    :raises TypeError: when a field has another type.
+    """
     headings = [tuple(map(_string, heading)) for heading in message["headings"]]
     parts = tuple(_part(fields, headings) for fields in message["parts"])
     position = 0
@@ -91,7 +100,7 @@ def _part(fields: list[Any], headings: list[tuple[str, ...]]) -> Part:
 def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not a string")
-    return encodable(value)  # JSON can smuggle half a surrogate pair
+    return encodable(value)  # JSON can hold half a surrogate pair
 
 
 def _is_value(value: Any) -> bool:

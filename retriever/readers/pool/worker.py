@@ -1,4 +1,4 @@
-"""A reader process: takes paths from standard input, gives back what the files say, dies rather than overrun."""
+"""The program of a worker process: read the files named on standard input, and end rather than exceed a limit."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ _OPEN_ERRORS = {
 
 
 class _CannotOpenError(Exception):
+    """A file that cannot be opened or is not to be read; `state` is that of its reading."""
+
     def __init__(self, state: str, reason: str) -> None:
         super().__init__(reason)
         self.state = state
 
 
 def main(settings: Json) -> NoReturn:
-    """Serve until standard input ends. Started by the pool alone, with its settings."""
+    """Serve until standard input ends. Only the pool starts this, with its settings."""
     _set_limits(settings["memory"])
     requests, answers = _take_pipes()
     _send(answers, {"ready": True})
@@ -55,11 +57,11 @@ def main(settings: Json) -> NoReturn:
 
 def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format]) -> None:
     seconds = settings["seconds"]
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # nothing handles the alarm: it ends the process
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # the alarm has no handler: it ends the process
     text, result, out_of_memory = "", {}, False
     try:
         data, identity = _load(path, settings["max_bytes"])
-        signal.setitimer(signal.ITIMER_REAL, 0)  # while it waits for the pool to take an answer, no time passes
+        signal.setitimer(signal.ITIMER_REAL, 0)  # the limit does not run while the pool takes the answer
         _send(answers, {"index": index, **identity})
         signal.setitimer(signal.ITIMER_REAL, seconds)
         document = read(data, path, formats)
@@ -74,7 +76,7 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
         result, out_of_memory = {"state": "failed", "reason": "memory"}, True
     except RecursionError:
         result = {"state": "failed", "reason": "it is nested too deeply"}
-    except Exception as error:  # a reader's own mistake about a strange file: it costs that file
+    except Exception as error:  # a bug of a reader costs only the file that shows it
         result = {"state": "failed", "reason": f"its reader failed: {type(error).__name__}: {error}"[:300]}
     data = b""
     message = frame({"index": index, **result}, text)
@@ -86,7 +88,7 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
 
 
 def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
-    """The bytes of a regular file, and what identifies this state of it. Never waits for a FIFO or a device."""
+    """The bytes of a regular file, with their hash, size and time. Never waits for a FIFO or a device."""
     try:
         descriptor = os.open(path, _OPEN_FLAGS)
     except OSError as error:
@@ -114,13 +116,13 @@ def _send(answers: BinaryIO, message: Json) -> None:
 
 
 def _retire(answers: BinaryIO) -> NoReturn:
-    """Make room for a fresh process; the pool gives it what is left of the batch."""
+    """End, so that a fresh process takes over the rest of the batch."""
     _send(answers, {"bye": True})
     os._exit(0)
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the pool, moved to where no library prints or reads."""
+    """Move the pipes to the pool to descriptors that no library reads or writes."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -134,7 +136,7 @@ def _set_limits(memory: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     try:
         import resource
-    except ImportError:  # not on this platform: the pool's own limits remain
+    except ImportError:  # without this module, the limits of the pool remain
         return
     for name, limit in (("RLIMIT_AS", memory), ("RLIMIT_CORE", 0)):
         try:
@@ -147,7 +149,7 @@ def _set_limits(memory: int) -> None:
 
 
 def _is_near_limit(memory: int) -> bool:
-    """Whether earlier files left so much behind that the next one would find too little."""
+    """Whether memory left over from earlier files leaves too little for the next one."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])
     except (OSError, ValueError):
