@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from binocle.indexes.published import build
-from binocle.indexes.tuning.benchmark import Requirements, Sample, at_least
+from binocle.indexes.tuning.benchmark import QuerySample, Requirements, recall_lower_bound
 from binocle.indexes.tuning.optimize import optimize
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store.benchmark_queries import BenchmarkQueries
@@ -42,10 +42,11 @@ from .machine import RESULTS, save
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binocle.indexes.base import Floats, Ids, Places, VectorIndex
+    from binocle.core.arrays import Floats, Ids, Positions
+    from binocle.indexes.base import VectorIndex
     from binocle.indexes.flat import FlatIndex
-    from binocle.indexes.published import Built
-    from binocle.indexes.registry import Spec
+    from binocle.indexes.published import BuiltFolder
+    from binocle.indexes.registry import IndexSpec
     from binocle.retriever.store.snapshot import Snapshot
     from binocle.retriever.store.writer import Writer
 
@@ -59,7 +60,7 @@ STEPS, CHANGED = 40, 0.3
 def chosen(vectors: Floats, asked: Floats, demand: Requirements, folder: Path) -> tuple[VectorIndex, dict[str, Any]]:
     ids, seconds = np.arange(len(vectors)), {}
 
-    def built(spec: Spec) -> Built:
+    def built(spec: IndexSpec) -> BuiltFolder:
         began = time.perf_counter()
         made = build(folder, spec, [(ids, vectors)], dim=vectors.shape[1], covers=0)
         seconds[made.folder] = time.perf_counter() - began
@@ -70,12 +71,12 @@ def chosen(vectors: Floats, asked: Floats, demand: Requirements, folder: Path) -
         asked,
         demand,
         source="benchmark",
-        tell=lambda line: print(line, flush=True),
+        log=lambda line: print(line, flush=True),
     )
     if outcome.choice is None:
-        raise SystemExit(f"not met: {outcome.nearest}")
+        raise SystemExit(f"not met: {outcome.alternatives}")
     memory = f", {demand.memory / len(vectors):.0f} bytes a vector" if demand.memory else ""
-    index, spec, measured = outcome.choice.built, outcome.choice.spec, outcome.choice.measured
+    index, spec, measured = outcome.choice.built, outcome.choice.spec, outcome.choice.benchmark
     told = {"demand": f"recall {demand.recall}{memory}", "kind": spec.kind, "build": spec.build, "search": spec.search}
     told |= {
         "build_seconds": round(seconds[index.folder], 2),
@@ -86,10 +87,10 @@ def chosen(vectors: Floats, asked: Floats, demand: Requirements, folder: Path) -
         "p50_ms": round(1e3 * measured.p50, 3),
         "p99_ms": round(1e3 * measured.p99, 3),
     }
-    return index.load().tuned(**spec.search), told
+    return index.load().with_parameters(**spec.search), told
 
 
-def filters(vectors: Floats, random: np.random.Generator) -> Iterator[tuple[str, float, Places]]:
+def filters(vectors: Floats, random: np.random.Generator) -> Iterator[tuple[str, float, Positions]]:
     """How they are chosen, the share that passes, and the places that do."""
     for share in SHARES:
         count = round(share * len(vectors))
@@ -103,9 +104,9 @@ def filtered(index: VectorIndex, exact: FlatIndex, queries: Floats) -> Iterator[
     for how, share, places in filters(exact.vectors, np.random.default_rng(SEED)):
         allowed = places if len(places) * FEW < len(exact.ids) else np.isin(exact.ids, places)
         k = min(K, len(places))
-        sample = Sample(queries, exact.search(queries, k, allowed=allowed)[0][:, -1:], k)
+        sample = QuerySample(queries, exact.search(queries, k, allowed=allowed)[0][:, -1:], k)
         scores, found = index.search(queries, k, allowed=allowed)
-        recalls = sample.compared(scores)
+        recalls = sample.recalls_of_scores(scores)
         ours, flat, plain = timed(
             queries[:TIMED],
             lambda query, allowed=allowed: index.search(query, K, allowed=allowed),
@@ -116,7 +117,7 @@ def filtered(index: VectorIndex, exact: FlatIndex, queries: Floats) -> Iterator[
             "passing": f"{share:.2%}",
             "rows": how,
             "recall_at_10": round(float(recalls.mean()), 4),
-            "recall_lower_95": round(at_least(recalls), 4),
+            "recall_lower_95": round(recall_lower_bound(recalls), 4),
             "worst_query": round(float(recalls.min()), 2),
             "not_allowed": int((~np.isin(found, places)).sum()),
             "p50_ms": round(1e3 * ours, 3),
@@ -127,7 +128,7 @@ def filtered(index: VectorIndex, exact: FlatIndex, queries: Floats) -> Iterator[
         yield row
 
 
-def best(vectors: Floats, query: Floats, places: Places) -> Places:
+def best(vectors: Floats, query: Floats, places: Positions) -> Positions:
     """The ten best of some rows, by numpy."""
     scores = vectors[places] @ query[0]
     top = np.argpartition(-scores, min(K, len(scores)) - 1)[:K]
@@ -186,7 +187,7 @@ def turnover(vectors: Floats, more: Floats, asked: Floats, queries: Floats, reca
             writer.finish()
             outcome = writer.optimize(Requirements(recall), BenchmarkQueries(asked, "benchmark", asked=True))
             if not outcome.met:
-                raise SystemExit(f"not met: {outcome.nearest}")
+                raise SystemExit(f"not met: {outcome.alternatives}")
             for step in np.array_split(operations, STEPS):
                 new, gone = np.sort(step[step >= held]), step[step < held]
                 change(writer, every, new, gone)
@@ -236,7 +237,7 @@ def looked_at(
     own = index.search(every[some], 1, allowed=some)[0][:, 0]
     return {
         "vector_index": snapshot.head.vectors,
-        "recall": float(Sample(queries, exact[:, -1:]).compared(scores).mean()),
+        "recall": float(QuerySample(queries, exact[:, -1:]).recalls_of_scores(scores).mean()),
         "ghosts": int((~np.isin(found, live)).sum()),
         "missing": len(np.setdiff1d(live, ids)),
         "doubled": len(ids) - len(np.unique(ids)) + sum(len(set(row)) < K for row in found.tolist()),
@@ -258,7 +259,7 @@ def main() -> None:
     real = np.load(arguments.vectors, mmap_mode="r", allow_pickle=False)
     recalls = [float(recall) for recall in arguments.recalls.split(",")]
     demands = [*map(Requirements, recalls), Requirements(0.95, memory=arguments.memory * arguments.count)]
-    half = max(demand.queries for demand in demands)
+    half = max(demand.query_count for demand in demands)
     parts = (arguments.count, round(CHANGED * arguments.count), 2 * half, ASKED)
     if sum(parts) > len(real):
         raise SystemExit(f"{arguments.vectors} holds {len(real)} vectors: {sum(parts)} are needed")
@@ -271,7 +272,7 @@ def main() -> None:
     results |= {"queries": ASKED, "queries_timed": TIMED}
     results |= {part: [] for part in ("filters", "turnover") if arguments.only in (None, part)}
     for demand in demands:
-        some = asked[: 2 * demand.queries]
+        some = asked[: 2 * demand.query_count]
         if arguments.only != "turnover":
             with tempfile.TemporaryDirectory() as folder:
                 index, told = chosen(vectors, some, demand, Path(folder))

@@ -25,9 +25,9 @@ from binocle.core.errors import InputError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex
 from binocle.indexes.published import build
-from binocle.indexes.registry import Spec
-from binocle.indexes.tuning.benchmark import Requirements, Sample
-from binocle.indexes.tuning.trial import ParameterSweep
+from binocle.indexes.registry import IndexSpec
+from binocle.indexes.tuning.benchmark import QuerySample, Requirements
+from binocle.indexes.tuning.sweep import ParameterSweep
 
 from .machine import save
 
@@ -39,11 +39,11 @@ CENTRES = 4_096
 BATCHES = (1, 10, 100, 1_000, 10_000)
 SIDE = 8_192  # of the matrices that are multiplied to see what a device can do
 SPECS = (  # on the CPU, and the same built on GPUs: a graph by CAGRA, lists
-    Spec("hnsw"),
-    Spec("hnsw", {"gpu": 1}),
-    Spec("ivf"),
-    Spec("ivf", {"gpu": 1}),
-    Spec("ivf_pq", {"gpu": 1}),
+    IndexSpec("hnsw"),
+    IndexSpec("hnsw", {"gpu": 1}),
+    IndexSpec("ivf"),
+    IndexSpec("ivf", {"gpu": 1}),
+    IndexSpec("ivf_pq", {"gpu": 1}),
 )
 
 
@@ -114,7 +114,7 @@ def exact(index: FlatIndex, queries: np.ndarray, devices: list[str]) -> dict[str
 def indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
     """Each kind at the fastest setting of recall 0.95 and of 0.99 at least: how long it took to build and to search."""
     ids, rows = np.arange(len(vectors)), []
-    sample = Sample.of(queries, FlatIndex(ids, vectors))
+    sample = QuerySample.of(queries, FlatIndex(ids, vectors))
     with tempfile.TemporaryDirectory() as folder:
         for spec in SPECS:
             row: dict[str, Any] = {"kind": spec.kind, **spec.build}
@@ -128,8 +128,8 @@ def indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
                 row["build_seconds"] = round(time.perf_counter() - began, 2)
                 for demand in (Requirements(0.95), Requirements(0.99)):
                     trial = ParameterSweep.of(built, sample)
-                    trial.sweep(demand.recall)
-                    row[f"recall {demand.recall}"] = trial.chosen and trial.chosen.as_dict()
+                    trial.find_best(demand.recall)
+                    row[f"recall {demand.recall}"] = trial.best and trial.best.as_dict()
                 built.discard()
             print(row, flush=True)
     return rows

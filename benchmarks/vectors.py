@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 import faiss
 import numpy as np
 
-from binocle.indexes.published import Built, build
-from binocle.indexes.tuning.benchmark import Requirements, at_least
+from binocle.indexes.published import BuiltFolder, build
+from binocle.indexes.tuning.benchmark import Requirements, recall_lower_bound
 from binocle.indexes.tuning.optimize import optimize
 from binocle.retriever.models.load import load_encoder
 
 from .machine import save
 
 if TYPE_CHECKING:
-    from binocle.indexes.registry import Spec
+    from binocle.indexes.registry import IndexSpec
 
 K, SEED, ROUNDS, SINGLE = 10, 0, 3, 300
 Search = Callable[[np.ndarray], np.ndarray]  # queries (n, dim) -> places (n, 10)
@@ -85,29 +85,29 @@ def binocle(vectors: np.ndarray, queries: np.ndarray, demand: Requirements, fold
     """Chosen by `optimize`; what building took is of the chosen index and, apart, of the whole choice."""
     ids, seconds = np.arange(len(vectors)), {}
 
-    def built(spec: Spec) -> Any:
+    def built(spec: IndexSpec) -> Any:
         began = time.perf_counter()
         batches = ((ids[at : at + 65_536], vectors[at : at + 65_536]) for at in range(0, len(ids), 65_536))
         made = build(folder, spec, batches, dim=vectors.shape[1], covers=0)
         seconds[made.folder] = time.perf_counter() - began
         return made
 
-    outcome = optimize(built, queries, demand, source="benchmark", tell=lambda line: print(line, flush=True))
+    outcome = optimize(built, queries, demand, source="benchmark", log=lambda line: print(line, flush=True))
     choice = outcome.choice
-    if choice is None or not isinstance(choice.built, Built):
-        print(f"not met: {outcome.nearest}")
+    if choice is None or not isinstance(choice.built, BuiltFolder):
+        print(f"not met: {outcome.alternatives}")
         return
     name = f"binocle optimize --recall {demand.recall}"
     if demand.memory:
         name += f" --memory {demand.memory / 1e6:.0f}MB"
     index = choice.built.load()
-    settings = {str(point["search"]): point["search"] for point in choice.measured.curve}
+    settings = {str(point["search"]): point["search"] for point in choice.benchmark.curve}
     chosen = {f"chosen {choice.spec.kind} {choice.spec.build} {choice.spec.search}": choice.spec.search, **settings}
-    tuned = {label: index.tuned(**search) for label, search in chosen.items()}
+    tuned = {label: index.with_parameters(**search) for label, search in chosen.items()}
     searches: dict[str, Search] = {
         label: (lambda asked, one=one: one.search(asked, K)[1]) for label, one in tuned.items()
     }
-    yield Contender(name, seconds[choice.built.folder], choice.measured.memory, searches)
+    yield Contender(name, seconds[choice.built.folder], choice.benchmark.memory, searches)
     print(f"{name}: the whole choice took {outcome.seconds:.1f} s")
     choice.built.discard()
 
@@ -249,7 +249,7 @@ def measured(contender: Contender, queries: np.ndarray, truth: np.ndarray) -> li
             {
                 "setting": name,
                 "recall_at_10": round(float(recalls.mean()), 4),
-                "recall_lower_95": round(at_least(recalls), 4),
+                "recall_lower_95": round(recall_lower_bound(recalls), 4),
                 "queries_per_second": round(len(queries) / min(seconds), 1),
                 "p50_ms": round(1e3 * statistics.median(single), 3),
                 "p99_ms": round(1e3 * float(np.quantile(single, 0.99)), 3),

@@ -1,4 +1,4 @@
-"""`binocle optimize`: the vector index that meets a demand fastest, chosen, proven and put in service."""
+"""`binocle optimize`: choose the vector index that meets the requirements fastest, prove it and publish it."""
 
 from __future__ import annotations
 
@@ -55,24 +55,24 @@ def _latency(_context: click.Context, _option: click.Parameter, value: str | Non
     show_default=True,
     type=float,
     metavar="SHARE",
-    help="Of the ten best, on average: the lower 95 % bound must reach it.",
+    help="The required share of the ten best; its lower 95 % bound must reach this.",
 )
-@click.option("--memory", metavar="SIZE", callback=_memory, help="The most that searches go through, such as 2GB.")
+@click.option("--memory", metavar="SIZE", callback=_memory, help="The memory that searches may read, such as 2GB.")
 @click.option(
     "--latency",
     metavar="TIME",
     callback=_latency,
-    help="The most that 99 of 100 queries keep the index busy, asked singly for 200 neighbours as searches do: 5ms.",
+    help="The time that 99 of 100 single queries may take in the index, for 200 neighbours each: 5ms.",
 )
 @click.option(
     "--queries",
     metavar="FILE",
     type=PATH,
-    help="Real queries: a text a line, or BEIR's queries.jsonl. Default: made from sentences of the passages.",
+    help="Real queries: one text a line, or BEIR's queries.jsonl. Default: sentences of the passages.",
 )
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="A kind of index to try. Repeatable.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the sample of queries.")
-@click.option("--plot", metavar="FILE", type=PATH, help="Draw what was measured, as SVG.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The seed of the query sample.")
+@click.option("--plot", metavar="FILE", type=PATH, help="Draw the measurements as SVG.")
 @ray_option
 @json_option
 def optimize(
@@ -88,26 +88,27 @@ def optimize(
     ray: str | None,
     as_json: bool,
 ) -> int:
-    """Choose the vector index by what it has to reach.
+    """Choose the vector index by the recall, memory and latency that it must reach.
 
-    Kinds of index are built beside the one in service and searched with one half of the queries; the fastest that meets
-    the demand is proven on the other half, and published. If none does, nothing changes: exit 1, with what would be
-    possible. 'binocle index' measures it again whenever it builds it anew, and mends what no longer meets the demand.
+    The command builds several kinds of index beside the one in service and searches them with one half of the queries.
+    The other half proves the fastest one that meets the requirements, and it is published. If none meets them, nothing
+    changes: exit 1, with the nearest possibilities. Whenever 'binocle index' rebuilds the index, it measures again and
+    mends what no longer meets the requirements.
 
     \b
     binocle optimize ~/notes
     binocle optimize docs --recall 0.95 --memory 250MB --latency 1s --plot frontier.svg
     """
-    from ..indexes.tuning.plot import frontier
+    from ..indexes.tuning.plot import plot_svg
     from ..retriever.store.benchmark_queries import read
 
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
-        raise InputError(f"{plot} cannot be written: expected a file in a folder that there is")
+        raise InputError(f"{plot} cannot be written: expected a file in an existing folder")
     if plot is not None and plot.suffix.lower() != ".svg":
         raise InputError(f"{plot} would be an SVG by another name: expected one that ends in .svg")
     retriever = open_index(folder, index, ray=ray)
     with stdout_for_answers(ray):
-        outcome = retriever.optimize(
+        result = retriever.optimize(
             recall,
             memory=memory,
             latency=latency,
@@ -117,72 +118,79 @@ def optimize(
             progress=print_step,
         )
     if plot is not None:
-        chosen = outcome.choice.point if outcome.choice else None
-        plot.write_text(frontier(outcome.points, outcome.demand, chosen), "utf-8")
+        chosen = result.choice.measurement if result.choice else None
+        plot.write_text(plot_svg(result.measurements, result.requirements, chosen), "utf-8")
     if as_json:
-        click.echo(json.dumps(_as_dict(outcome)))
+        click.echo(json.dumps(_as_dict(result)))
     else:
-        for line in _lines(outcome):
+        for line in _lines(result):
             click.echo(line)
-    return 0 if outcome.met else EXIT_NEGATIVE
+    return 0 if result.met else EXIT_NEGATIVE
 
 
-def _as_dict(outcome: TuningResult) -> dict[str, Any]:
-    choice = outcome.choice
+def _as_dict(result: TuningResult) -> dict[str, Any]:
+    choice = result.choice
     chosen = {name: getattr(choice.spec, name) for name in ("kind", "build", "search")} if choice else {}
     return {
-        "met": outcome.met,
+        "met": result.met,
         **chosen,
-        "measured": choice and choice.measured.as_dict(),
-        "nearest": outcome.nearest,
-        "tried": [point.as_dict() for point in outcome.points],
-        "seconds": round(outcome.seconds, 3),
+        "measured": choice and choice.benchmark.as_dict(),
+        "nearest": result.alternatives,
+        "tried": [measurement.as_dict() for measurement in result.measurements],
+        "seconds": round(result.seconds, 3),
     }
 
 
-def _lines(outcome: TuningResult) -> list[str]:
-    choice = outcome.choice
+def _lines(result: TuningResult) -> list[str]:
+    choice = result.choice
     if choice is None:
-        wanted = f"recall {outcome.demand.recall:g}{limits(outcome)}"
-        return [f"nothing meets {wanted}; the index is unchanged", *outcome.nearest]
-    return [f"{'index':<10} {choice.point.name}", *(f"{name:<10} {text}" for name, text in proof(choice.measured))]
-
-
-def limits(outcome: TuningResult | BenchmarkResult) -> str:
-    from ..core.units import format_bytes
-
-    demand = outcome.demand
-    memory = f" within {format_bytes(demand.memory)}" if demand.memory else ""
-    return memory + (f" in {1e3 * demand.latency:g} ms" if demand.latency else "")
-
-
-def proof(measured: BenchmarkResult) -> list[tuple[str, str]]:
-    """What is shown of a measured index, name by name."""
-    from ..core.units import format_bytes
-    from ..indexes.tuning.benchmark import DEPTH, K
-
-    found = measured.recall, measured.least
-    asked = f"{measured.queries:,} queries that had no part in choosing it"
-    short = "" if measured.met else ", NOT MET"
-    latency = f"p50 {1e3 * measured.p50:.2f} ms, p99 {1e3 * measured.p99:.2f} ms for {DEPTH} neighbours"
+        requirements = f"recall {result.requirements.recall:g}{limits(result)}"
+        return [f"nothing meets {requirements}; the index is unchanged", *result.alternatives]
     return [
-        ("recall@10", f"{found[0]:.4f}, at least {found[1]:.4f} with 95 % confidence, by {asked}"),
-        ("demand", f"recall {measured.demand.recall:g}{limits(measured)}{short}"),
-        ("speed", f"{latency}; {measured.rate:,.0f} queries a second for {K}, at once"),
-        ("memory", f"{measured.bytes_per_vector:,.0f} bytes a vector, {format_bytes(measured.memory)}"),
-        ("measured", f"{measured.at} on {measured.count:,} vectors; queries: {measured.source}"),
-        *_curve(measured),
+        f"{'index':<10} {choice.measurement.name}",
+        *(f"{name:<10} {text}" for name, text in proof(choice.benchmark)),
     ]
 
 
-def _curve(measured: BenchmarkResult) -> list[tuple[str, str]]:
-    """The same index searched less and more deeply, a line each; the published search is marked."""
-    if len(measured.curve) < 2:
+def limits(result: TuningResult | BenchmarkResult) -> str:
+    """Describe the required memory and latency, for the end of a line."""
+    from ..core.units import format_bytes
+
+    required = result.requirements
+    memory = f" within {format_bytes(required.memory)}" if required.memory else ""
+    return memory + (f" in {1e3 * required.latency:g} ms" if required.latency else "")
+
+
+def proof(result: BenchmarkResult) -> list[tuple[str, str]]:
+    """Return the lines that describe a benchmarked index, each with its label."""
+    from ..core.units import format_bytes
+    from ..indexes.tuning.benchmark import DEPTH, K
+
+    queries = f"{result.queries:,} queries that had no part in choosing it"
+    verdict = "" if result.met else ", NOT MET"
+    latency = f"p50 {1e3 * result.p50:.2f} ms, p99 {1e3 * result.p99:.2f} ms for {DEPTH} neighbours"
+    return [
+        (
+            "recall@10",
+            f"{result.recall:.4f}, at least {result.recall_bound:.4f} with 95 % confidence, by {queries}",
+        ),
+        ("required", f"recall {result.requirements.recall:g}{limits(result)}{verdict}"),
+        ("speed", f"{latency}; {result.rate:,.0f} queries a second for {K}, at once"),
+        ("memory", f"{result.bytes_per_vector:,.0f} bytes a vector, {format_bytes(result.memory)}"),
+        ("measured", f"{result.measured_at} on {result.count:,} vectors; queries: {result.source}"),
+        *_curve(result),
+    ]
+
+
+def _curve(result: BenchmarkResult) -> list[tuple[str, str]]:
+    """Return a line for each setting of the same index, shallow to deep; the published setting is marked."""
+    if len(result.curve) < 2:
         return []
     lines = [("curve", "recall@10  at least  queries/s  bytes/vector  search")]
-    for row in sorted(measured.curve, key=lambda row: float(row["recall"])):
-        figures = f"{row['recall']:9.4f}  {row['least']:8.4f}  {row['rate']:9,.0f}  {measured.bytes_per_vector:12,.0f}"
+    chosen = (result.recall, result.recall_bound, result.rate, result.p50, result.p99)
+    for row in sorted(result.curve, key=lambda row: float(row["recall"])):
+        figures = f"{row['recall']:9.4f}  {row['least']:8.4f}  {row['rate']:9,.0f}  {result.bytes_per_vector:12,.0f}"
         search = ", ".join(f"{name} {value}" for name, value in row["search"].items())
-        is_chosen = all(row[name] == getattr(measured, name) for name in ("recall", "least", "rate", "p50", "p99"))
+        is_chosen = tuple(row[name] for name in ("recall", "least", "rate", "p50", "p99")) == chosen
         lines.append(("", f"{figures}  {search}{'  <- chosen' * is_chosen}"))
     return lines

@@ -81,7 +81,7 @@ def _benchmark(status: Status) -> list[tuple[str, str]]:
     from ..indexes.tuning.benchmark import BenchmarkResult
     from .optimize import proof
 
-    result = BenchmarkResult.of(status.vector_kind["measured"]) if status.vector_kind else None
+    result = BenchmarkResult.from_dict(status.vector_kind["measured"]) if status.vector_kind else None
     return [] if result is None else proof(result)
 
 

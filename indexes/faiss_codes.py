@@ -1,105 +1,173 @@
-"""How FAISS keeps one vector in an index: whole, in fewer bits a number, or as the numbers of learnt centroids."""
+"""Codes: how FAISS stores one vector, as it is, with fewer bits a number, or as the numbers of learnt centroids.
+
+Costs are the time to compare a code with a query, in multiply-adds of an exact search.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import InputError
 from .base import Parameter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Values = dict[str, Any]
+Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """
-    `cost` is the time to compare a code with a query, in multiply-adds of an exact search; `selects` whether a scan
-    of such codes takes a FAISS selector.
-    """
+    """One way to store a vector; the base class of all, and the unknown code of a user's factory string."""
 
-    factory: Callable[[int, Values], str]  # its part of FAISS's factory string
-    size: Callable[[int, Values], float]  # bytes
-    cost: Callable[[int, Values], float]
-    depth: int = 0  # candidates whose true scores are computed, for each one asked for; 0: the code is the vector
-    least: Callable[[Values], int] = lambda _: 1  # vectors to learn from
-    parameters: tuple[Parameter, ...] = ()
-    before: Callable[[int, Values], str] = lambda _dim, _values: ""  # a transformation, before all else
+    candidates: int = 8  # whose true scores are computed, for each answer; 0: the code is the vector itself
+    selects: bool = False  # whether a scan of these codes takes a FAISS selector
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return ()
+
+    def factory(self, dim: int, values: Values) -> str:  # noqa: ARG002
+        """Return the code's part of FAISS's factory string."""
+        return ""
+
+    def rotation(self, dim: int, values: Values) -> str:  # noqa: ARG002
+        """Return the transformation at the start of the factory string, if the code needs one."""
+        return ""
+
+    def size(self, dim: int, values: Values) -> float:  # noqa: ARG002
+        """Return the bytes of one code."""
+        return 0.0
+
+    def cost(self, dim: int, values: Values) -> float:  # noqa: ARG002
+        """Return the cost to compare one code with a query."""
+        return 0.5 * dim
+
+    def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        """Return the minimum number of vectors to learn the code from."""
+        return 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalarCode(Code):
+    """Each number of the vector on its own, with full or lower precision."""
+
+    name: str
+    bytes_per_number: float
+    cost_per_number: float
     selects: bool = True
+
+    def factory(self, dim: int, values: Values) -> str:  # noqa: ARG002
+        return self.name
+
+    def size(self, dim: int, values: Values) -> float:  # noqa: ARG002
+        return self.bytes_per_number * dim
+
+    def cost(self, dim: int, values: Values) -> float:  # noqa: ARG002
+        return self.cost_per_number * dim
+
+    def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        return 1
 
 
 _CUT = "into how many parts of equal length a vector is cut; dim / {} or fewer unless given"
-_PARTS, _PARTS_FAST = (Parameter("parts", _CUT.format(share), 1, 4_096) for share in (4, 2))
 _PART_BITS = Parameter("part_bits", "the bits for a part", 4, 10, 8)
 _BITS = Parameter("bits", "the bits for a number of a vector", 1, 9, 1)
 
 
-def _parts(dim: int, values: Values, share: int) -> int:
-    """As asked, or as many as there can be up to dim / share."""
-    divisors = [n for n in range(1, dim + 1) if dim % n == 0]
-    if values.get("parts") is None:
-        return max((n for n in divisors if n <= max(1, dim // share)), default=1)
-    if values["parts"] not in divisors:
-        near = sorted(sorted(divisors, key=lambda n: abs(n - values["parts"]))[:4])
-        raise InputError(
-            f"a vector of dimension {dim} cannot be cut into {values['parts']} equal parts: parts may be "
-            f"{', '.join(map(str, near))}, among others"
-        )
-    return int(values["parts"])
+@dataclass(frozen=True, slots=True)
+class ProductCode(Code):
+    """Product quantization (Jégou et al. 2011), optionally after a learnt rotation (Ge et al. 2013)."""
+
+    rotates: bool = False
+    shortest_part = 4  # numbers of a part, unless the user sets the number of parts
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter("parts", _CUT.format(4), 1, 4_096), _PART_BITS)
+
+    def factory(self, dim: int, values: Values) -> str:
+        return f"PQ{self.parts(dim, values)}x{values['part_bits']}np"
+
+    def rotation(self, dim: int, values: Values) -> str:
+        return f"OPQ{self.parts(dim, values)}," * self.rotates
+
+    def size(self, dim: int, values: Values) -> float:
+        return float(self.parts(dim, values) * values["part_bits"] / 8)
+
+    def cost(self, dim: int, values: Values) -> float:
+        return 1.5 * self.parts(dim, values)
+
+    def training_vectors(self, values: Values) -> int:
+        return 2 ** int(values["part_bits"])
+
+    def parts(self, dim: int, values: Values) -> int:
+        """Return the number of parts: the user's, or the greatest divisor of dim up to dim / `shortest_part`."""
+        divisors = [n for n in range(1, dim + 1) if dim % n == 0]
+        parts = values.get("parts")
+        if parts is None:
+            return max((n for n in divisors if n <= max(1, dim // self.shortest_part)), default=1)
+        if parts not in divisors:
+            near = sorted(sorted(divisors, key=lambda n: abs(n - parts))[:4])
+            raise InputError(
+                f"a vector of dimension {dim} cannot be cut into {parts} equal parts: parts may be "
+                f"{', '.join(map(str, near))}, among others"
+            )
+        return int(parts)
 
 
-def _scalar(name: str, size: float, cost: float, depth: int) -> Code:
-    return Code(lambda _dim, _values: name, lambda dim, _: size * dim, lambda dim, _: cost * dim, depth)
+@dataclass(frozen=True, slots=True)
+class FastProductCode(ProductCode):
+    """Product quantization with 4 bits a part, whose sums are looked up in registers (André et al. 2017)."""
+
+    shortest_part = 2
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter("parts", _CUT.format(2), 1, 4_096),)
+
+    def factory(self, dim: int, values: Values) -> str:
+        return f"PQ{self.parts(dim, values)}x4fs"
+
+    def size(self, dim: int, values: Values) -> float:
+        return self.parts(dim, values) / 2
+
+    def cost(self, dim: int, values: Values) -> float:
+        return 0.1 * self.parts(dim, values)
+
+    def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        return 16
 
 
-def _product(*, rotated: bool = False) -> Code:
-    """Jégou et al. 2011; rotated first: Ge et al. 2013."""
-    return Code(
-        lambda dim, values: f"PQ{_parts(dim, values, 4)}x{values['part_bits']}np",
-        lambda dim, values: _parts(dim, values, 4) * values["part_bits"] / 8,
-        lambda dim, values: 1.5 * _parts(dim, values, 4),
-        8,
-        lambda values: 2 ** int(values["part_bits"]),
-        (_PARTS, _PART_BITS),
-        (lambda dim, values: f"OPQ{_parts(dim, values, 4)},") if rotated else (lambda _dim, _values: ""),
-        selects=False,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RabitqCode(Code):
+    """RaBitQ (Gao and Long 2024); with several bits a number, Gao et al. 2025."""
+
+    candidates: int = 16
+    name: str
+    cost_per_bit: float
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (_BITS,)
+
+    def factory(self, dim: int, values: Values) -> str:  # noqa: ARG002
+        return f"{self.name}{values['bits']}" if values["bits"] > 1 else self.name
+
+    def size(self, dim: int, values: Values) -> float:
+        return float(dim * values["bits"] / 8 + (8 if values["bits"] == 1 else 28))
+
+    def cost(self, dim: int, values: Values) -> float:
+        return float(self.cost_per_bit * dim * values["bits"])
+
+    def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        return 1
 
 
-def _product_fast(*, rotated: bool = False) -> Code:
-    """André et al. 2017: 4 bits a part, sums looked up in registers."""
-    return Code(
-        lambda dim, values: f"PQ{_parts(dim, values, 2)}x4fs",
-        lambda dim, values: _parts(dim, values, 2) / 2,
-        lambda dim, values: 0.1 * _parts(dim, values, 2),
-        8,
-        lambda _: 16,
-        (_PARTS_FAST,),
-        (lambda dim, values: f"OPQ{_parts(dim, values, 2)},") if rotated else (lambda _dim, _values: ""),
-        selects=False,
-    )
-
-
-def _rabitq(suffix: str, cost: float, *, selects: bool) -> Code:
-    """Gao and Long 2024; with several bits Gao et al. 2025."""
-    return Code(
-        lambda _, values: f"RaBitQ{suffix}{values['bits']}" if values["bits"] > 1 else f"RaBitQ{suffix}",
-        lambda dim, values: dim * values["bits"] / 8 + (8 if values["bits"] == 1 else 28),
-        lambda dim, values: cost * dim * values["bits"],
-        16,
-        parameters=(_BITS,),
-        selects=selects,
-    )
-
-
-WHOLE = Code(lambda _dim, _values: "Flat", lambda dim, _: 4.0 * dim, lambda dim, _: 1.0 * dim)
-FP16 = _scalar("SQfp16", 2, 0.6, 2)
-BF16 = _scalar("SQbf16", 2, 0.6, 3)
-INT8 = _scalar("SQ8", 1, 0.45, 4)
-PQ, OPQ = _product(), _product(rotated=True)
-PQ_FAST, OPQ_FAST = _product_fast(), _product_fast(rotated=True)
-RABITQ = _rabitq("", 0.15, selects=True)
-RABITQ_FAST = _rabitq("fs", 0.05, selects=False)
+UNKNOWN = Code()
+WHOLE = ScalarCode(name="Flat", bytes_per_number=4, cost_per_number=1, candidates=0)
+FP16 = ScalarCode(name="SQfp16", bytes_per_number=2, cost_per_number=0.6, candidates=2)
+BF16 = ScalarCode(name="SQbf16", bytes_per_number=2, cost_per_number=0.6, candidates=3)
+INT8 = ScalarCode(name="SQ8", bytes_per_number=1, cost_per_number=0.45, candidates=4)
+PQ, OPQ = ProductCode(), ProductCode(rotates=True)
+PQ_FAST, OPQ_FAST = FastProductCode(), FastProductCode(rotates=True)
+RABITQ = RabitqCode(name="RaBitQ", cost_per_bit=0.15, selects=True)
+RABITQ_FAST = RabitqCode(name="RaBitQfs", cost_per_bit=0.05)

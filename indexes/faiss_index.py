@@ -1,10 +1,13 @@
-"""Approximate search by FAISS, with true scores: what FAISS finds is compared again with the stored vectors.
+"""Approximate search by FAISS with true scores: FAISS's candidates are compared again with the stored vectors.
 
-A filter is met in the way that keeps its recall at the least estimated cost. Few allowed vectors are all compared.
-Where FAISS scans every code, a selector tells it which to leave out. Lists and graphs are instead asked for so many
-neighbours that enough of them pass: with a selector they would look no further than the query's surroundings, and a
-filter whose vectors lie elsewhere would get poor answers without anyone noticing. Here too few pass, which is noticed,
-and such a query is answered by comparing all that is allowed: it then took at most about a fifth longer than that.
+A filtered search takes the cheapest way, by estimate, that keeps its recall:
+
+- With few allowed vectors, compare them all.
+- If FAISS scans every code, give it a selector that leaves out the rest.
+- With lists or a graph, ask for so many neighbours that enough of them pass the filter. A selector would not do:
+  FAISS would look no further than the query's surroundings. A filter whose vectors lie elsewhere would get poor
+  answers unnoticed. Too few neighbours that pass are noticed, and then all allowed vectors are compared. Such a query
+  took at most about a fifth longer than the comparison alone.
 """
 
 from __future__ import annotations
@@ -18,32 +21,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import InputError
-from .base import check_parameters, with_defaults
-from .flat import best_of, count_of, mask_of
+from .base import Parameter, check_parameters, with_defaults
+from .faiss_structures import Scan
+from .flat import allowed_count, allowed_mask, top_k
 from .metric import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.arrays import Floats, Ids, Mask
-    from .base import Places
-    from .faiss_kind import FaissKind
+    from ..core.arrays import Floats, Ids, Mask, Positions
+    from .faiss_codes import Code
+    from .faiss_structures import Structure
     from .flat import FlatIndex
 
-_USUAL = 10  # how many answers the search parameters are meant for
-_FIXED = 7e5  # what a search with a filter takes beside what FAISS does, in multiply-adds of an exact search
-# A search that finds too few that pass is paid in addition to comparing all that does, and a filter may always lie far
-# from a query: so it is tried where it is estimated to take no more than this share of comparing all.
-_STAKE = 0.2
+_USUAL_DEPTH = 10  # answers that the search parameters are meant for
+_FILTER_COST = 7e5  # of a filtered search beside FAISS's own work, in multiply-adds of an exact search
+# A search that finds too few allowed vectors is paid in addition to the comparison of all of them. A filter may always
+# lie far from a query. So a search is tried only up to this share of the estimated cost of comparing all.
+_SEARCH_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class FaissIndex:
-    """A `VectorIndex` whose FAISS index knows the vectors by their place in `exact`."""
+    """A `VectorIndex` whose FAISS index numbers the vectors by their position in `exact`."""
 
     exact: FlatIndex
-    index: Any  # None: too few vectors to learn a code from, all are compared
-    kind: FaissKind
+    index: Any  # None: too few vectors to learn a code from, so all are compared
+    structure: Structure
+    code: Code
+    search_parameters: tuple[Parameter, ...]
     build_values: dict[str, Any]
     search_values: dict[str, Any]
 
@@ -51,84 +57,82 @@ class FaissIndex:
     def ids(self) -> Ids:
         return self.exact.ids
 
-    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
-        count = len(self.ids) if allowed is None else count_of(allowed)
+    def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        count = len(self.ids) if allowed is None else allowed_count(allowed)
         depth = self.depth(k, count)
         if self._is_better_exact(k, depth, count, filtered=allowed is not None):
             return self.exact.search(vectors, k, allowed=allowed)
-        queries = self.exact.checked(vectors)
-        scores, found, enough = self._found(queries, k, depth, count, allowed)
+        queries = self.exact.prepare_queries(vectors)
+        scores, ids, enough = self._approximate_search(queries, k, depth, count, allowed)
         for row in np.flatnonzero(~enough):
-            scores[row], found[row] = (
-                part[0] for part in self.exact.search(vectors[row : row + 1], k, allowed=allowed)
-            )
-        return scores, found
+            scores[row], ids[row] = (part[0] for part in self.exact.search(vectors[row : row + 1], k, allowed=allowed))
+        return scores, ids
 
     def reconstruct(self, ids: Ids) -> Floats:
         return self.exact.reconstruct(ids)
 
-    def tuned(self, **search: Any) -> FaissIndex:
-        check_parameters("searching this kind of index", self.kind.search_parameters, search)
-        return replace(self, search_values=with_defaults(self.kind.search_parameters, {**self.search_values, **search}))
+    def with_parameters(self, **search: Any) -> FaissIndex:
+        check_parameters("searching this kind of index", self.search_parameters, search)
+        return replace(self, search_values=with_defaults(self.search_parameters, {**self.search_values, **search}))
 
     def depth(self, k: int, passing: int) -> int:
-        """How many neighbours to ask FAISS for, so that as many as are compared again pass."""
-        wanted, share = k * self._factor, passing / max(1, len(self.ids))
+        """Return how many neighbours to ask FAISS for, so that k times `k_factor` of them pass the filter."""
+        candidates, share = k * self._factor, passing / max(1, len(self.ids))
         if share >= 1 or self._selects or not passing:
-            return wanted
-        return math.ceil((wanted + 3 * math.sqrt(wanted * (1 - share)) + 1) / share)
+            return candidates
+        return math.ceil((candidates + 3 * math.sqrt(candidates * (1 - share)) + 1) / share)
 
     def _is_better_exact(self, k: int, depth: int, passing: int, *, filtered: bool) -> bool:
+        """Estimate whether comparing all allowed vectors is cheaper than a search by FAISS, or the only way."""
         count, dim = self.exact.vectors.shape
         if self.index is None or k == 0 or depth >= count or 2 * k > passing:
             return True
         if not filtered:
             return False
-        compared = 1.5 * passing * dim * (1 if self._selects else _STAKE)
-        if compared < _FIXED:
+        exact_cost = 1.5 * passing * dim * (1 if self._selects else _SEARCH_SHARE)
+        if exact_cost < _FILTER_COST:
             return True
-        code = self.kind.code.cost(dim, self.build_values)
+        code = self.code.cost(dim, self.build_values)
         scanned = passing if self._selects else count
-        cost = self.kind.structure_of(self.build_values).cost(
-            self._visits(depth), scanned, dim, code, self.build_values
-        )
-        cost += _FIXED + 3.0 * dim * k * self._factor + 30.0 * depth + (count / 8 if passing < count else 0)
-        return bool(compared < cost)
+        cost = self.structure.cost(self._visits(depth), scanned, dim, code, self.build_values)
+        cost += _FILTER_COST + 3.0 * dim * k * self._factor + 30.0 * depth + (count / 8 if passing < count else 0)
+        return bool(exact_cost < cost)
 
-    def _found(
-        self, queries: Floats, k: int, depth: int, passing: int, allowed: Mask | Places | None
+    def _approximate_search(
+        self, queries: Floats, k: int, depth: int, passing: int, allowed: Mask | Positions | None
     ) -> tuple[Floats, Ids, Mask]:
-        """The k best that FAISS finds, and for which queries it found enough to rely on."""
-        mask = None if allowed is None else mask_of(allowed, len(self.ids))
-        scores, places = self._neighbours(queries, depth, mask)
+        """Return scores and ids of the k best, and a mask of the queries with enough candidates to rely on."""
+        mask = None if allowed is None else allowed_mask(allowed, len(self.ids))
+        scores, positions = self._neighbours(queries, depth, mask)
         if mask is not None and not self._selects:
-            scores, places = _only(mask, scores, places, k * self._factor)
+            scores, positions = _first_allowed(mask, scores, positions, k * self._factor)
         needed = min(passing, k if self._factor == 1 else math.ceil(k * (1 + self._factor) / 2))
-        enough = (places >= 0).sum(axis=1) >= needed
-        if self.kind.code.depth:
-            scores = self.exact.scores_at(queries, places)
-        scores, places = best_of(scores, places, k)
-        return scores, np.where(places < 0, -1, self.ids[places]), enough
+        enough = (positions >= 0).sum(axis=1) >= needed
+        if self.code.candidates:
+            scores = self.exact.scores_at(queries, positions)
+        scores, positions = top_k(scores, positions, k)
+        return scores, np.where(positions < 0, -1, self.ids[positions]), enough
 
-    def _neighbours(self, queries: Floats, depth: int, mask: Mask | None) -> tuple[Floats, Places]:
+    def _neighbours(self, queries: Floats, depth: int, mask: Mask | None) -> tuple[Floats, Positions]:
+        """Search by FAISS: scores and positions, (queries, depth); -inf and -1 for missing neighbours."""
         import faiss
 
         selector: dict[str, Any] = {}
         if mask is not None and self._selects:
             bits = np.packbits(mask, bitorder="little")
             selector = {"sel": faiss.IDSelectorBitmap(len(mask), faiss.swig_ptr(bits))}
-        parameters = self.kind.structure_of(self.build_values).parameters(self._visits(depth), **selector)
+        parameters = self.structure.parameters(self._visits(depth), **selector)
         if parameters is not None and isinstance(self.index, faiss.IndexPreTransform):
             parameters = faiss.SearchParametersPreTransform(index_params=parameters)
-        with refusal("search this index"):
-            scores, places = self.index.search(queries, depth, params=parameters)
+        with faiss_errors("search this index"):
+            scores, positions = self.index.search(queries, depth, params=parameters)
         scores *= METRICS[self.exact.metric].sign
-        scores[places < 0] = -np.inf
-        return scores, places
+        scores[positions < 0] = -np.inf
+        return scores, positions
 
     def _visits(self, depth: int) -> int:
-        structure = self.kind.structure_of(self.build_values)
-        return structure.visits(depth, _USUAL * self._factor, len(self.ids), self.build_values, self.search_values)
+        usual = _USUAL_DEPTH * self._factor
+        return self.structure.visits(depth, usual, len(self.ids), self.build_values, self.search_values)
 
     @property
     def _factor(self) -> int:
@@ -136,29 +140,30 @@ class FaissIndex:
 
     @property
     def _selects(self) -> bool:
-        return self.kind.selects(self.build_values)
+        """Whether FAISS gets the filter as a selector."""
+        return self.code.selects and isinstance(self.structure, Scan)
 
 
-def _only(mask: Mask, scores: Floats, places: Places, count: int) -> tuple[Floats, Places]:
-    """The first `count` that pass, in their order."""
-    passes = (places >= 0) & mask[places]
+def _first_allowed(mask: Mask, scores: Floats, positions: Positions, count: int) -> tuple[Floats, Positions]:
+    """Return the first `count` of each row that pass the filter, in their order."""
+    passes = (positions >= 0) & mask[positions]
     order = np.argsort(~passes, axis=1, kind="stable")[:, :count]
-    places = np.where(np.take_along_axis(passes, order, 1), np.take_along_axis(places, order, 1), -1)
+    positions = np.where(np.take_along_axis(passes, order, 1), np.take_along_axis(positions, order, 1), -1)
     scores = np.take_along_axis(scores, order, 1)
-    scores[places < 0] = -np.inf
-    return scores, places
+    scores[positions < 0] = -np.inf
+    return scores, positions
 
 
 @contextlib.contextmanager
-def refusal(doing: str) -> Iterator[None]:
-    """Have FAISS's errors say that it cannot do this."""
+def faiss_errors(action: str) -> Iterator[None]:
+    """Turn an error of FAISS into an InputError: "FAISS cannot ACTION: reason"."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        raise InputError(f"FAISS cannot {doing}: {reason(error)}") from None
+        raise InputError(f"FAISS cannot {action}: {faiss_reason(error)}") from None
 
 
-def reason(error: Exception) -> str:
-    """FAISS's message without the place in its source."""
+def faiss_reason(error: Exception) -> str:
+    """Return FAISS's message without the file and line of its source."""
     first = re.sub(r"^Error in .* at \S+:[0-9]+: (Error: )?", "", str(error).split("\n", 1)[0])
     return first.split(" failed: ")[-1][:160]

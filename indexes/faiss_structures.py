@@ -1,45 +1,55 @@
-"""How FAISS finds its way among codes: all of them, some of many lists, or along a graph.
+"""Structures: how FAISS finds its way among codes, through all of them, some of many lists, or along a graph.
 
-Parameters of a search are those for its ten best. Whoever looks deeper (for more, or because a filter lets few pass)
-has to visit more: by how much stands in `visits`.
+The parameters of a search are meant for its ten best. A deeper search, for more answers or under a filter that lets few
+vectors pass, has to visit more: `visits` says how many.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .base import Parameter
 
-if TYPE_CHECKING:
-    Values = dict[str, Any]
+Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
+    """Compare every code."""
+
     build_parameters: ClassVar[tuple[Parameter, ...]] = ()
     search_parameters: ClassVar[tuple[Parameter, ...]] = ()
 
     def factory(self, count: int, build: Values) -> str:  # noqa: ARG002
+        """Return the structure's part of FAISS's factory string."""
         return ""
 
     def size(self, count: int, dim: int, build: Values) -> float:  # noqa: ARG002
-        """Bytes a vector beside its code."""
+        """Return the bytes a vector takes beside its code."""
         return 0
 
-    def least(self, count: int, build: Values) -> int:  # noqa: ARG002
+    def training_vectors(self, count: int, build: Values) -> int:  # noqa: ARG002
+        """Return the minimum number of vectors to learn the structure from."""
         return 1
 
     def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:  # noqa: ARG002
-        """How many lists or nodes are looked at to find the `depth` best, where the parameters are for `usual`."""
+        """Return how many lists or nodes a search for the `depth` best visits.
+
+        :param usual: the depth that the search parameters are meant for.
+        """
         return count
 
     def cost(self, visits: int, count: int, dim: int, code: float, build: Values) -> float:  # noqa: ARG002
-        """Of one query, in multiply-adds of an exact search. Fitted to measurements on one core with AVX-512."""
+        """Estimate the cost of one query, in multiply-adds of an exact search.
+
+        The formulas are fitted to measurements on one core with AVX-512.
+        """
         return visits * code
 
     def parameters(self, visits: int, **selector: Any) -> Any:  # noqa: ARG002
+        """Return FAISS's search parameters."""
         import faiss
 
         return faiss.SearchParameters(**selector) if selector else None
@@ -47,7 +57,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """IVF: k-means cells, of which the nearest are searched."""
+    """IVF: divide the vectors into k-means cells and search the nearest cells."""
 
     build_parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("nlist", "the number of lists; 4 times the root of the number of vectors unless given", 1, 1_048_576),
@@ -57,6 +67,7 @@ class Lists:
     )
 
     def nlist(self, count: int, build: Values) -> int:
+        """Return the number of lists for `count` vectors."""
         if build.get("nlist"):
             return int(build["nlist"])
         return max(1, min(round(4 * math.sqrt(count)), count // 39))
@@ -67,7 +78,7 @@ class Lists:
     def size(self, count: int, dim: int, build: Values) -> float:
         return 8 + 4 * dim * self.nlist(count, build) / max(1, count)
 
-    def least(self, count: int, build: Values) -> int:
+    def training_vectors(self, count: int, build: Values) -> int:
         return self.nlist(count, build)
 
     def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:
@@ -87,7 +98,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """HNSW: Malkov and Yashunin 2016."""
+    """HNSW: follow a graph of near neighbours (Malkov and Yashunin 2016)."""
 
     build_parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("m", "how many neighbours a node has, and twice as many on the ground", 2, 256, 16),
@@ -103,7 +114,7 @@ class Graph:
     def size(self, count: int, dim: int, build: Values) -> float:  # noqa: ARG002
         return float(8.5 * build["m"] + 20)
 
-    def least(self, count: int, build: Values) -> int:  # noqa: ARG002
+    def training_vectors(self, count: int, build: Values) -> int:  # noqa: ARG002
         return 1
 
     def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:  # noqa: ARG002

@@ -1,8 +1,8 @@
-"""Exact search: every vector is compared, by FAISS, over a memory-mapped array.
+"""Exact search: FAISS compares every vector of a memory-mapped array.
 
-The vectors lie in an ordinary .npy file, so that opening costs nothing whatever the size, building streams, and a
-foreign file has no format for a parser to trip over. Every other kind keeps the same two files beside its own: for
-the true scores of what it finds, and for answers where comparing all that is allowed is cheaper or safer.
+The vectors lie in a file of raw float32 numbers, and the ids in an .npy file. So opening costs the same at any size,
+building streams, and a foreign file has no format for a parser to trip over. Every other kind keeps these two files
+beside its own. It takes true scores from them, and exact answers where that is cheaper or safer.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from ..core.arrays import Floats, Ids, Mask
-    from .base import Parameters, Places, VectorIndex
+    from ..core.arrays import Floats, Ids, Mask, Positions
+    from .base import Parameters, VectorIndex
 
-_BLOCK = 65_536  # rows that are copied at a time
-_FEW = 0.25  # the share of allowed rows below which copying them is quicker than passing over the others
-_DIRECT = 16  # queries at a time for which FAISS computes distances as such: for more it subtracts large numbers
+_BLOCK = 65_536  # rows copied at a time
+_COPY_SHARE = 0.25  # of allowed rows, up to which copying them is faster than skipping the rest
+_L2_QUERIES = 16  # at a time: FAISS computes distances directly only for so few; else it subtracts large numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +36,43 @@ class FlatIndex:
     vectors: Floats
     metric: str = "ip"
 
-    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
-        queries = self.checked(vectors)
+    def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        queries = self.prepare_queries(vectors)
         scores = np.full((len(queries), k), -np.inf, np.float32)
-        found = np.full((len(queries), k), -1, np.int64)
-        count = len(self.ids) if allowed is None else count_of(allowed)
-        reach = min(k, count)
-        if reach and len(queries):
-            step = _DIRECT if self.metric == "l2" else len(queries)
-            for at in range(0, len(queries), step):
-                part = slice(at, at + step)
-                scores[part, :reach], found[part, :reach] = self._best(queries[part], reach, allowed, count)
-        return scores, found
+        ids = np.full((len(queries), k), -1, np.int64)
+        count = len(self.ids) if allowed is None else allowed_count(allowed)
+        depth = min(k, count)
+        if depth and len(queries):
+            step = _L2_QUERIES if self.metric == "l2" else len(queries)
+            for start in range(0, len(queries), step):
+                batch = slice(start, start + step)
+                scores[batch, :depth], ids[batch, :depth] = self._best(queries[batch], depth, allowed, count)
+        return scores, ids
 
-    def checked(self, vectors: Floats) -> Floats:
-        """Queries as FAISS takes them, if they can be of this index."""
+    def prepare_queries(self, vectors: Floats) -> Floats:
+        """Return queries as FAISS takes them.
+
+        :raises InputError: when their dimension is not the index's.
+        """
         if vectors.ndim != 2 or vectors.shape[1] != self.vectors.shape[1]:
             raise InputError(
                 f"queries have shape {vectors.shape} but the index holds vectors of dimension "
                 f"{self.vectors.shape[1]}: was it built with another encoder?"
             )
-        return self._metric.prepared(vectors)
+        return self._metric.prepare(vectors)
 
-    def scores_at(self, queries: Floats, places: Places) -> Floats:
-        """The true scores of the vectors at `places`, (queries, m), for `checked` queries; -inf where a place is -1."""
+    def scores_at(self, queries: Floats, positions: Positions) -> Floats:
+        """Return the true scores of the vectors at `positions`, (queries, m); -inf for a position of -1.
+
+        :param queries: from `prepare_queries`.
+        """
         import faiss
 
-        count, dim = places.shape[1], self.vectors.shape[1]
-        scores, places = np.empty(places.shape, np.float32), np.ascontiguousarray(places)
+        count, dim = positions.shape[1], self.vectors.shape[1]
+        scores, positions = np.empty(positions.shape, np.float32), np.ascontiguousarray(positions)
 
         def fill(function: Any, left: Floats) -> None:
-            pointers = [faiss.swig_ptr(array) for array in (scores, left, self.vectors, places)]
+            pointers = [faiss.swig_ptr(array) for array in (scores, left, self.vectors, positions)]
             function(*pointers, dim, len(left), count)
 
         if self._metric.normalizes:
@@ -74,18 +80,17 @@ class FlatIndex:
             squares = scores.copy()
         fill(faiss.fvec_inner_products_by_idx if self._metric.sign > 0 else faiss.fvec_L2sqr_by_idx, queries)
         if self._metric.normalizes:
-            scores = np.divide(scores, np.sqrt(squares), out=np.zeros_like(scores), where=(squares > 0) & (places >= 0))
+            scores = np.divide(
+                scores, np.sqrt(squares), out=np.zeros_like(scores), where=(squares > 0) & (positions >= 0)
+            )
         scores *= self._metric.sign
-        scores[places < 0] = -np.inf
+        scores[positions < 0] = -np.inf
         return scores
 
     def reconstruct(self, ids: Ids) -> Floats:
-        places = np.searchsorted(self.ids, ids)
-        if len(ids) and (places.max() >= len(self.ids) or (self.ids[places] != ids).any()):
-            raise InputError("reconstruct was asked for ids that the index does not hold")
-        return np.asarray(self.vectors[places])
+        return np.asarray(self.vectors[positions_of_ids(self.ids, ids)])
 
-    def tuned(self, **search: Any) -> FlatIndex:
+    def with_parameters(self, **search: Any) -> FlatIndex:
         check_parameters("exact search", (), search)
         return self
 
@@ -93,63 +98,82 @@ class FlatIndex:
     def _metric(self) -> Metric:
         return METRICS[self.metric]
 
-    def _best(self, queries: Floats, k: int, allowed: Mask | Places | None, count: int) -> tuple[Floats, Ids]:
+    def _best(self, queries: Floats, k: int, allowed: Mask | Positions | None, count: int) -> tuple[Floats, Ids]:
         import faiss
 
-        if not self._metric.normalizes and (allowed is None or (count > _FEW * len(self.ids) and len(queries) < 20)):
-            return self._passed_over(queries, k, allowed)
-        so_far: tuple[Floats, Ids] | None = None
+        if not self._metric.normalizes and (
+            allowed is None or (count > _COPY_SHARE * len(self.ids) and len(queries) < 20)
+        ):
+            return self._search_in_place(queries, k, allowed)
+        best: tuple[Floats, Ids] | None = None
         for ids, vectors in self._blocks(allowed):
-            held = self._metric.prepared(vectors)
-            best, places = faiss.knn(queries, held, min(k, len(ids)), metric=self._metric.faiss)
-            best, found = self._answers(best, places, ids)
-            if so_far is not None:
-                best, found = best_of(np.hstack([so_far[0], best]), np.hstack([so_far[1], found]), k)
-            so_far = best, found
-        assert so_far is not None
-        return so_far
+            block = self._metric.prepare(vectors)
+            values, positions = faiss.knn(queries, block, min(k, len(ids)), metric=self._metric.faiss)
+            answers = self._answers(values, positions, ids)
+            if best is not None:
+                answers = top_k(np.hstack([best[0], answers[0]]), np.hstack([best[1], answers[1]]), k)
+            best = answers
+        assert best is not None
+        return best
 
-    def _blocks(self, allowed: Mask | Places | None) -> Iterator[tuple[Ids, Floats]]:
-        places = None if allowed is None else positions_of(allowed)
-        for at in range(0, len(self.ids) if places is None else len(places), _BLOCK):
-            block = slice(at, at + _BLOCK) if places is None else places[at : at + _BLOCK]
+    def _blocks(self, allowed: Mask | Positions | None) -> Iterator[tuple[Ids, Floats]]:
+        positions = None if allowed is None else allowed_positions(allowed)
+        for start in range(0, len(self.ids) if positions is None else len(positions), _BLOCK):
+            block = slice(start, start + _BLOCK) if positions is None else positions[start : start + _BLOCK]
             yield self.ids[block], self.vectors[block]
 
-    def _passed_over(self, queries: Floats, k: int, allowed: Mask | Places | None) -> tuple[Floats, Ids]:
-        """Without a copy: FAISS leaves out what is not allowed."""
+    def _search_in_place(self, queries: Floats, k: int, allowed: Mask | Positions | None) -> tuple[Floats, Ids]:
+        """Search the mapped array without a copy; FAISS skips the rows that are not allowed."""
         import faiss
 
-        scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        bits = None if allowed is None else np.packbits(mask_of(allowed, len(self.ids)), bitorder="little")
+        scores, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        bits = None if allowed is None else np.packbits(allowed_mask(allowed, len(self.ids)), bitorder="little")
         selector = None if bits is None else faiss.IDSelectorBitmap(len(self.ids), faiss.swig_ptr(bits))
-        given = [faiss.swig_ptr(array) for array in (queries, self.vectors)]
+        inputs = [faiss.swig_ptr(array) for array in (queries, self.vectors)]
         sizes = (self.vectors.shape[1], len(queries), len(self.ids), k)
         search = faiss.knn_inner_product if self._metric.sign > 0 else faiss.knn_L2sqr
         last = (selector,) if self._metric.sign > 0 else (None, selector)
-        search(*given, *sizes, faiss.swig_ptr(scores), faiss.swig_ptr(places), *last)
-        return self._answers(scores, places, self.ids)
+        search(*inputs, *sizes, faiss.swig_ptr(scores), faiss.swig_ptr(positions), *last)
+        return self._answers(scores, positions, self.ids)
 
-    def _answers(self, values: Floats, places: Places, ids: Ids) -> tuple[Floats, Ids]:
-        """What FAISS found among these ids; a vector that is not finite, which it passes over, leaves a place -1."""
-        nothing = places < 0
-        return np.where(nothing, np.float32(-np.inf), values * self._metric.sign), np.where(nothing, -1, ids[places])
+    def _answers(self, values: Floats, positions: Positions, ids: Ids) -> tuple[Floats, Ids]:
+        """Turn FAISS's values and positions among `ids` into scores and ids.
+
+        FAISS skips a vector that is not finite, so positions may run out; they are -1 then.
+        """
+        missing = positions < 0
+        return np.where(missing, np.float32(-np.inf), values * self._metric.sign), np.where(missing, -1, ids[positions])
 
 
-def best_of(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:
-    """The k best of each row, best first; of equal ones the first."""
+def top_k(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:
+    """Return the k best of each row, best first; among equal scores the first column wins."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(scores, best, 1), np.take_along_axis(ids, best, 1)
 
 
-def count_of(allowed: Mask | Places) -> int:
+def positions_of_ids(known: Ids, ids: Ids) -> Positions:
+    """Return the positions of `ids` in `known`, which ascends.
+
+    :raises InputError: when an id is missing.
+    """
+    positions = np.searchsorted(known, ids)
+    if len(ids) and (positions.max() >= len(known) or (known[positions] != ids).any()):
+        raise InputError("reconstruct was asked for ids that the index does not hold")
+    return positions
+
+
+def allowed_count(allowed: Mask | Positions) -> int:
+    """Count the vectors that a mask or positions allow."""
     return int(np.count_nonzero(allowed)) if allowed.dtype == np.bool_ else len(allowed)
 
 
-def positions_of(allowed: Mask | Places) -> Places:
+def allowed_positions(allowed: Mask | Positions) -> Positions:
+    """Turn a mask into positions; return positions as they are."""
     return np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed.astype(np.int64, copy=False)
 
 
-def mask_of(allowed: Mask | Places, count: int) -> Mask:
+def allowed_mask(allowed: Mask | Positions, count: int) -> Mask:
+    """Turn positions into a mask of shape (count,); return a mask as it is."""
     if allowed.dtype == np.bool_:
         return allowed.astype(np.bool_, copy=False)
     mask = np.zeros(count, np.bool_)
@@ -180,12 +204,13 @@ class FlatKind:
         build: Parameters | None = None,  # noqa: ARG002
     ) -> None:
         metric_of(metric)
-        held = []
+        ids_of_batches = []
         with (folder / "vectors.f32").open("wb") as stream:
             for ids, vectors in batches:
-                held.append(ids)
+                ids_of_batches.append(ids)
                 stream.write(np.ascontiguousarray(vectors, np.float32).reshape(-1, dim).data)
-        np.save(folder / "ids.npy", np.concatenate(held) if held else np.empty(0, np.int64), allow_pickle=False)
+        all_ids = np.concatenate(ids_of_batches) if ids_of_batches else np.empty(0, np.int64)
+        np.save(folder / "ids.npy", all_ids, allow_pickle=False)
 
     def load(
         self,
@@ -214,14 +239,14 @@ class FlatKind:
         return FlatIndex(ids, vectors.view(np.ndarray), metric)
 
 
-def exact(index: VectorIndex) -> VectorIndex:
-    """The same vectors, all compared."""
-    beside: VectorIndex = getattr(index, "exact", index)
-    return beside
+def exact_index(index: VectorIndex) -> VectorIndex:
+    """Return the exact index over the same vectors."""
+    exact: VectorIndex = getattr(index, "exact", index)
+    return exact
 
 
 def is_exact(index: VectorIndex) -> bool:
-    """Whether it answers by comparing all, so that there is nothing to prove."""
+    """Whether the index compares every vector, so that its recall needs no proof."""
     shards = getattr(index, "shards", None)
     if shards is not None:
         return all(map(is_exact, shards))

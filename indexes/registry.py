@@ -1,10 +1,10 @@
-"""The table of kinds of vector index, and the choice of one.
+"""The table of index kinds, and `IndexSpec`, the choice of one kind with its parameters.
 
-Exact search is right up to some hundred thousand vectors. Beyond, lists and graphs answer faster, and codes take less
-memory; `FaissKind` compares what a code found with the stored vectors, so that every kind gives true scores.
+Exact search is right for up to some hundred thousand vectors. Beyond, lists and graphs answer faster, and codes take
+less memory. `FaissIndex` compares the candidates of a code with the stored vectors, so every kind gives true scores.
 
-Not here: LanceDB's own vector index, which lies within the store's table and changes with it, and so can be neither
-built aside nor held against a checksum.
+LanceDB's own vector index is left out. It lies within the store's table and changes with the table. So it can neither
+be built aside nor be checked against a checksum.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ from .metric import metric_of
 if TYPE_CHECKING:
     from .base import VectorIndexKind
 
-_ANY = codes.Code(
-    lambda _dim, _values: "", lambda _dim, _values: 0.0, lambda dim, _: 0.5 * dim, 8, lambda _: 256, selects=False
-)
-
 KINDS: dict[str, VectorIndexKind] = {
+    # Tried by `optimize`:
     "flat": FlatKind(),
+    "ivf_pq_fast": FaissKind(Lists(), codes.PQ_FAST),
+    "ivf_rabitq_fast": FaissKind(Lists(), codes.RABITQ_FAST),
+    "ivf_int8": FaissKind(Lists(), codes.INT8),
+    "ivf_fp16": FaissKind(Lists(), codes.FP16),
+    "hnsw_int8": FaissKind(Graph(), codes.INT8),
+    "hnsw": FaissKind(Graph(), codes.WHOLE),
+    # On request alone:
     "fp16": FaissKind(Scan(), codes.FP16),
     "bf16": FaissKind(Scan(), codes.BF16),
     "int8": FaissKind(Scan(), codes.INT8),
@@ -37,35 +41,29 @@ KINDS: dict[str, VectorIndexKind] = {
     "rabitq": FaissKind(Scan(), codes.RABITQ),
     "rabitq_fast": FaissKind(Scan(), codes.RABITQ_FAST),
     "ivf": FaissKind(Lists(), codes.WHOLE),
-    "ivf_fp16": FaissKind(Lists(), codes.FP16),
     "ivf_bf16": FaissKind(Lists(), codes.BF16),
-    "ivf_int8": FaissKind(Lists(), codes.INT8),
     "ivf_pq": FaissKind(Lists(), codes.PQ),
     "ivf_opq": FaissKind(Lists(), codes.OPQ),
-    "ivf_pq_fast": FaissKind(Lists(), codes.PQ_FAST),
     "ivf_opq_fast": FaissKind(Lists(), codes.OPQ_FAST),
     "ivf_rabitq": FaissKind(Lists(), codes.RABITQ),
-    "ivf_rabitq_fast": FaissKind(Lists(), codes.RABITQ_FAST),
-    "hnsw": FaissKind(Graph(), codes.WHOLE),
     "hnsw_fp16": FaissKind(Graph(), codes.FP16),
-    "hnsw_int8": FaissKind(Graph(), codes.INT8),
-    "factory": FactoryKind(Scan(), _ANY),
+    "factory": FactoryKind(Scan(), codes.UNKNOWN),  # any string for FAISS's index factory
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """Which kind of index, how it is built, and how it is searched; what is left out follows from the vectors."""
+class IndexSpec:
+    """The kind of an index and its parameters; the vectors decide every parameter that is left out."""
 
     kind: str = "flat"
     build: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)
     metric: str = "ip"
 
-    def checked(self, dim: int) -> Spec:
-        """Itself.
+    def check(self, dim: int) -> IndexSpec:
+        """Check the spec for vectors of this dimension and return it.
 
-        :raises InputError: when there is no such kind, or it cannot be built so for vectors of this dimension.
+        :raises InputError: when the kind is unknown, or cannot be built with these parameters.
         """
         if self.kind not in KINDS:
             raise InputError(f"there is no kind of index {self.kind!r}: expected one of {', '.join(KINDS)}")
@@ -73,11 +71,14 @@ class Spec:
         KINDS[self.kind].check(dim, self.build, self.search)
         return self
 
-    def fitting(self, dim: int) -> Spec:
-        """Itself; for vectors it was not made for its kind without parameters, or exact search."""
-        for spec in (self, Spec(self.kind, metric=self.metric)):
+    def supported(self, dim: int) -> IndexSpec:
+        """Return the spec if vectors of this dimension allow it, else its kind without parameters, else exact search.
+
+        After a switch to another encoder, the parameters that fitted the old dimension may not fit the new one.
+        """
+        for spec in (self, IndexSpec(self.kind, metric=self.metric)):
             try:
-                return spec.checked(dim)
+                return spec.check(dim)
             except InputError:
                 continue
-        return Spec(metric=self.metric)
+        return IndexSpec(metric=self.metric)

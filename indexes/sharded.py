@@ -1,4 +1,4 @@
-"""Several vector indexes searched as one, each of the ids above those of the one before."""
+"""Several vector indexes searched as one; the ids of each shard lie above those of the shard before."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..core.errors import DamagedError, InputError
-from .flat import best_of, exact
-from .published import IndexMetadata
+from ..core.errors import DamagedError
+from .flat import exact_index, positions_of_ids, top_k
+from .manifest import IndexMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..core.arrays import Floats, Ids, Mask
-    from .base import Places, VectorIndex
-    from .published import Built, Published
+    from ..core.arrays import Floats, Ids, Mask, Positions
+    from .base import VectorIndex
+    from .manifest import BuiltIndex, IndexManifest
 
     Names = tuple[str, ...]
 
 
 class ShardedIndex:
-    """A `VectorIndex` of shards: each answers for its own ids, and the best of all answers are the answer.
+    """A `VectorIndex` of shards: search each and keep the best answers of all.
 
-    The merge loses nothing: what is among the k best of all is among the k best of its shard.
+    The merge loses nothing: a vector among the k best of all is among the k best of its shard.
     """
 
     def __init__(self, shards: Sequence[VectorIndex]) -> None:
@@ -33,19 +33,21 @@ class ShardedIndex:
         self.ids: Ids = np.concatenate([shard.ids for shard in shards])
         if (np.diff(self.ids) <= 0).any():
             raise DamagedError("the shards of the vector index overlap: 'binocle verify --repair' builds it anew")
-        self._starts = np.cumsum([0, *(len(shard.ids) for shard in shards)])  # places in `ids`
+        self._starts = np.cumsum([0, *(len(shard.ids) for shard in shards)])  # positions in `ids`
 
-    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
-        answers = self._asked(vectors, k, list(self._divided(allowed)))
+    def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        answers = self._search_shards(vectors, k, list(self._split(allowed)))
         scores, ids = (np.hstack(arrays) for arrays in zip(*answers, strict=True))
-        return best_of(scores, ids, k)
+        return top_k(scores, ids, k)
 
-    def _asked(self, vectors: Floats, k: int, parts: list[Mask | Places | None]) -> list[tuple[Floats, Ids]]:
-        """What each shard answers, given what of it is allowed."""
-        return [shard.search(vectors, k, allowed=part) for shard, part in zip(self.shards, parts, strict=True)]
+    def _search_shards(
+        self, vectors: Floats, k: int, allowed: list[Mask | Positions | None]
+    ) -> list[tuple[Floats, Ids]]:
+        """Return the answers of each shard under its own part of the filter."""
+        return [shard.search(vectors, k, allowed=part) for shard, part in zip(self.shards, allowed, strict=True)]
 
-    def _divided(self, allowed: Mask | Places | None) -> Iterator[Mask | Places | None]:
-        """Each shard's own part of what is allowed, as it takes it."""
+    def _split(self, allowed: Mask | Positions | None) -> Iterator[Mask | Positions | None]:
+        """Yield each shard's part of the filter."""
         for start, end in zip(self._starts[:-1], self._starts[1:], strict=True):
             if allowed is None:
                 yield None
@@ -55,62 +57,60 @@ class ShardedIndex:
                 yield allowed[np.searchsorted(allowed, start) : np.searchsorted(allowed, end)] - start
 
     def reconstruct(self, ids: Ids) -> Floats:
-        places = np.searchsorted(self.ids, ids)
-        if len(ids) and (places.max() >= len(self.ids) or (self.ids[places] != ids).any()):
-            raise InputError("reconstruct was asked for ids that the index does not hold")
-        owners = np.searchsorted(self._starts, places, side="right") - 1
-        held = {owner: self.shards[owner].reconstruct(ids[owners == owner]) for owner in np.unique(owners).tolist()}
-        if not held:
+        owners = np.searchsorted(self._starts, positions_of_ids(self.ids, ids), side="right") - 1
+        parts = {owner: self.shards[owner].reconstruct(ids[owners == owner]) for owner in np.unique(owners).tolist()}
+        if not parts:
             return self.shards[0].reconstruct(ids)
-        vectors = np.empty((len(ids), next(iter(held.values())).shape[1]), np.float32)
-        for owner, values in held.items():
+        vectors = np.empty((len(ids), next(iter(parts.values())).shape[1]), np.float32)
+        for owner, values in parts.items():
             vectors[owners == owner] = values
         return vectors
 
-    def tuned(self, **search: Any) -> Self:
-        return self._of([shard.tuned(**search) for shard in self.shards])
+    def with_parameters(self, **search: Any) -> Self:
+        return self._with_shards([shard.with_parameters(**search) for shard in self.shards])
 
     @property
     def exact(self) -> Self:
-        """The same vectors, all compared."""
-        return self._of([exact(shard) for shard in self.shards])
+        """The exact index over the same vectors."""
+        return self._with_shards([exact_index(shard) for shard in self.shards])
 
-    def _of(self, shards: Sequence[VectorIndex]) -> Self:
-        made = copy(self)
-        made.shards = shards
-        return made
+    def _with_shards(self, shards: Sequence[VectorIndex]) -> Self:
+        index = copy(self)
+        index.shards = shards
+        return index
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltShards:
-    """As `published.Built`: shards that were built elsewhere, which nobody searches yet."""
+    """A `BuiltIndex` of shards that were built on other machines."""
 
     names: Names
-    manifest: Published  # of all of them together
+    manifest: IndexManifest  # of all of them together
     memory: int
-    opened: Callable[[Names], VectorIndex]
-    amended: Callable[[Names, IndexMetadata], Names]  # what they are called then
-    dropped: Callable[[Names], None]
+    open_shards: Callable[[Names], VectorIndex]
+    amend_shards: Callable[[Names, IndexMetadata], Names]  # returns their new names
+    delete_shards: Callable[[Names], None]
 
     def load(self) -> VectorIndex:
-        return self.opened(self.names)
+        return self.open_shards(self.names)
 
-    def put(self, settled: IndexMetadata) -> Names:
-        return self.names if settled == IndexMetadata() else self.amended(self.names, settled)
+    def publish(self, metadata: IndexMetadata) -> Names:
+        """Return the names of the shards, amended if the metadata says anything."""
+        return self.names if metadata == IndexMetadata() else self.amend_shards(self.names, metadata)
 
-    def share(self, other: Built | BuiltShards) -> None:
-        """They have no files in common."""
+    def share_files(self, built: BuiltIndex) -> None:
+        """Do nothing: shards have no files in common."""
 
     def discard(self) -> None:
-        self.dropped(self.names)
+        self.delete_shards(self.names)
 
 
-def joined(manifests: Sequence[Published]) -> Published:
-    """What several shards say of themselves together.
+def merge_manifests(manifests: Sequence[IndexManifest]) -> IndexManifest:
+    """Return one manifest for several shards.
 
-    :raises DamagedError: when they are not of one index.
+    :raises DamagedError: when they do not belong to one index.
     """
     first = manifests[0]
-    if any((one.covers, one.spec) != (first.covers, first.spec) for one in manifests):
+    if any((manifest.covers, manifest.spec) != (first.covers, first.spec) for manifest in manifests):
         raise DamagedError("the shards of the vector index are not of one kind and state")
-    return replace(first, count=sum(one.count for one in manifests), files={})
+    return replace(first, count=sum(manifest.count for manifest in manifests), files={})

@@ -18,8 +18,8 @@ from ..core.errors import InputError, ModelNotFoundError, NoIndexError, StoreErr
 from ..core.files import expand_home
 from ..core.progress import OnProgress, ignore
 from ..indexes.base import VectorIndex
-from ..indexes.published import IndexMetadata, Published
-from ..indexes.registry import Spec
+from ..indexes.manifest import IndexManifest, IndexMetadata
+from ..indexes.registry import IndexSpec
 from ..indexes.tuning.benchmark import Requirements
 from ..indexes.tuning.optimize import TuningResult, check_kinds
 from .documents.scan import INDEX_NAME, is_index
@@ -228,7 +228,7 @@ class Retriever:
         search: Mapping[str, Any] | None = None,
         settle: Callable[[VectorIndex], IndexMetadata] | None = None,
         **build: Any,
-    ) -> Published:
+    ) -> IndexManifest:
         """Put a vector index of another kind in service; it is built beside the one there is, and kept up to date.
 
         >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
@@ -243,7 +243,7 @@ class Retriever:
         if search is not None and not isinstance(search, Mapping):
             raise InputError(f"search is a mapping of parameters, such as {{'nprobe': 32}}, not {search!r}")
         with self._writing(self._open_store()) as writer:
-            writer.build_index(Spec(kind, build, dict(search or {})), settle)
+            writer.build_index(IndexSpec(kind, build, dict(search or {})), settle)
             made = writer.snapshot().published
         assert made is not None
         return made

@@ -1,4 +1,4 @@
-"""How good and how fast a vector index is, measured on queries, and what a demand asks of it."""
+"""Benchmark a vector index on queries, and compare the result with required limits."""
 
 from __future__ import annotations
 
@@ -12,74 +12,75 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ...core.errors import InputError
-from ..flat import exact
+from ..flat import exact_index
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Doubles, Floats
     from ..base import VectorIndex
 
-K = 10  # recall is that of the ten best
-DEPTH = 200  # neighbours that a search in meaning asks an index for, and that latency is taken with
-MOST_QUERIES = 50_000  # that are encoded to prove a recall
-_TIED = 1e-6  # scores no further apart than this are equal: they may be computed in another order
-_Z = 1.6449  # of a one-sided bound at 95 %
-_TIMED = 200  # queries whose latency is taken one by one
+K = 10  # recall is measured over the ten best
+DEPTH = 200  # neighbours that a semantic search asks an index for, and that latency is measured with
+MAX_QUERIES = 50_000  # to encode for the proof of a recall
+_TIE = 1e-6  # scores no further apart than this are equal: they may be computed in another order
+_Z = 1.6449  # quantile of a one-sided 95 % bound
+_TIMED_QUERIES = 200
 _ROUNDS = 3
+_SEED = 0
+_JSON_KEYS = {"requirements": "demand", "recall_bound": "least", "measured_at": "at"}  # fields renamed in JSON
+_CURVE_FIELDS = ("search", "recall", "recall_bound", "rate", "p50", "p99")
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What an index must reach: recall@10 by the lower 95 % bound, and what it may cost."""
+    """Limits that an index must meet: the lower 95 % bound of its recall@10, its memory and its latency."""
 
     recall: float = 0.99
-    memory: float | None = None  # bytes that a search goes through at random
-    latency: float | None = None  # seconds, of all but one in a hundred queries, for DEPTH neighbours, one at a time
+    memory: float | None = None  # bytes that a search reads at random
+    latency: float | None = None  # seconds, 99th percentile, for DEPTH neighbours, one query at a time
 
     def check(self) -> Self:
+        """Check the values and return the requirements.
+
+        :raises InputError: for a value that no index can meet.
+        """
         if not _is_number(self.recall) or not 0 < self.recall <= 1:
             raise InputError(f"a recall lies above 0 and is at most 1, such as 0.99, not {self.recall!r}")
-        for name, value, what in (
+        for name, value, unit in (
             ("memory", self.memory, "bytes above 0, such as 250e6"),
             ("latency", self.latency, "seconds above 0, such as 0.005"),
         ):
             if value is not None and not (_is_number(value) and value > 0):
-                raise InputError(f"{name} is a number of {what}, not {value!r}")
+                raise InputError(f"{name} is a number of {unit}, not {value!r}")
         return self
 
     @property
-    def queries(self) -> int:
-        """So many unseen queries leave room between the demanded recall and what has to be measured to prove it.
+    def query_count(self) -> int:
+        """How many held-out queries leave room between the required recall and the measurement that proves it.
 
-        Beyond a recall of 0.9999 it would take too many, and only exact search is sure to reach it.
+        A recall beyond 0.9999 would take too many queries, and only exact search is sure to reach it.
         """
-        wanted = round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
+        usual = round(min(2_500, max(400, 10 / max(1e-9, 1 - self.recall))))
         proof = math.ceil(1.5 * queries_needed(self.recall))
-        return max(wanted, proof) if proof <= MOST_QUERIES else wanted
+        return max(usual, proof) if proof <= MAX_QUERIES else usual
 
 
 def _is_number(value: object) -> bool:
-    """One that JSON has too, unlike numpy's, and a float can be."""
+    """Whether the value is a plain number that fits a float: JSON has those, unlike numpy's."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _is_row(row: dict[str, Any]) -> bool:
-    """Whether it can be a row of a curve."""
-    search = all(name.isidentifier() and type(value) is int for name, value in row["search"].items())
-    return search and all(_is_number(row[name]) for name in ("recall", "least", "rate", "p50", "p99"))
-
-
 def queries_needed(recall: float) -> int:
-    """How many queries, answered without a miss, it takes to prove a recall."""
+    """Return how many queries, answered without a miss, prove a recall."""
     return math.ceil((1 + _Z) / max(1e-9, 1 - recall))
 
 
-def at_least(recalls: NDArray[np.float64]) -> float:
-    """The lower 95 % bound of their mean: Student's, over them and one more query that finds nothing.
+def recall_lower_bound(recalls: Doubles) -> float:
+    """Return the lower 95 % bound of the mean: Student's, over the sample and one more query that finds nothing.
 
-    That one stands for the rare failure that a small sample does not happen to hold: without it, as many hits in a
-    row as you like, be it three, would prove a recall of 1.
+    The extra query stands for the rare failure that a small sample misses. Without it, any number of hits in a row,
+    even three, would prove a recall of 1.
     """
     values = np.append(recalls, 0.0)
     freedom = max(1, len(values) - 1)
@@ -89,80 +90,104 @@ def at_least(recalls: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """Queries, and the score of the last of the exact answers to each: what scores as much is an answer too."""
+class QuerySample:
+    """Queries with the score of their last exact answer; any vector with at least that score is an answer too."""
 
     queries: Floats
-    last: Floats  # (n, 1)
+    thresholds: Floats  # (n, 1)
     k: int = K
 
     @classmethod
     def of(cls, queries: Floats, index: VectorIndex) -> Self:
+        """Search the index exactly for the thresholds."""
         k = min(K, len(index.ids))
-        scores = exact(index).search(queries, k)[0]
+        scores = exact_index(index).search(queries, k)[0]
         return cls(queries, scores[:, -1:] if k else np.zeros((len(queries), 1), np.float32), k)
 
-    def recalls(self, index: VectorIndex) -> NDArray[np.float64]:
-        """The share of its exact answers that each query gets, (n,)."""
-        return self.compared(index.search(self.queries, self.k)[0])
+    def recalls(self, index: VectorIndex) -> Doubles:
+        """Return the share of its exact answers that each query gets, (n,)."""
+        return self.recalls_of_scores(index.search(self.queries, self.k)[0])
 
-    def compared(self, scores: Floats) -> NDArray[np.float64]:
+    def recalls_of_scores(self, scores: Floats) -> Doubles:
+        """Return the recall of each query, (n,), from its scores, (n, k)."""
         if not self.k:
             return np.ones(len(scores))
-        shares: NDArray[np.float64] = (scores >= self.last - _TIED * (1 + np.abs(self.last))).mean(axis=1)
+        shares: Doubles = (scores >= self.thresholds - _TIE * (1 + np.abs(self.thresholds))).mean(axis=1)
         return shares
 
-    def timed(self, index: VectorIndex) -> tuple[float, float]:
-        """Seconds for a query, of the middle one and of the 99th in a hundred; each is asked alone, three times.
+    def latencies(self, index: VectorIndex) -> tuple[float, float]:
+        """Return the median and the 99th percentile of a query's seconds; each query runs alone, three times.
 
-        For as many neighbours as a search asks for: it takes several times as long as for the ten best.
+        It asks for as many neighbours as a real search does: that takes several times as long as the ten best.
         """
-        some, depth = self.queries[:_TIMED], min(DEPTH, len(index.ids))
-        seconds = np.array([statistics.median(_seconds(index, query[None], depth) for _ in range(3)) for query in some])
+        queries, depth = self.queries[:_TIMED_QUERIES], min(DEPTH, len(index.ids))
+        seconds = np.array(
+            [statistics.median(_seconds(index, query[None], depth) for _ in range(3)) for query in queries]
+        )
         return float(np.quantile(seconds, 0.5)), float(np.quantile(seconds, 0.99))
 
     def rate(self, index: VectorIndex) -> float:
-        """Queries a second for the ten best when all come at once: the best of three rounds."""
+        """Return queries a second for the ten best, all queries in one batch: the best of three rounds."""
         return len(self.queries) / min(_seconds(index, self.queries, self.k) for _ in range(_ROUNDS))
 
 
 def _seconds(index: VectorIndex, queries: Floats, k: int) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     index.search(queries, k)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
+
+
+def split_queries(queries: Floats, index: VectorIndex) -> tuple[QuerySample, QuerySample]:
+    """Divide queries into a half to choose by and a held-out half for the proof, each with its exact answers.
+
+    A single query is in both halves. The division is the same every time, so that the held-out half of stored queries
+    never has a part in choosing.
+    """
+    order = np.random.default_rng(_SEED).permutation(len(queries))
+    half = len(queries) // 2
+    selection, holdout = order[:half] if half else order, order[half:]
+    return QuerySample.of(queries[np.sort(selection)], index), QuerySample.of(queries[np.sort(holdout)], index)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One setting of one index, measured."""
+class Measurement:
+    """The figures of one index with one setting of its search parameters."""
 
     kind: str
     build: dict[str, Any]
     search: dict[str, Any]
     recall: float
-    least: float  # the lower 95 % bound
-    rate: float  # queries a second for the ten best, all at once
+    recall_bound: float  # the lower 95 % bound
+    rate: float  # queries a second for the ten best, in one batch
     memory: int  # bytes
-    p50: float = math.nan  # seconds for DEPTH neighbours, one at a time
+    p50: float = math.nan  # seconds for DEPTH neighbours, one query at a time
     p99: float = math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it: what was not timed is null."""
-        return {name: None if value != value else value for name, value in asdict(self).items()}  # noqa: PLR0124
+        """Return the figures for JSON; a latency that was not measured is null."""
+        return {
+            _JSON_KEYS.get(name, name): None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(self).items()
+        }
 
     @property
     def name(self) -> str:
-        values = ", ".join(f"{name} {value}" for name, value in {**self.build, **self.search}.items())
-        return f"{self.kind}{f' ({values})' * bool(values)}"
+        return setting_name(self.kind, {**self.build, **self.search})
+
+
+def setting_name(kind: str, values: dict[str, Any]) -> str:
+    """Return the kind with its parameters, for messages: `ivf_int8 (nlist 500, nprobe 8)`."""
+    parameters = ", ".join(f"{name} {value}" for name, value in values.items())
+    return f"{kind}{f' ({parameters})' * bool(parameters)}"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """What is published with an index: what was demanded of it, how it was measured, and its curve."""
+    """The measurements that are published with an index: its requirements, its figures and its curve."""
 
-    demand: Requirements
+    requirements: Requirements
     recall: float = 0.0
-    least: float = 0.0
+    recall_bound: float = 0.0
     rate: float = 0.0
     p50: float = 0.0
     p99: float = 0.0
@@ -170,9 +195,40 @@ class BenchmarkResult:
     count: int = 0  # vectors
     threads: int = 0
     queries: int = 0
-    source: str = "queries kept beside the index"  # where the queries are from
-    at: str = ""  # when: ISO 8601, UTC
+    source: str = "queries kept beside the index"  # where the queries came from
+    measured_at: str = ""  # ISO 8601, UTC
     curve: list[dict[str, Any]] = field(default_factory=list)  # the same index searched less and more deeply
+
+    @classmethod
+    def of(
+        cls,
+        measurement: Measurement,
+        curve: Sequence[Measurement],
+        requirements: Requirements,
+        *,
+        queries: int,
+        count: int,
+        source: str,
+    ) -> Self:
+        """Combine the chosen measurement with the curve around it.
+
+        :param queries: the number of queries that were measured with.
+        :param count: the number of vectors in the index.
+        """
+        import faiss
+
+        figures = {name: getattr(measurement, name) for name in (*_CURVE_FIELDS[1:], "memory")}
+        rows = [{_JSON_KEYS.get(name, name): getattr(row, name) for name in _CURVE_FIELDS} for row in curve]
+        return cls(
+            requirements,
+            **figures,
+            count=count,
+            threads=faiss.omp_get_max_threads(),
+            queries=queries,
+            source=source,
+            measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            curve=rows,
+        )
 
     @property
     def bytes_per_vector(self) -> float:
@@ -180,36 +236,48 @@ class BenchmarkResult:
 
     @property
     def met(self) -> bool:
-        return meets(self.demand, self.least, self.memory, self.p99)
+        """Whether the index meets its requirements."""
+        return meets_requirements(self.requirements, self.recall_bound, self.memory, self.p99)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "bytes_per_vector": round(self.bytes_per_vector, 1), "met": self.met}
+        """Return the result for JSON."""
+        values = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        return {**values, "bytes_per_vector": round(self.bytes_per_vector, 1), "met": self.met}
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Self | None:
-        """What `as_dict` gave; None if it is anything else."""
+    def from_dict(cls, data: dict[str, Any]) -> Self | None:
+        """Read what `as_dict` returned; None if the data is anything else."""
         try:
-            values = {name: data[name] for name in cls.__slots__}
-            demand = Requirements(**values.pop("demand"))
-            found = cls(demand, **values)
-            numbers = [found.recall, found.least, found.rate, found.p50, found.p99, demand.recall]
-            counts = [found.memory, found.count, found.threads, found.queries]
-            limits = [limit for limit in (demand.memory, demand.latency) if limit is not None]
-            right = (
-                all(_is_number(number) and number >= 0 for number in [*numbers, *limits])
-                and all(type(count) is int and 0 <= count < 2**62 for count in counts)
-                and all(isinstance(text, str) and len(text) < 1_000 for text in (found.source, found.at))
-                and all(map(_is_row, found.curve))
-            )
-            demand.check()
+            values = {name: data[_JSON_KEYS.get(name, name)] for name in cls.__slots__}
+            requirements = Requirements(**values.pop("requirements"))
+            result = cls(requirements, **values)
+            is_valid = result._has_valid_types()
+            requirements.check()
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
-        return found if right else None
+        return result if is_valid else None
+
+    def _has_valid_types(self) -> bool:
+        limits = [limit for limit in (self.requirements.memory, self.requirements.latency) if limit is not None]
+        numbers = [self.recall, self.recall_bound, self.rate, self.p50, self.p99, self.requirements.recall, *limits]
+        counts = [self.memory, self.count, self.threads, self.queries]
+        return (
+            all(_is_number(number) and number >= 0 for number in numbers)
+            and all(type(count) is int and 0 <= count < 2**62 for count in counts)
+            and all(isinstance(text, str) and len(text) < 1_000 for text in (self.source, self.measured_at))
+            and all(map(_is_curve_row, self.curve))
+        )
 
 
-def meets(demand: Requirements, least: float, memory: float, p99: float) -> bool:
+def _is_curve_row(row: dict[str, Any]) -> bool:
+    has_search = all(name.isidentifier() and type(value) is int for name, value in row["search"].items())
+    return has_search and all(_is_number(row[name]) for name in ("recall", "least", "rate", "p50", "p99"))
+
+
+def meets_requirements(requirements: Requirements, recall_bound: float, memory: float, p99: float) -> bool:
+    """Whether these figures meet every limit."""
     return (
-        least >= demand.recall
-        and (demand.memory is None or memory <= demand.memory)
-        and (demand.latency is None or p99 <= demand.latency)
+        recall_bound >= requirements.recall
+        and (requirements.memory is None or memory <= requirements.memory)
+        and (requirements.latency is None or p99 <= requirements.latency)
     )

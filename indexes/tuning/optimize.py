@@ -1,7 +1,7 @@
-"""The kind of index, and how it is searched, that meets a demand fastest: found on some queries, proven on others.
+"""Find the index kind and search parameters that meet the requirements fastest, and prove it on held-out queries.
 
-Few structures are built, each at full size, for recall changes with size; of each, the parameters of a search are
-swept. The fastest setting on one half of the queries that is proven to meet the demand on the other half is chosen.
+Few structures are built, each at full size, because recall changes with size. The search parameters of each are swept.
+The fastest setting on one half of the queries wins, if the other half proves that it meets the requirements.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError
 from ...core.units import format_bytes
 from ..flat import is_exact
-from ..registry import KINDS, Spec
-from .benchmark import Point, Sample, meets, queries_needed
-from .trial import TIE, ParameterSweep, TunedIndex, halves
+from ..registry import KINDS, IndexSpec
+from .benchmark import meets_requirements, queries_needed, setting_name, split_queries
+from .sweep import TIE, ParameterSweep, TunedIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...core.arrays import Floats
-    from ..published import Built
-    from ..sharded import BuiltShards
-    from .benchmark import Requirements
+    from ..manifest import BuiltIndex
+    from .benchmark import Measurement, QuerySample, Requirements
 
-    Build = Callable[[Spec], Built | BuiltShards]
-    Tell = Callable[[str], None]
+    Build = Callable[[IndexSpec], BuiltIndex]
+    Log = Callable[[str], None]
 
-_FEW = 2_000  # vectors that are compared sooner than anything else is done
-_MANY = 50_000  # vectors from which on more lists are tried
-_MOST = 4  # times as many, at most: learning them takes the square of their number
-_HOPELESS = 4  # times as slow as another kind that meets the demand: nothing deeper is tried
-_NAMED = [kind for kind in KINDS if kind != "factory"]
+_MIN_VECTORS = 2_000  # below, exact search is faster than any build
+_REFINE_VECTORS = 50_000  # from here on, more lists are tried
+_MAX_LIST_FACTOR = 4  # times the root of the number of vectors: learning takes the square of the number of lists
+_HOPELESS = 4  # times as slow as another kind that meets the requirements: the sweep of a kind ends here
+_NAMES = [kind for kind in KINDS if kind != "factory"]
 
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What was chosen, and all that was measured on the way."""
+    """The chosen index, and every measurement on the way."""
 
-    demand: Requirements
-    choice: TunedIndex | None  # None: nothing meets the demand
-    points: list[Point]
-    nearest: list[str] = field(default_factory=list)  # what would be possible instead
+    requirements: Requirements
+    choice: TunedIndex | None  # None: no index meets the requirements
+    measurements: list[Measurement]
+    alternatives: list[str] = field(default_factory=list)  # lines about what is possible instead
     seconds: float = 0.0
 
     @property
@@ -55,185 +54,200 @@ class TuningResult:
 
 
 def check_kinds(kinds: Collection[str]) -> None:
-    """Whether each can be tried."""
+    """Check that each kind can be tried.
+
+    :raises InputError: for the first that cannot.
+    """
     if isinstance(kinds, str) or not isinstance(kinds, Collection):
         raise InputError(f"kinds are a list of names, such as 'ivf_int8', not {kinds!r}")
     for kind in kinds:
-        if kind not in _NAMED:
-            raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMED)}")
+        if kind not in _NAMES:
+            raise InputError(f"there is no kind of index {kind!r} to try: expected some of {', '.join(_NAMES)}")
 
 
-def candidates(count: int, dim: int, demand: Requirements, kinds: Sequence[str] = ()) -> list[list[Spec]]:
-    """What is worth building beside exact search, in rounds: the next only if none of this one meets the demand.
+def candidates(count: int, dim: int, requirements: Requirements, kinds: Sequence[str] = ()) -> list[list[IndexSpec]]:
+    """Return the specs to build beside exact search, in rounds; a round is built only if none before it succeeds.
 
     Measured at 100 thousand and a million vectors of dimension 384 (benchmarks/vectors.py): lists of FastScan codes
-    answered as many queries a second as graphs of the same recall or more, in a fourteenth of their memory or less.
-    Codes of half the length and more candidates compared again are often faster still.
+    answer as many queries a second as graphs of equal or higher recall, in a fourteenth of their memory or less. Codes
+    of half the length, with more candidates compared again, are often faster still.
     """
-    lists = {"nlist": _least_lists(count)}
+    lists = {"nlist": _default_lists(count)}
     if kinds:
-        named = [Spec(kind, lists if kind.startswith("ivf") else {}) for kind in kinds if kind != "flat"]
-        return [_possible(named, count, dim, demand)]
-    if count < _FEW:
+        named = [IndexSpec(kind, lists if kind.startswith("ivf") else {}) for kind in kinds if kind != "flat"]
+        return [_affordable(named, count, dim, requirements)]
+    if count < _MIN_VECTORS:
         return []
-    shorter, shortest = (Spec("ivf_pq_fast", {**lists, "parts": max(1, dim // share)}) for share in (4, 8))
-    fast = [Spec("ivf_pq_fast", lists), shorter, Spec("ivf_rabitq_fast", lists)]
-    slow = [Spec("ivf_int8", lists), Spec("ivf_fp16", lists), Spec("hnsw_int8"), Spec("hnsw")]
-    rounds = [_possible(specs, count, dim, demand) for specs in (fast, slow, [shortest])]
+    shorter, shortest = (IndexSpec("ivf_pq_fast", {**lists, "parts": max(1, dim // share)}) for share in (4, 8))
+    fast = [IndexSpec("ivf_pq_fast", lists), shorter, IndexSpec("ivf_rabitq_fast", lists)]
+    slow = [IndexSpec("ivf_int8", lists), IndexSpec("ivf_fp16", lists), IndexSpec("hnsw_int8"), IndexSpec("hnsw")]
+    rounds = [_affordable(specs, count, dim, requirements) for specs in (fast, slow, [shortest])]
     return [specs for specs in rounds if specs]
 
 
-def _least_lists(count: int) -> int:
+def _default_lists(count: int) -> int:
     return max(1, round(math.sqrt(count)))
 
 
-def _possible(specs: Sequence[Spec], count: int, dim: int, demand: Requirements) -> list[Spec]:
-    """Those that vectors of this dimension can have within the memory."""
-    found = []
+def _affordable(specs: Sequence[IndexSpec], count: int, dim: int, requirements: Requirements) -> list[IndexSpec]:
+    """Keep the specs that vectors of this dimension allow and that fit the memory limit."""
+    affordable = []
     for spec in specs:
         with contextlib.suppress(InputError):
-            size = count * KINDS[spec.kind].bytes_per_vector(dim, spec.checked(dim).build, count)
-            if demand.memory is None or size <= demand.memory:
-                found.append(spec)
-    return found
+            size = count * KINDS[spec.kind].bytes_per_vector(dim, spec.check(dim).build, count)
+            if requirements.memory is None or size <= requirements.memory:
+                affordable.append(spec)
+    return affordable
 
 
 def optimize(
     build: Build,
     queries: Floats,
-    demand: Requirements,
+    requirements: Requirements,
     *,
     source: str,
     kinds: Sequence[str] = (),
-    tell: Tell = lambda _: None,
+    log: Log = lambda _: None,
 ) -> TuningResult:
-    """Build, measure and prove. What is not chosen is discarded.
+    """Build candidates, measure them, and prove the best; the indexes that are not chosen are discarded.
 
-    :param build: makes an index of the rows to be searched, aside.
-    :param queries: (n, dim): half of them to choose by, half to prove with.
+    :param build: builds an index of the rows to search, outside the store's published state.
+    :param queries: (n, dim): one half to choose by, one half for the proof.
+    :param source: where the queries came from, for the report.
     """
-    began, trials = time.perf_counter(), []
-    tell("building flat, and searching it for the exact answers")
+    start, sweeps = time.perf_counter(), []
+    log("building flat, and searching it for the exact answers")
     try:
-        built = build(Spec())
-        seen, unseen = halves(queries, built.load())
-        trials.append(flat := ParameterSweep.of(built, seen))
-        flat.sweep(1)
-        tell(_told(flat))
-        count, dim = len(flat.index.ids), queries.shape[1]
-        rounds = candidates(count, dim, demand, kinds) if demand.recall < 1 else []
-        if rounds and len(unseen.queries) < queries_needed(demand.recall):
-            rounds = []
-            tell(
-                f"a recall of {demand.recall:g} takes {queries_needed(demand.recall):,} queries to prove, not "
-                f"{len(unseen.queries):,}: only exact search is sure to reach it"
-            )
-        for specs in rounds:
+        built = build(IndexSpec())
+        selection, holdout = split_queries(queries, built.load())
+        sweeps.append(flat := ParameterSweep.of(built, selection))
+        flat.find_best(1)
+        log(_summary(flat))
+        for specs in _rounds(len(flat.index.ids), queries.shape[1], requirements, kinds, holdout, log):
             for spec in specs:
-                _try(build, spec, trials, demand, tell)
-            if any(_fits(trial, demand) for trial in trials[1:]):
+                _try(build, spec, sweeps, requirements, log)
+            if any(_meets(sweep, requirements) for sweep in sweeps[1:]):
                 break
-        _refine(build, trials, demand, tell)
-        outcome = _proven(trials, unseen, demand, source, tell)
+        _refine(build, sweeps, requirements, log)
+        result = _prove_best(sweeps, holdout, requirements, source, log)
     except BaseException:
-        for trial in trials:
-            trial.built.discard()
+        for sweep in sweeps:
+            sweep.built.discard()
         raise
-    for trial in trials:
-        if outcome.choice is None or trial.built is not outcome.choice.built:
-            trial.built.discard()
-    return replace(outcome, seconds=time.perf_counter() - began)
+    for sweep in sweeps:
+        if result.choice is None or sweep.built is not result.choice.built:
+            sweep.built.discard()
+    return replace(result, seconds=time.perf_counter() - start)
 
 
-def _try(build: Build, spec: Spec, trials: list[ParameterSweep], demand: Requirements, tell: Tell) -> None:
-    tell(f"building {Point(spec.kind, spec.build, {}, 0, 0, 0, 0).name}")
+def _rounds(
+    count: int, dim: int, requirements: Requirements, kinds: Sequence[str], holdout: QuerySample, log: Log
+) -> list[list[IndexSpec]]:
+    """Return the rounds of candidates; none if the queries could not prove the recall of an approximate index."""
+    rounds = candidates(count, dim, requirements, kinds) if requirements.recall < 1 else []
+    needed, available = queries_needed(requirements.recall), len(holdout.queries)
+    if not rounds or available >= needed:
+        return rounds
+    log(
+        f"a recall of {requirements.recall:g} takes {needed:,} queries to prove, not {available:,}: "
+        "only exact search is sure to reach it"
+    )
+    return []
+
+
+def _try(build: Build, spec: IndexSpec, sweeps: list[ParameterSweep], requirements: Requirements, log: Log) -> None:
+    """Build one candidate and sweep it."""
+    log(f"building {setting_name(spec.kind, spec.build)}")
     try:
         built = build(spec)
     except InputError as error:  # vectors that this kind cannot learn from
-        tell(f"{spec.kind} is left out: {error}")
+        log(f"{spec.kind} is left out: {error}")
         return
-    built.share(trials[0].built)
-    best = max((_rate(trial) for trial in trials[1:] if _fits(trial, demand)), default=0.0)
-    trials.append(trial := ParameterSweep.of(built, trials[0].seen))
-    trial.sweep(demand.recall, best / _HOPELESS)
-    tell(_told(trial))
+    built.share_files(sweeps[0].built)
+    best = max((_rate(sweep) for sweep in sweeps[1:] if _meets(sweep, requirements)), default=0.0)
+    sweeps.append(sweep := ParameterSweep.of(built, sweeps[0].selection))
+    sweep.find_best(requirements.recall, best / _HOPELESS)
+    log(_summary(sweep))
 
 
-def _refine(build: Build, trials: list[ParameterSweep], demand: Requirements, tell: Tell) -> None:
-    """The best kind again with twice the lists, and again while that makes it faster; where there are many vectors."""
-    count, tried = len(trials[0].index.ids), 0
-    while count >= _MANY and (fitting := [trial for trial in trials[1:] if _fits(trial, demand)]):
-        made = max(fitting, key=_rate).built.manifest
-        lists = 2 * made.build.get("nlist", count)
-        if not tried < lists <= _MOST * _least_lists(count):
+def _refine(build: Build, sweeps: list[ParameterSweep], requirements: Requirements, log: Log) -> None:
+    """With many vectors, build the best kind again with twice the lists, as long as that makes it faster."""
+    count, last_tried = len(sweeps[0].index.ids), 0
+    while count >= _REFINE_VECTORS and (passing := [sweep for sweep in sweeps[1:] if _meets(sweep, requirements)]):
+        manifest = max(passing, key=_rate).built.manifest
+        lists = 2 * manifest.build.get("nlist", count)
+        if not last_tried < lists <= _MAX_LIST_FACTOR * _default_lists(count):
             return
-        tried = lists
-        _try(build, Spec(made.kind, {**made.build, "nlist": lists}), trials, demand, tell)
+        last_tried = lists
+        _try(build, IndexSpec(manifest.kind, {**manifest.build, "nlist": lists}), sweeps, requirements, log)
 
 
-def _told(trial: ParameterSweep) -> str:
-    point = trial.chosen
-    if point is None:
-        top = max(trial.points.values(), key=lambda one: one.recall)
+def _summary(sweep: ParameterSweep) -> str:
+    best = sweep.best
+    if best is None:
+        top = max(sweep.measurements.values(), key=lambda result: result.recall)
         return (
-            f"{trial.built.manifest.kind} falls short or behind: recall {top.recall:.4f} at {top.rate:,.0f} queries/s"
+            f"{sweep.built.manifest.kind} falls short or behind: recall {top.recall:.4f} at {top.rate:,.0f} queries/s"
         )
-    return f"{point.name}: recall {point.recall:.4f} at {point.rate:,.0f} queries/s, p99 {1e3 * point.p99:.2f} ms"
+    return f"{best.name}: recall {best.recall:.4f} at {best.rate:,.0f} queries/s, p99 {1e3 * best.p99:.2f} ms"
 
 
-def _fits(trial: ParameterSweep, demand: Requirements) -> bool:
-    point = trial.chosen
-    return point is not None and meets(demand, point.least, point.memory, point.p99)
+def _meets(sweep: ParameterSweep, requirements: Requirements) -> bool:
+    best = sweep.best
+    return best is not None and meets_requirements(requirements, best.recall_bound, best.memory, best.p99)
 
 
-def _rate(trial: ParameterSweep) -> float:
-    """To compare by: exact search, which has nothing to keep up, is preferred to what is hardly faster."""
-    assert trial.chosen is not None
-    return trial.chosen.rate * (TIE if is_exact(trial.index) else 1)
+def _rate(sweep: ParameterSweep) -> float:
+    """Return the rate to compare by; exact search needs no upkeep, so it wins against a kind that is hardly faster."""
+    assert sweep.best is not None
+    return sweep.best.rate * (TIE if is_exact(sweep.index) else 1)
 
 
-def _proven(
-    trials: list[ParameterSweep], unseen: Sample, demand: Requirements, source: str, tell: Tell
+def _prove_best(
+    sweeps: list[ParameterSweep], holdout: QuerySample, requirements: Requirements, source: str, log: Log
 ) -> TuningResult:
-    """The fastest that meets the demand on queries that had no part in choosing it."""
-    points = [point for trial in trials for point in trial.points.values()]
-    for trial in sorted((trial for trial in trials if _fits(trial, demand)), key=_rate, reverse=True):
-        search = trial.prove(unseen, demand.recall)
+    """Choose the fastest index that meets the requirements on the held-out queries."""
+    measurements = [result for sweep in sweeps for result in sweep.measurements.values()]
+    for sweep in sorted((sweep for sweep in sweeps if _meets(sweep, requirements)), key=_rate, reverse=True):
+        search = sweep.prove(holdout, requirements.recall)
         if search is None:
-            tell(f"{trial.built.manifest.kind} does not hold on the other queries")
+            log(f"{sweep.built.manifest.kind} does not hold on the other queries")
             continue
-        choice = trial.choice(search, unseen, demand, source)
-        if choice.measured.met:
-            return TuningResult(demand, choice, [*points, choice.point])
-        tell(f"{trial.built.manifest.kind} does not meet the demand on the other queries")
-    return TuningResult(demand, None, points, nearest(trials, demand))
+        choice = sweep.tuned_index(search, holdout, requirements, source)
+        if choice.benchmark.met:
+            return TuningResult(requirements, choice, [*measurements, choice.measurement])
+        log(f"{sweep.built.manifest.kind} does not meet the demand on the other queries")
+    return TuningResult(requirements, None, measurements, alternatives(sweeps, requirements))
 
 
-def nearest(trials: Sequence[ParameterSweep], demand: Requirements) -> list[str]:
-    """What would be possible: the best recall within the limits, and the least limits for the recall."""
+def alternatives(sweeps: Sequence[ParameterSweep], requirements: Requirements) -> list[str]:
+    """Describe what is possible: the best recall within the limits, and the lowest limits for the recall."""
     lines = []
-    if within := [point for trial in trials for point in _within(trial, demand)]:
-        best = max(within, key=lambda point: point.least)
-        limits = "within these limits" if demand.memory or demand.latency else "at most"
-        lines.append(f"{limits}: recall {best.recall:.4f}, at least {best.least:.4f}, by {best.name}")
-    good = [trial.chosen for trial in trials if trial.chosen and trial.chosen.least >= demand.recall]
-    if demand.latency and good:
-        fast = min(good, key=lambda point: point.p99)
-        lines.append(f"recall {demand.recall:g} takes {1e3 * fast.p99:.2f} ms (p99), by {fast.name}")
-    if demand.memory and good:
-        small = min(good, key=lambda point: point.memory)
-        lines.append(f"recall {demand.recall:g} takes {format_bytes(small.memory)}, by {small.name}")
+    if within := [result for sweep in sweeps for result in _best_within_limits(sweep, requirements)]:
+        best = max(within, key=lambda result: result.recall_bound)
+        limits = "within these limits" if requirements.memory or requirements.latency else "at most"
+        lines.append(f"{limits}: recall {best.recall:.4f}, at least {best.recall_bound:.4f}, by {best.name}")
+    good = [sweep.best for sweep in sweeps if sweep.best and sweep.best.recall_bound >= requirements.recall]
+    if requirements.latency and good:
+        fast = min(good, key=lambda result: result.p99)
+        lines.append(f"recall {requirements.recall:g} takes {1e3 * fast.p99:.2f} ms (p99), by {fast.name}")
+    if requirements.memory and good:
+        small = min(good, key=lambda result: result.memory)
+        lines.append(f"recall {requirements.recall:g} takes {format_bytes(small.memory)}, by {small.name}")
     return lines
 
 
-def _within(trial: ParameterSweep, demand: Requirements) -> list[Point]:
-    """The best setting within the limits, if there is one; a few are timed, for what finds more takes longer."""
-    points = sorted(trial.points.values(), key=lambda point: (point.least, -point.rate))
+def _best_within_limits(sweep: ParameterSweep, requirements: Requirements) -> list[Measurement]:
+    """Return the setting with the highest recall within the limits, if any.
 
-    def is_beyond(point: Point) -> bool:
-        if demand.latency and math.isnan(point.p99):
-            point = trial.at(point.search, timed=True)
-        return not meets(demand, demand.recall, point.memory, point.p99)
+    Higher recall takes longer, so a binary search over the settings has to time only a few of them.
+    """
+    results = sorted(sweep.measurements.values(), key=lambda result: (result.recall_bound, -result.rate))
 
-    end = bisect.bisect_left(points, True, key=is_beyond)
-    return points[:end][-1:]
+    def is_beyond(result: Measurement) -> bool:
+        if requirements.latency and math.isnan(result.p99):
+            result = sweep.measure(result.search, timed=True)
+        return not meets_requirements(requirements, requirements.recall, result.memory, result.p99)
+
+    end = bisect.bisect_left(results, True, key=is_beyond)
+    return results[:end][-1:]

@@ -25,8 +25,8 @@ import numpy as np
 
 from ...core.errors import BinocleError, InputError, MissingExtraError, StoreError
 from ...core.version import __version__
-from ...indexes.published import Published
-from ...indexes.sharded import BuiltShards, joined
+from ...indexes.manifest import IndexManifest
+from ...indexes.sharded import BuiltShards, merge_manifests
 from ..indexing.report import progress_of_files
 from . import tasks
 from .serving import RemoteShard, RemoteShardedIndex, Shard
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
     from ...indexes.base import VectorIndex
-    from ...indexes.published import IndexMetadata
-    from ...indexes.registry import Spec
+    from ...indexes.manifest import IndexMetadata
+    from ...indexes.registry import IndexSpec
     from ..documents.scan import Entry
     from ..indexing.report import Report
     from ..store.head import Head
@@ -162,7 +162,7 @@ class Cluster:
 
     # The vector index
 
-    def shards(self, snapshot: Snapshot, spec: Spec) -> BuiltShards | None:
+    def shards(self, snapshot: Snapshot, spec: IndexSpec) -> BuiltShards | None:
         """Build the vector index of a state, a task for each range of ids; None where there is nothing to build."""
         ids, store, head = snapshot.chunk_ids["id"].to_numpy(), snapshot.store, snapshot.head
         if not len(ids):
@@ -189,16 +189,16 @@ class Cluster:
 
         return BuiltShards(
             names=tuple(name for name, _ in made),
-            manifest=Published(
+            manifest=IndexManifest(
                 spec.kind, len(ids), head.encoder.dim, head.rows, {}, spec.metric, spec.build, spec.search
             ),
             memory=sum(memory for _, memory in made),
-            opened=opened,
-            amended=amended,
-            dropped=dropped,
+            open_shards=opened,
+            amend_shards=amended,
+            delete_shards=dropped,
         )
 
-    def serve(self, store: Store, head: Head) -> tuple[VectorIndex, Published]:
+    def serve(self, store: Store, head: Head) -> tuple[VectorIndex, IndexManifest]:
         """The published vector index of a state, each shard in an actor that stays for the next search.
 
         :raises DamagedError: when one is not what was published.
@@ -210,10 +210,10 @@ class Cluster:
         # Who took others out of service may have had no cluster.
         self._kill(store, lambda part: part not in head.parts and not store.place.has(part))
         actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
-        manifests = [Published(**found) for found in self._all([one.manifest.remote() for one in actors])]
+        manifests = [IndexManifest(**found) for found in self._all([one.manifest.remote() for one in actors])]
         held = self._all([one.held.remote() for one in actors])
         shards = [RemoteShard(self._got, one, *part) for one, part in zip(actors, held, strict=True)]
-        return RemoteShardedIndex(self._got, shards), joined(manifests)
+        return RemoteShardedIndex(self._got, shards), merge_manifests(manifests)
 
     def retire(self, store: Store, head: Head) -> None:
         """End the actors of shards that are no longer part of the index."""

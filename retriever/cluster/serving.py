@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ...indexes.flat import exact, is_exact
-from ...indexes.published import Published
+from ...indexes.flat import exact_index, is_exact
+from ...indexes.manifest import IndexManifest
 from ...indexes.sharded import ShardedIndex
 from ..store.open_location import open_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...core.arrays import Floats, Ids, Mask
-    from ...indexes.base import Places, VectorIndex
+    from ...core.arrays import Floats, Ids, Mask, Positions
+    from ...indexes.base import VectorIndex
 
     _Got = Callable[[Any], Any]  # the answer of a reference, once it is there
 
@@ -27,12 +27,12 @@ class Shard:
 
     def __init__(self, place: str, name: str, dim: int) -> None:
         self._place, self._name, self._dim = place, name, dim
-        self._opened: tuple[VectorIndex, Published] | None = None
+        self._opened: tuple[VectorIndex, IndexManifest] | None = None
 
-    def _open(self) -> tuple[VectorIndex, Published]:
+    def _open(self) -> tuple[VectorIndex, IndexManifest]:
         if self._opened is None:
             folder = open_location(self._place).vectors(self._name)
-            manifest = Published.read(folder, dim=self._dim)
+            manifest = IndexManifest.read(folder, dim=self._dim)
             self._opened = manifest.load(folder), manifest
         return self._opened
 
@@ -44,9 +44,9 @@ class Shard:
         index = self._open()[0]
         return index.ids, is_exact(index)
 
-    def search(self, vectors: Floats, k: int, allowed: Mask | Places | None, how: _How) -> tuple[Floats, Ids]:
+    def search(self, vectors: Floats, k: int, allowed: Mask | Positions | None, how: _How) -> tuple[Floats, Ids]:
         index = self._open()[0]
-        index = exact(index) if how is None else index.tuned(**how)
+        index = exact_index(index) if how is None else index.with_parameters(**how)
         return index.search(vectors, k, allowed=allowed)
 
     def reconstruct(self, ids: Ids) -> Floats:
@@ -63,11 +63,11 @@ class RemoteShard:
         self.ids = ids
         self.index = None if compares_all else actor
 
-    def asked(self, vectors: Floats, k: int, allowed: Mask | Places | None) -> Any:
+    def asked(self, vectors: Floats, k: int, allowed: Mask | Positions | None) -> Any:
         """The reference of an answer to come."""
         return self._actor.search.remote(vectors, k, allowed, self._how)
 
-    def search(self, vectors: Floats, k: int, *, allowed: Mask | Places | None = None) -> tuple[Floats, Ids]:
+    def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
         answer: tuple[Floats, Ids] = self._got(self.asked(vectors, k, allowed))
         return answer
 
@@ -75,7 +75,7 @@ class RemoteShard:
         vectors: Floats = self._got(self._actor.reconstruct.remote(ids))
         return vectors
 
-    def tuned(self, **search: Any) -> RemoteShard:
+    def with_parameters(self, **search: Any) -> RemoteShard:
         if self._how is None:
             return self
         return RemoteShard(self._got, self._actor, self.ids, self.index is None, {**self._how, **search})
@@ -94,7 +94,9 @@ class RemoteShardedIndex(ShardedIndex):
         for shard, start in zip(shards, self._starts[:-1], strict=True):
             shard.ids = self.ids[start : start + len(shard.ids)]  # not to hold them twice
 
-    def _asked(self, vectors: Floats, k: int, parts: list[Mask | Places | None]) -> list[tuple[Floats, Ids]]:
+    def _search_shards(
+        self, vectors: Floats, k: int, allowed: list[Mask | Positions | None]
+    ) -> list[tuple[Floats, Ids]]:
         served: Sequence[Any] = self.shards
-        refs = [shard.asked(vectors, k, part) for shard, part in zip(served, parts, strict=True)]
+        refs = [shard.asked(vectors, k, part) for shard, part in zip(served, allowed, strict=True)]
         return [self._got(ref) for ref in refs]

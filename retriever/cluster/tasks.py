@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...indexes.published import IndexMetadata, amend, build
-from ...indexes.registry import Spec
+from ...indexes.manifest import IndexMetadata
+from ...indexes.published import amend, build
+from ...indexes.registry import IndexSpec
 from ..store.head import Head
 from ..store.open_location import open_location
 from ..store.snapshot import Snapshot
@@ -57,8 +58,8 @@ def build_shard(place: str, head: dict[str, Any], spec: dict[str, Any], first: i
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
     parent = store.place.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)
-    made = build(parent, Spec(**spec), rows, dim=dim, covers=state.rows)
-    memory, name = made.memory, made.put(IndexMetadata())
+    made = build(parent, IndexSpec(**spec), rows, dim=dim, covers=state.rows)
+    memory, name = made.memory, made.publish(IndexMetadata())
     store.place.keep(name)
     return name, memory
 

@@ -66,8 +66,8 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
     if made is None:
         return None
     size = sum(folder_size(snapshot.store.place.vectors(name)) for name in snapshot.head.parts)
-    chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search", "measured")}
-    return {**chosen, "count": made.count, "bytes": size}
+    chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search")}
+    return {**chosen, "measured": made.measurements, "count": made.count, "bytes": size}
 
 
 def _previous(snapshot: Snapshot) -> dict[str, Any] | None:

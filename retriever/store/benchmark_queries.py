@@ -19,7 +19,7 @@ import numpy as np
 
 from ...core.checks import is_whole
 from ...core.errors import InputError
-from ...indexes.tuning.benchmark import MOST_QUERIES, queries_needed
+from ...indexes.tuning.benchmark import MAX_QUERIES, queries_needed
 from ..models.encoder import encode_finite
 from .location import ANY
 
@@ -100,14 +100,14 @@ def of_texts(texts: Sequence[str], encoder: Encoder, demand: Requirements, seed:
             f"{len(texts):,} queries cannot prove a recall of {demand.recall:g}, half of them to choose by and half to "
             f"prove with: give {least:,} at the least, ask for less, or have queries made from the passages"
         )
-    chosen = _some(len(texts), 2 * demand.queries, np.random.default_rng(seed))
+    chosen = _some(len(texts), 2 * demand.query_count, np.random.default_rng(seed))
     vectors = encode_finite(encoder, [texts[place] for place in chosen], kind="query")
     return BenchmarkQueries(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", asked=True)
 
 
 def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Requirements, seed: int) -> BenchmarkQueries:
     """A sentence out of each of some passages, encoded as a query; several of each where there are few passages."""
-    random, wanted = np.random.default_rng(seed), 2 * demand.queries
+    random, wanted = np.random.default_rng(seed), 2 * demand.query_count
     ids = snapshot.chunk_ids["id"].to_numpy()
     if not len(ids):
         raise InputError("there is nothing to optimize: the index holds no passages")
@@ -172,7 +172,7 @@ def read_stored(place: Location, encoder: EncoderId) -> Floats | None:
     for family in _FAMILIES:
         with contextlib.suppress(OSError, ValueError, EOFError):
             data = place.read(_file(encoder, family))[0]
-            if len(data) > 8 * MOST_QUERIES * encoder.dim:  # twice as many of four bytes a number
+            if len(data) > 8 * MAX_QUERIES * encoder.dim:  # twice as many of four bytes a number
                 continue
             # Not np.load, which would also take archives.
             vectors = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)

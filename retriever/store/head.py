@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.checks import is_count
 from ...core.errors import DamagedError, InputError, StoreError
-from ...indexes.registry import Spec
+from ...indexes.registry import IndexSpec
 from ...indexes.tuning.benchmark import Requirements
 from ..models.identity import EncoderId
 from .location import ANY
@@ -64,7 +64,7 @@ class Head:
     rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
     vectors: str | None = None
     shards: tuple[str, ...] = ()  # further vector indexes, each of the ids above those of the one before
-    index: Spec = field(default_factory=Spec)  # the kind of vector index that was chosen, to build it anew
+    index: IndexSpec = field(default_factory=IndexSpec)  # the kind of vector index that was chosen, to build it anew
     demand: Requirements | None = None  # what that kind was chosen for, to measure it again when it is built anew
     commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
     erase: bool = False  # whether what was deleted may still be on the disk: the next writer erases it
@@ -80,7 +80,7 @@ class Head:
         if data.get("previous") is not None:
             data["previous"] = _encoder(data["previous"], file)
         try:
-            data["index"] = Spec(**data.get("index", {}))
+            data["index"] = IndexSpec(**data.get("index", {}))
             data["shards"] = tuple(data.get("shards", ()))
             if data.get("demand") is not None:
                 data["demand"] = Requirements(**data["demand"]).check()
@@ -106,7 +106,7 @@ class Head:
         made = {
             "encoder": EncoderId(**values["encoder"]),
             "previous": previous and EncoderId(**previous),
-            "index": Spec(**values["index"]),
+            "index": IndexSpec(**values["index"]),
             "demand": demand and Requirements(**demand),
         }
         return cls(**{**values, **made})

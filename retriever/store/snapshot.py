@@ -12,10 +12,10 @@ import numpy as np
 from ...core.arrays import are_among
 from ...core.errors import DamagedError, StoreError
 from ...core.lazy import locked_cached_property
-from ...indexes.flat import FlatIndex, best_of
+from ...indexes.flat import FlatIndex, top_k
 from ...indexes.gpu import on_gpus
-from ...indexes.published import Published
-from ...indexes.sharded import ShardedIndex, joined
+from ...indexes.manifest import IndexManifest
+from ...indexes.sharded import ShardedIndex, merge_manifests
 from .filters import COLUMNS
 from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading
 
@@ -42,7 +42,7 @@ class Loaded:
     """The vector index, what it says of itself, or what is wrong with it."""
 
     index: VectorIndex
-    published: Published | None = None
+    published: IndexManifest | None = None
     damage: DamagedError | None = None
     searched_by: str = "the CPU"
 
@@ -194,7 +194,7 @@ class Snapshot:
         return LiveIndex(published, None if held.all() else held, tail if len(newer) else None)
 
     @property
-    def published(self) -> Published | None:
+    def published(self) -> IndexManifest | None:
         """What the vector index says of itself; None if there is none that can be read."""
         return self._loaded.published
 
@@ -227,10 +227,10 @@ class Snapshot:
             if self.store.serve:
                 return Loaded(*self.store.serve(self.store, self.head), searched_by=self._cpu("a Ray cluster searches"))
             folders = [self.store.place.vectors(name) for name in self.head.parts]
-            manifests = [Published.read(folder, dim=self.head.encoder.dim) for folder in folders]
+            manifests = [IndexManifest.read(folder, dim=self.head.encoder.dim) for folder in folders]
             shards = [manifest.load(folder) for manifest, folder in zip(manifests, folders, strict=True)]
             if len(shards) > 1:
-                found = ShardedIndex(shards), joined(manifests)
+                found = ShardedIndex(shards), merge_manifests(manifests)
                 return Loaded(*found, searched_by=self._cpu("the index is in shards"))
         except DamagedError as error:  # the index is a cache: what it lacks is searched exactly; `verify` reports it
             return Loaded(nothing, damage=error)
@@ -278,7 +278,7 @@ class LiveIndex:
             return scores, ids
         passing_tail = None if allowed is None else are_among(self.tail.ids, allowed)
         tail_scores, tail_ids = self.tail.search(vectors, k, allowed=passing_tail)
-        return best_of(np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids]), k)
+        return top_k(np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids]), k)
 
     def _passing(self, allowed: NDArray[np.int64] | None) -> NDArray[np.bool_] | NDArray[np.int64] | None:
         """Of the published rows those that still exist and are allowed, as `VectorIndex.search` takes them."""

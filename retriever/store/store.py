@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...indexes.base import VectorIndex
-    from ...indexes.published import Published
-    from ...indexes.registry import Spec
+    from ...indexes.manifest import IndexManifest
+    from ...indexes.registry import IndexSpec
     from ...indexes.sharded import BuiltShards
     from ..models.identity import EncoderId
     from .location import Location
@@ -55,8 +55,8 @@ class Store:
         self.settings = settings
         self.gpu = False  # whether the vectors are to be compared on GPUs
         # Who else searches vectors, and builds what is searched, where others do:
-        self.serve: Callable[[Store, Head], tuple[VectorIndex, Published]] | None = None
-        self.spread: Callable[[Snapshot, Spec], BuiltShards | None] | None = None
+        self.serve: Callable[[Store, Head], tuple[VectorIndex, IndexManifest]] | None = None
+        self.spread: Callable[[Snapshot, IndexSpec], BuiltShards | None] | None = None
 
     @property
     def path(self) -> Path:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import BinocleError, DamagedError
-from ...indexes.published import IndexMetadata, Published, amend, build
-from ...indexes.sharded import BuiltShards
+from ...indexes.manifest import IndexManifest, IndexMetadata
+from ...indexes.published import amend, build
 from ...indexes.tuning.benchmark import BenchmarkResult, queries_needed
 from ...indexes.tuning.optimize import optimize
 from ...indexes.tuning.renewal import rebuild, renew
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats, Ids
     from ...indexes.base import VectorIndex
-    from ...indexes.published import Built
-    from ...indexes.registry import Spec
+    from ...indexes.manifest import BuiltIndex
+    from ...indexes.registry import IndexSpec
     from ...indexes.tuning.benchmark import Requirements
     from ...indexes.tuning.optimize import TuningResult
     from ..models.encoder import Encoder
@@ -62,14 +62,14 @@ def chosen(
 ) -> tuple[TuningResult, Head]:
     """What meets a demand fastest, and the state with it; the state as it is if nothing does."""
     head, store = snapshot.head, snapshot.store
-    outcome = optimize(_bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, tell=tell)
+    outcome = optimize(_bench(snapshot), asked.vectors, demand, source=asked.source, kinds=kinds, log=tell)
     if choice := outcome.choice:
-        names = _put(store, choice.built, choice.settled)
+        names = _put(store, choice.built, choice.metadata)
         head = _with(replace(head, demand=demand), names, choice.spec)
     return outcome, head
 
 
-def built(snapshot: Snapshot, spec: Spec, settle: Callable[[VectorIndex], IndexMetadata] | None = None) -> Head:
+def built(snapshot: Snapshot, spec: IndexSpec, settle: Callable[[VectorIndex], IndexMetadata] | None = None) -> Head:
     """The state with an index of this kind, for no demand.
 
     :param settle: is given the index as it was written and read again. What it raises discards the index.
@@ -92,9 +92,9 @@ def amended(snapshot: Snapshot, settled: IndexMetadata) -> Head:
     names = [amend(folder.parent, folder.name, settled) for folder in folders]
     for name in names:
         place.keep(name)
-    made = Published.read(place.vectors(names[0]))
-    measured = BenchmarkResult.of(made.measured)
-    return _with(replace(head, demand=None if measured is None else measured.demand), names, made.spec)
+    made = IndexManifest.read(place.vectors(names[0]))
+    measured = BenchmarkResult.from_dict(made.measurements)
+    return _with(replace(head, demand=None if measured is None else measured.requirements), names, made.spec)
 
 
 def renewed(
@@ -108,23 +108,27 @@ def renewed(
     :param encoder_of: loads the encoder, to make queries with.
     """
     head, store, measured = snapshot.head, snapshot.store, _measured(snapshot.store, before)
-    make, spec = _bench(snapshot), head.index.fitting(head.encoder.dim)
+    make, spec = _bench(snapshot), head.index.supported(head.encoder.dim)
     if measured is None:
         made, note = rebuild(make, spec)
         return _with(head, _put(store, made, IndexMetadata()), head.index), note, None
     asked, kept = None, questions.read_stored(store.place, head.encoder)
-    if kept is None and (asked := _questions(snapshot, measured.demand, encoder_of)):
+    if kept is None and (asked := _questions(snapshot, measured.requirements, encoder_of)):
         kept, measured = asked.vectors, replace(measured, source=asked.source)
     elif head.encoder.fingerprint != before.encoder.fingerprint:  # it was measured with others
-        measured = replace(measured, source=BenchmarkResult(measured.demand).source)
+        measured = replace(measured, source=BenchmarkResult(measured.requirements).source)
     renewal = renew(make, spec, measured, kept)
-    names = _put(store, renewal.built, renewal.settled)
-    return _with(replace(head, demand=measured.demand), names, renewal.wanted or renewal.spec), renewal.note, asked
+    names = _put(store, renewal.built, renewal.metadata)
+    return (
+        _with(replace(head, demand=measured.requirements), names, renewal.requested or renewal.spec),
+        renewal.note,
+        asked,
+    )
 
 
 def _questions(snapshot: Snapshot, demand: Requirements, encoder_of: EncoderOf | None) -> BenchmarkQueries | None:
     """Made from the passages, if the encoder is at hand and they are enough to prove the demand."""
-    if encoder_of and snapshot.chunks.count_rows() and queries_needed(demand.recall) <= demand.queries:
+    if encoder_of and snapshot.chunks.count_rows() and queries_needed(demand.recall) <= demand.query_count:
         with contextlib.suppress(BinocleError):
             asked = questions.of_passages(snapshot, encoder_of(snapshot.head.encoder), demand, seed=0)
             if len(asked.vectors) >= 2 * queries_needed(demand.recall):
@@ -136,17 +140,17 @@ def _measured(store: Store, head: Head) -> BenchmarkResult | None:
     """What was demanded of the published index, and measured; the demand alone if the index is gone or damaged."""
     with contextlib.suppress(DamagedError):
         if head.vectors is not None:
-            published = Published.read(store.place.vectors(head.vectors))
-            if measured := BenchmarkResult.of(published.measured):
+            published = IndexManifest.read(store.place.vectors(head.vectors))
+            if measured := BenchmarkResult.from_dict(published.measurements):
                 return measured
     return BenchmarkResult(head.demand) if head.demand else None
 
 
-def _bench(snapshot: Snapshot) -> Callable[[Spec], Built | BuiltShards]:
+def _bench(snapshot: Snapshot) -> Callable[[IndexSpec], BuiltIndex]:
     """Makes vector indexes of this state that nobody searches yet: here, or in shards by those who serve them."""
     store, head = snapshot.store, snapshot.head
 
-    def made(spec: Spec) -> Built | BuiltShards:
+    def made(spec: IndexSpec) -> BuiltIndex:
         shards = store.spread(snapshot, spec) if store.spread else None
         return shards or build(store.path / "vectors", spec, _rows(snapshot), dim=head.encoder.dim, covers=head.rows)
 
@@ -158,15 +162,15 @@ def _rows(snapshot: Snapshot) -> Iterable[tuple[Ids, Floats]]:
     return ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in snapshot.batches(["id", "vector"]))
 
 
-def _put(store: Store, made: Built | BuiltShards, settled: IndexMetadata) -> tuple[str, ...]:
+def _put(store: Store, made: BuiltIndex, settled: IndexMetadata) -> tuple[str, ...]:
     """The names of an index that nobody searched yet, put where every machine finds it."""
-    if isinstance(made, BuiltShards):
-        return made.put(settled)
-    name = made.put(settled)
-    store.place.keep(name)
-    return (name,)
+    names = made.publish(settled)
+    if isinstance(names, str):
+        store.place.keep(names)
+        return (names,)
+    return names
 
 
-def _with(head: Head, names: Sequence[str], spec: Spec) -> Head:
+def _with(head: Head, names: Sequence[str], spec: IndexSpec) -> Head:
     """With this vector index, in one part or several."""
     return replace(head, vectors=names[0] if names else None, shards=tuple(names[1:]), index=spec)

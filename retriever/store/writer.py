@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import lance
 
     from ...indexes.base import VectorIndex
-    from ...indexes.published import IndexMetadata
-    from ...indexes.registry import Spec
+    from ...indexes.manifest import IndexMetadata
+    from ...indexes.registry import IndexSpec
     from ...indexes.tuning.benchmark import Requirements
     from ...indexes.tuning.optimize import TuningResult
     from ..models.identity import EncoderId
@@ -313,12 +313,12 @@ class Writer:
             self._tidy()
             return outcome
 
-    def build_index(self, spec: Spec, settle: Callable[[VectorIndex], IndexMetadata] | None = None) -> None:
+    def build_index(self, spec: IndexSpec, settle: Callable[[VectorIndex], IndexMetadata] | None = None) -> None:
         """Publish a vector index of this kind in the place of the one there is, which readers keep while they use it.
 
         :param settle: is given the index as it was written and read again. What it raises prevents the publication.
         """
-        spec = spec.checked(self.head.encoder.dim)
+        spec = spec.check(self.head.encoder.dim)
         with writing(self._store.place):
             self._move(vectors.built(self.snapshot(), spec, settle))
             self._tidy()

@@ -13,8 +13,9 @@ from binocle.indexes import gpu as gpus
 from binocle.indexes.faiss_index import FaissIndex
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.gpu import GpuIndex, on_gpus
-from binocle.indexes.published import IndexMetadata, Published, build
-from binocle.indexes.registry import Spec
+from binocle.indexes.manifest import IndexManifest, IndexMetadata
+from binocle.indexes.published import build
+from binocle.indexes.registry import IndexSpec
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.training.mining import mine as mining
 
@@ -130,13 +131,13 @@ def test_vectors_are_given_back():
     index = index_of(100)
     made = GpuIndex.of(index, ["cpu"])
     np.testing.assert_array_equal(made.reconstruct(index.ids[[5, 2]]), index.vectors[[5, 2]])
-    np.testing.assert_array_equal(made.tuned().ids, index.ids)
+    np.testing.assert_array_equal(made.with_parameters().ids, index.ids)
 
 
 def written(folder, spec, count=600):
     index = index_of(count)
-    name = build(folder, spec, [(index.ids, index.vectors)], dim=24, covers=1).put(IndexMetadata())
-    return Published.read(folder / name).load(folder / name), index
+    name = build(folder, spec, [(index.ids, index.vectors)], dim=24, covers=1).publish(IndexMetadata())
+    return IndexManifest.read(folder / name).load(folder / name), index
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def one_gpu(monkeypatch):
 
 
 def test_an_index_of_any_kind_is_compared_whole_on_a_gpu(tmp_path, one_gpu):
-    loaded, index = written(tmp_path, Spec("ivf_pq_fast", {"nlist": 4}, {"nprobe": 1}))
+    loaded, index = written(tmp_path, IndexSpec("ivf_pq_fast", {"nlist": 4}, {"nprobe": 1}))
     assert isinstance(loaded, FaissIndex)
     made, by = on_gpus(loaded)
     assert by == "1 GPU"
@@ -158,7 +159,7 @@ def test_an_index_of_any_kind_is_compared_whole_on_a_gpu(tmp_path, one_gpu):
 
 def test_without_a_gpu_the_index_itself_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    loaded, _ = written(tmp_path, Spec("hnsw"))
+    loaded, _ = written(tmp_path, IndexSpec("hnsw"))
     assert on_gpus(loaded) == (loaded, "the CPU: torch sees no GPU")
 
 
@@ -207,8 +208,8 @@ def test_shards_are_searched_on_the_cpu_and_it_is_said(retriever, one_gpu):
     halves = np.array_split(np.arange(len(index.ids)), 2)
     rows = [[(index.ids[half], index.reconstruct(index.ids[half]))] for half in halves]
     parent = store.path / "vectors"
-    made = [build(parent, Spec("flat"), some, dim=head.encoder.dim, covers=head.rows) for some in rows]
-    first, second = (one.put(IndexMetadata()) for one in made)
+    made = [build(parent, IndexSpec("flat"), some, dim=head.encoder.dim, covers=head.rows) for some in rows]
+    first, second = (one.publish(IndexMetadata()) for one in made)
     in_shards = Snapshot(store, replace(head, vectors=first, shards=(second,)))
     assert in_shards.searched_by == "the CPU: the index is in shards"
     np.testing.assert_array_equal(in_shards.index.published.ids, index.ids)

@@ -9,9 +9,10 @@ import pytest
 
 from binocle.core.errors import DamagedError, InputError
 from binocle.indexes.flat import FlatIndex
+from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.metric import cosines
-from binocle.indexes.published import IndexMetadata, Published, build
-from binocle.indexes.registry import Spec
+from binocle.indexes.published import build
+from binocle.indexes.registry import IndexSpec
 from binocle.retriever.store.snapshot import LiveIndex
 
 DIM = 16
@@ -48,7 +49,7 @@ def check(given, expected):
 
 def published(folder, index, *, covers=3, batch=7):
     batches = ((index.ids[at : at + batch], index.vectors[at : at + batch]) for at in range(0, len(index.ids), batch))
-    name = build(folder, Spec(), batches, dim=DIM, covers=covers).put(IndexMetadata())
+    name = build(folder, IndexSpec(), batches, dim=DIM, covers=covers).publish(IndexMetadata())
     return folder / name
 
 
@@ -151,7 +152,7 @@ def test_ids_that_are_not_held_are_refused(missing):
 def test_what_is_published_is_loaded_by_value(count, tmp_path):
     index = index_of(count)
     folder = published(tmp_path / "vectors", index)
-    manifest = Published.read(folder)
+    manifest = IndexManifest.read(folder)
     assert (manifest.kind, manifest.count, manifest.dim, manifest.covers) == ("flat", count, DIM, 3)
     loaded = manifest.load(folder)
     np.testing.assert_array_equal(loaded.ids, index.ids)
@@ -172,12 +173,12 @@ def test_an_index_that_cannot_be_built_is_not_published(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        build(tmp_path / "vectors", Spec(), broken(), dim=DIM, covers=1).put(IndexMetadata())
+        build(tmp_path / "vectors", IndexSpec(), broken(), dim=DIM, covers=1).publish(IndexMetadata())
     assert not list((tmp_path / "vectors").iterdir())
 
 
 def load(folder):
-    return Published.read(folder).load(folder)
+    return IndexManifest.read(folder).load(folder)
 
 
 def sealed(folder):
@@ -311,7 +312,7 @@ def test_ids_that_are_no_ids_are_damage_even_under_a_true_checksum(case, tmp_pat
 def test_a_folder_that_is_a_file_is_damage(tmp_path):
     (tmp_path / "flat").write_text("")
     with pytest.raises(DamagedError):
-        Published.read(tmp_path / "flat")
+        IndexManifest.read(tmp_path / "flat")
     shutil.rmtree(tmp_path)
 
 

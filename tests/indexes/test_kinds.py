@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError
+from binocle.indexes.faiss_codes import INT8
 from binocle.indexes.faiss_index import FaissIndex
 from binocle.indexes.faiss_kind import FaissKind
+from binocle.indexes.faiss_structures import Lists
 from binocle.indexes.flat import FlatIndex
+from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.metric import METRICS
-from binocle.indexes.published import IndexMetadata, Published, amend, build
-from binocle.indexes.registry import KINDS, Spec
+from binocle.indexes.published import amend, build
+from binocle.indexes.registry import KINDS, IndexSpec
 from binocle.indexes.tuning.renewal import rebuild
 from binocle.retriever.store.snapshot import LiveIndex
 
@@ -38,7 +41,7 @@ def build_of(kind):
 
 def spec_of(kind, metric="ip", **search):
     known = {parameter.name for parameter in KINDS[kind].search_parameters}
-    return Spec(kind, build_of(kind), {name: value for name, value in search.items() if name in known}, metric)
+    return IndexSpec(kind, build_of(kind), {name: value for name, value in search.items() if name in known}, metric)
 
 
 def vectors_of(count, seed=0, *, unit=True):
@@ -61,11 +64,11 @@ def true_scores(metric, vectors, queries):
 
 def publish(folder, spec, ids, vectors, *, covers=1, settled=None):
     batches = ((ids[at : at + 250], vectors[at : at + 250]) for at in range(0, len(ids), 250))
-    return build(folder, spec.checked(DIM), batches, dim=DIM, covers=covers).put(settled or IndexMetadata())
+    return build(folder, spec.check(DIM), batches, dim=DIM, covers=covers).publish(settled or IndexMetadata())
 
 
 def load(folder):
-    return Published.read(folder).load(folder)
+    return IndexManifest.read(folder).load(folder)
 
 
 def check(given, ids, vectors, queries, k, metric, *, least=1.0, allowed=None):
@@ -221,13 +224,13 @@ def test_a_rotation_is_learnt_from_as_many_vectors_as_dimensions(kind, options, 
     """FAISS ends the process of one who tries with fewer."""
     script = """
 import sys, tempfile, pathlib, json, numpy as np
-from binocle.indexes.registry import Spec
+from binocle.indexes.registry import IndexSpec
 from binocle.indexes.published import build
 kind, options, dim = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 for count in map(int, sys.argv[4:]):
     ids, vectors = np.arange(count), np.random.default_rng(0).standard_normal((count, dim)).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        index = build(pathlib.Path(folder) / "v", Spec(kind, options), [(ids, vectors)], dim=dim, covers=1).load()
+        index = build(pathlib.Path(folder) / "v", IndexSpec(kind, options), [(ids, vectors)], dim=dim, covers=1).load()
         print(index.index is not None, len(set(index.search(vectors[:1], 5)[1][0].tolist())))
 """
     dim = 304 if kind == "factory" else 64
@@ -276,7 +279,9 @@ def test_few_of_many_are_compared_and_most_of_many_looked_up():
     index = FaissIndex(
         FlatIndex(np.arange(10**6), np.broadcast_to(np.zeros(384, np.float32), (10**6, 384))),
         object(),
-        KINDS["ivf_int8"],
+        Lists(),
+        INT8,
+        KINDS["ivf_int8"].search_parameters,
         {"nlist": 4096},
         {"nprobe": 32, "k_factor": 4},
     )
@@ -295,11 +300,11 @@ def test_search_parameters_change_what_is_found_and_never_its_scores(kind, built
     ids, vectors = rows()
     index, queries = load(built(kind)), vectors_of(25, 3)
     for parameter in KINDS[kind].search_parameters:
-        low, high = index.tuned(**{parameter.name: 1}), index.tuned(**{parameter.name: 50})
+        low, high = index.with_parameters(**{parameter.name: 1}), index.with_parameters(**{parameter.name: 50})
         check(low.search(queries, 5), ids, vectors, queries, 5, "ip", least=0.1)
         check(high.search(queries, 5), ids, vectors, queries, 5, "ip", least=0.95)
     with pytest.raises(InputError, match="has no parameter 'depth'"):
-        index.tuned(depth=3)
+        index.with_parameters(depth=3)
 
 
 @pytest.mark.parametrize("kind", APPROXIMATE)
@@ -312,24 +317,24 @@ def test_every_parameter_says_its_range_and_holds_to_it(kind):
         assert grid == sorted(set(grid))
         for value in (parameter.low - 1, parameter.high + 1, 1.5, True, "3" if parameter.name != "factory" else "", []):
             with pytest.raises(InputError):
-                Spec(kind, **{where: {**(build_of(kind) if where == "build" else {}), parameter.name: value}}).checked(
-                    DIM
-                )
+                IndexSpec(
+                    kind, **{where: {**(build_of(kind) if where == "build" else {}), parameter.name: value}}
+                ).check(DIM)
 
 
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        (Spec("annoy"), "no kind of index 'annoy'"),
-        (Spec(metric="dot"), "no metric 'dot'"),
-        (Spec("flat", {"nlist": 3}), "expected none"),
-        (Spec("pq", {"parts": 7}), "parts may be 1, 2, 4, 8, among"),
-        (Spec("factory"), "not the factory string"),
-        (Spec("factory", {"factory": "IVF4,Flat,RFlat"}), "without IDMap and Refine"),
-        (Spec("factory", {"factory": "Annoy10"}), "cannot make 'Annoy10' for dimension 16: could not parse"),
-        (Spec("factory", {"factory": "HNSW8,PQ8"}), "cannot make 'HNSW8,PQ8' for the inner product"),
+        (IndexSpec("annoy"), "no kind of index 'annoy'"),
+        (IndexSpec(metric="dot"), "no metric 'dot'"),
+        (IndexSpec("flat", {"nlist": 3}), "expected none"),
+        (IndexSpec("pq", {"parts": 7}), "parts may be 1, 2, 4, 8, among"),
+        (IndexSpec("factory"), "not the factory string"),
+        (IndexSpec("factory", {"factory": "IVF4,Flat,RFlat"}), "without IDMap and Refine"),
+        (IndexSpec("factory", {"factory": "Annoy10"}), "cannot make 'Annoy10' for dimension 16: could not parse"),
+        (IndexSpec("factory", {"factory": "HNSW8,PQ8"}), "cannot make 'HNSW8,PQ8' for the inner product"),
         *(
-            (Spec("factory", {"factory": recipe}), f"'{recipe}' holds a number that no index can have")
+            (IndexSpec("factory", {"factory": recipe}), f"'{recipe}' holds a number that no index can have")
             for recipe in (
                 "HNSW0",
                 "IVF10_HNSW0,Flat",
@@ -342,14 +347,14 @@ def test_every_parameter_says_its_range_and_holds_to_it(kind):
                 "RR99999999,Flat",
             )
         ),
-        (Spec("factory", {"factory": "HNSW1"}), "a node of HNSW in 'HNSW1' has from 2 to 256 neighbours, not 1"),
-        (Spec("factory", {"factory": "IVF10_HNSW01,Flat"}), "from 2 to 256 neighbours, not 01"),
-        (Spec("factory", {"factory": "NSG4"}), "from 16 to 256 neighbours, not 4"),
+        (IndexSpec("factory", {"factory": "HNSW1"}), "a node of HNSW in 'HNSW1' has from 2 to 256 neighbours, not 1"),
+        (IndexSpec("factory", {"factory": "IVF10_HNSW01,Flat"}), "from 2 to 256 neighbours, not 01"),
+        (IndexSpec("factory", {"factory": "NSG4"}), "from 16 to 256 neighbours, not 4"),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_one_line(spec, says):
     with pytest.raises(InputError, match=says) as refusal:
-        spec.checked(DIM)
+        spec.check(DIM)
     assert "\n" not in str(refusal.value)
 
 
@@ -357,18 +362,18 @@ def test_what_cannot_be_built_is_refused_in_one_line(spec, says):
     "recipe", ["IVF10,SQ8", "PCA10,IVF12,SQ8", "HNSW10,SQfp16", "IVF10_HNSW10,Flat", "RQ4x10", "PQ8x10"]
 )
 def test_numbers_that_are_written_with_a_nought_are_taken(recipe):
-    assert Spec("factory", {"factory": recipe}).checked(DIM)
+    assert IndexSpec("factory", {"factory": recipe}).check(DIM)
 
 
 def test_what_faiss_cannot_build_or_search_is_refused_in_one_line(tmp_path, built, monkeypatch):
     with pytest.raises(InputError, match=r"^FAISS cannot learn this index from 600 vectors: .+$"):
-        publish(tmp_path, Spec("factory", {"factory": "PQ8x10"}), *rows())
+        publish(tmp_path, IndexSpec("factory", {"factory": "PQ8x10"}), *rows())
     index = load(built("int8"))
     monkeypatch.setattr(faiss.IndexScalarQuantizer, "search", unable)
     with pytest.raises(InputError, match="^FAISS cannot search this index: a reason$"):
         index._neighbours(vectors_of(1), 5, None)
     with pytest.raises(InputError, match="^FAISS cannot build 'SQ8': a reason$"):
-        publish(tmp_path, Spec("int8"), *rows())
+        publish(tmp_path, IndexSpec("int8"), *rows())
 
 
 def unable(*_, **__):
@@ -377,15 +382,19 @@ def unable(*_, **__):
 
 
 def test_a_choice_that_does_not_fit_other_vectors_falls_back_to_its_kind():
-    assert Spec("pq", {"parts": 16}).fitting(16).build == {"parts": 16}
-    assert Spec("pq", {"parts": 16}).fitting(15) == Spec("pq")
-    assert Spec("future").fitting(16) == Spec("factory", {"factory": "HNSW0"}).fitting(16) == Spec("flat")
+    assert IndexSpec("pq", {"parts": 16}).supported(16).build == {"parts": 16}
+    assert IndexSpec("pq", {"parts": 16}).supported(15) == IndexSpec("pq")
+    assert (
+        IndexSpec("future").supported(16)
+        == IndexSpec("factory", {"factory": "HNSW0"}).supported(16)
+        == IndexSpec("flat")
+    )
 
 
 @pytest.mark.parametrize("kind", APPROXIMATE)
 def test_the_estimate_of_memory_is_near_the_size_of_the_file(kind, built):
     folder = built(kind)
-    made, size = Published.read(folder), (folder / "index.faiss").stat().st_size
+    made, size = IndexManifest.read(folder), (folder / "index.faiss").stat().st_size
     estimate = KINDS[kind].bytes_per_vector(DIM, made.build, COUNT) * COUNT
     assert 0.6 * (size - 6_000) < estimate < 1.5 * size + 8 * COUNT
 
@@ -394,7 +403,7 @@ def test_no_gpu_is_said_in_one_line(tmp_path):
     if getattr(faiss, "get_num_gpus", lambda: 0)():
         pytest.skip("there is one")
     with pytest.raises(InputError, match=r"leave gpu out.* --no-deps faiss-gpu-cuvs$") as caught:
-        publish(tmp_path, Spec("ivf", {"gpu": 1, "nlist": 4}), *rows())
+        publish(tmp_path, IndexSpec("ivf", {"gpu": 1, "nlist": 4}), *rows())
     assert "\n" not in str(caught.value)
 
 
@@ -428,7 +437,7 @@ def gpu(monkeypatch):
 @pytest.mark.parametrize("kind", ["hnsw", "hnsw_fp16", "hnsw_int8"])
 def test_a_graph_that_a_gpu_has_made_is_searched_over_the_codes_of_its_kind(kind, metric, tmp_path, gpu, eager, built):
     ids, vectors = rows(metric)
-    spec = Spec(kind, {"m": 8, "gpu": 1}, {"ef_search": 200}, metric)
+    spec = IndexSpec(kind, {"m": 8, "gpu": 1}, {"ef_search": 200}, metric)
     folder = tmp_path / publish(tmp_path, spec, ids, vectors)
     index, queries = load(folder), vectors_of(25, 3, unit=metric == "ip")
     check(index.search(queries, 10), ids, vectors, queries, 10, metric, least=0.95)
@@ -438,7 +447,7 @@ def test_a_graph_that_a_gpu_has_made_is_searched_over_the_codes_of_its_kind(kind
 
 def test_what_cannot_be_built_on_a_gpu_is_refused_in_one_line(tmp_path, gpu):
     with pytest.raises(InputError, match="^FAISS cannot build this kind of index on a GPU: a reason$"):
-        publish(tmp_path, Spec("ivf_int8", {"gpu": 1, "nlist": 4}), *rows())
+        publish(tmp_path, IndexSpec("ivf_int8", {"gpu": 1, "nlist": 4}), *rows())
 
 
 def test_faiss_says_nothing_while_it_learns(tmp_path, capfd):
@@ -453,11 +462,11 @@ def test_faiss_says_nothing_while_it_learns(tmp_path, capfd):
 def test_what_is_settled_is_published_and_served(tmp_path):
     ids, vectors = rows()
     name = publish(tmp_path, spec_of("ivf"), ids, vectors, settled=IndexMetadata({"nprobe": 5}, {"recall": 0.99}))
-    made = Published.read(tmp_path / name)
-    assert (made.search, made.measured) == ({"nprobe": 5}, {"recall": 0.99})
+    made = IndexManifest.read(tmp_path / name)
+    assert (made.search, made.measurements) == ({"nprobe": 5}, {"recall": 0.99})
     assert load(tmp_path / name).search_values == {"nprobe": 5}
-    again = Published.read(tmp_path / amend(tmp_path, name, IndexMetadata({"nprobe": 12}, {"recall": 1.0})))
-    assert (again.search, again.measured, again.files) == ({"nprobe": 12}, {"recall": 1.0}, made.files)
+    again = IndexManifest.read(tmp_path / amend(tmp_path, name, IndexMetadata({"nprobe": 12}, {"recall": 1.0})))
+    assert (again.search, again.measurements, again.files) == ({"nprobe": 12}, {"recall": 1.0}, made.files)
     with pytest.raises(InputError, match="nprobe"):
         amend(tmp_path, name, IndexMetadata({"nprobe": 0}))
 
@@ -465,7 +474,7 @@ def test_what_is_settled_is_published_and_served(tmp_path):
 def test_equal_rows_make_equal_files(tmp_path):
     """What is learnt does not depend on chance, so that a rebuilt index is the one it was."""
     for kind in ("ivf", "pq_fast", "ivf_rabitq"):
-        one, other = (Published.read(tmp_path / publish(tmp_path, spec_of(kind), *rows())) for _ in range(2))
+        one, other = (IndexManifest.read(tmp_path / publish(tmp_path, spec_of(kind), *rows())) for _ in range(2))
         assert one.files == other.files
 
 
@@ -644,25 +653,25 @@ def test_a_damaged_index_is_built_anew_as_it_was_and_a_line_says_so(added):
         assert report.note.startswith("built the vector index anew from the store, because")
         assert "\n" not in report.note
         assert fresh.snapshot().damage is None
-        assert fresh.snapshot().published.spec == Spec("ivf", {"nlist": 3}, {"nprobe": 3})
+        assert fresh.snapshot().published.spec == IndexSpec("ivf", {"nlist": 3}, {"nprobe": 3})
         assert fresh.add([]).note == ""
         assert answers(fresh) == before
 
 
 def test_an_index_that_can_no_longer_be_built_as_chosen_is_written_to_all_the_same(added, monkeypatch):
     added.build_index("ivf_int8", nlist=3, search={"nprobe": 3})
-    chosen, build_of_kind = added.snapshot().head.index, FaissKind._built
+    chosen, build_of_kind = added.snapshot().head.index, FaissKind._build
 
     def unable_to_learn(*_):
         raise InputError("FAISS cannot learn this index from 59 vectors: a reason")
 
-    monkeypatch.setattr(FaissKind, "_built", unable_to_learn)
+    monkeypatch.setattr(FaissKind, "_build", unable_to_learn)
     for name in ("d3", "d4"):
         assert added.delete(name).removed == 1
-    assert added.snapshot().published.spec == Spec()
+    assert added.snapshot().published.spec == IndexSpec()
     assert added.snapshot().head.index == chosen and not added.snapshot().head.erase
     assert added.verify().faults == [] and "d3" not in [path for path, _ in answers(added)]
-    monkeypatch.setattr(FaissKind, "_built", build_of_kind)
+    monkeypatch.setattr(FaissKind, "_build", build_of_kind)
     added.delete("d5")
     assert added.snapshot().published.spec == chosen
 
@@ -671,9 +680,9 @@ def test_an_index_built_on_a_gpu_is_built_again_without_where_there_is_none(tmp_
     if getattr(faiss, "get_num_gpus", lambda: 0)():
         pytest.skip("there is one")
     ids, vectors = rows()
-    spec = Spec("ivf_int8", {"nlist": 4, "gpu": 1}, {"nprobe": 4})
+    spec = IndexSpec("ivf_int8", {"nlist": 4, "gpu": 1}, {"nprobe": 4})
     built, note = rebuild(lambda spec: build(tmp_path, spec, [(ids, vectors)], dim=DIM, covers=1), spec)
-    assert built.manifest.spec == Spec("ivf_int8", {"nlist": 4, "gpu": 0}, {"nprobe": 4})
+    assert built.manifest.spec == IndexSpec("ivf_int8", {"nlist": 4, "gpu": 0}, {"nprobe": 4})
     assert note.startswith("the vector index was built without a GPU: gpu=1 needs a GPU")
 
 
@@ -706,7 +715,7 @@ def test_an_index_that_is_refused_leaves_the_old_one_in_service(added):
 def test_a_new_index_is_searched_as_was_settled_when_it_was_read_again(added):
     added.build_index("ivf", nlist=3, settle=lambda index: IndexMetadata({"nprobe": 2}, {"seen": len(index.ids)}))
     made = added.snapshot().published
-    assert (made.search, made.measured) == ({"nprobe": 2}, {"seen": made.count})
+    assert (made.search, made.measurements) == ({"nprobe": 2}, {"seen": made.count})
 
 
 def test_search_parameters_can_be_published_without_building(added):
@@ -714,6 +723,6 @@ def test_search_parameters_can_be_published_without_building(added):
     before = added.snapshot().published
     added.amend_index(IndexMetadata({"nprobe": 2}, {"recall": 0.97}))
     after = added.snapshot().published
-    assert (after.files, after.search, after.measured) == (before.files, {"nprobe": 2}, {"recall": 0.97})
+    assert (after.files, after.search, after.measurements) == (before.files, {"nprobe": 2}, {"recall": 0.97})
     added.repair()
     assert added.snapshot().published.search == {"nprobe": 2}

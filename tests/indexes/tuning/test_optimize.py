@@ -17,24 +17,26 @@ from binocle.cli import cli
 from binocle.commands.optimize import proof
 from binocle.core.errors import InputError
 from binocle.core.units import format_bytes
-from binocle.indexes.flat import exact, is_exact
-from binocle.indexes.published import IndexMetadata, Published, amend, build
-from binocle.indexes.registry import Spec
-from binocle.indexes.sharded import BuiltShards, ShardedIndex, joined
+from binocle.indexes.flat import exact_index, is_exact
+from binocle.indexes.manifest import IndexManifest, IndexMetadata
+from binocle.indexes.published import amend, build
+from binocle.indexes.registry import IndexSpec
+from binocle.indexes.sharded import BuiltShards, ShardedIndex, merge_manifests
 from binocle.indexes.tuning import optimize as choosing
 from binocle.indexes.tuning import renewal as renewing
-from binocle.indexes.tuning import trial as trying
+from binocle.indexes.tuning import sweep as sweeping
 from binocle.indexes.tuning.benchmark import (
     DEPTH,
-    MOST_QUERIES,
+    MAX_QUERIES,
     BenchmarkResult,
-    Point,
+    Measurement,
+    QuerySample,
     Requirements,
-    Sample,
-    at_least,
     queries_needed,
+    recall_lower_bound,
+    split_queries,
 )
-from binocle.indexes.tuning.plot import frontier
+from binocle.indexes.tuning.plot import plot_svg
 from binocle.retriever.store import benchmark_queries as questions
 from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
@@ -56,7 +58,7 @@ VECTORS, IDS = vectors_of(COUNT), np.arange(COUNT, dtype=np.int64) * 2 + 1
 
 
 def bench(folder, vectors=VECTORS, ids=IDS):
-    return lambda spec: build(folder, spec.checked(DIM), [(ids, vectors)], dim=DIM, covers=1)
+    return lambda spec: build(folder, spec.check(DIM), [(ids, vectors)], dim=DIM, covers=1)
 
 
 def brute_recall(index, vectors, ids, queries, k=10):
@@ -78,31 +80,35 @@ def test_the_bound_is_under_the_mean_in_nineteen_of_twenty_samples():
     ):
         mean = np.dot(values, shares)
         samples = random.choice(values, p=shares, size=(1_500, 300))
-        assert np.mean([at_least(sample) > mean for sample in samples]) <= 0.06
+        assert np.mean([recall_lower_bound(sample) > mean for sample in samples]) <= 0.06
 
 
 def test_the_bound_never_says_more_than_the_sample_can_show():
-    assert at_least(np.ones(3)) < 0.5
-    assert at_least(np.ones(queries_needed(0.99) + 10)) >= 0.99 > at_least(np.ones(queries_needed(0.99) - 10))
-    assert at_least(np.array([])) == 0
-    assert at_least(np.full(100, 0.9)) < 0.9
+    assert recall_lower_bound(np.ones(3)) < 0.5
+    assert (
+        recall_lower_bound(np.ones(queries_needed(0.99) + 10))
+        >= 0.99
+        > recall_lower_bound(np.ones(queries_needed(0.99) - 10))
+    )
+    assert recall_lower_bound(np.array([])) == 0
+    assert recall_lower_bound(np.full(100, 0.9)) < 0.9
 
 
 @pytest.mark.parametrize("recall", [0.5, 0.9, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999])
 def test_as_many_queries_are_asked_for_as_can_prove_the_demand_though_a_few_fail(recall):
-    count = Requirements(recall).queries
+    count = Requirements(recall).query_count
     assert count >= 1.5 * queries_needed(recall)
-    assert at_least(np.append(np.ones(count - 1), 0.9)) >= recall
+    assert recall_lower_bound(np.append(np.ones(count - 1), 0.9)) >= recall
 
 
 def test_what_takes_too_many_queries_to_prove_takes_no_more_than_the_rest():
-    assert Requirements(1.0).queries == Requirements(0.99999).queries == 2_500
+    assert Requirements(1.0).query_count == Requirements(0.99999).query_count == 2_500
 
 
 def test_recall_counts_what_scores_as_much_as_the_last_answer():
-    sample = Sample(np.ones((2, 1), np.float32), np.array([[0.5], [0.5]], np.float32), 2)
+    sample = QuerySample(np.ones((2, 1), np.float32), np.array([[0.5], [0.5]], np.float32), 2)
     scores = np.array([[0.9, 0.5], [0.9, 0.4]], np.float32)
-    assert sample.compared(scores).tolist() == [1.0, 0.5]
+    assert sample.recalls_of_scores(scores).tolist() == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(("count", "depth"), [(5_000, DEPTH), (50, 50)])
@@ -113,8 +119,11 @@ def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(co
         asked.append((len(queries), k))
         return np.ones((len(queries), k), np.float32), np.ones((len(queries), k), np.int64)
 
-    index, sample = SimpleNamespace(ids=range(count), search=search), Sample(VECTORS[:3], np.ones((3, 1), np.float32))
-    sample.timed(index)
+    index, sample = (
+        SimpleNamespace(ids=range(count), search=search),
+        QuerySample(VECTORS[:3], np.ones((3, 1), np.float32)),
+    )
+    sample.latencies(index)
     assert asked == 9 * [(1, depth)]
     asked.clear()
     sample.recalls(index)
@@ -130,45 +139,48 @@ def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     outcome = choosing.optimize(
         bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"]
     )
-    choice, measured = outcome.choice, outcome.choice.measured
+    choice, measured = outcome.choice, outcome.choice.benchmark
     assert outcome.met and measured.met
-    kept = choice.built.load().tuned(**choice.spec.search)
+    kept = choice.built.load().with_parameters(**choice.spec.search)
     order = np.random.default_rng(0).permutation(1_000)
     unseen = queries[np.sort(order[500:])]
     assert measured.recall == pytest.approx(brute_recall(kept, VECTORS, IDS, unseen), abs=4.1e-4)  # two hits
     assert brute_recall(kept, VECTORS, IDS, vectors_of(1_000, 6)) >= 0.97
-    assert 0.97 <= measured.least < measured.recall
+    assert 0.97 <= measured.recall_bound < measured.recall
     assert 0 < measured.p50 <= measured.p99
-    assert {point.kind for point in outcome.points} == {"flat", "ivf_int8", "ivf_fp16"}
+    assert {point.kind for point in outcome.measurements} == {"flat", "ivf_int8", "ivf_fp16"}
     assert list(tmp_path.iterdir()) == [choice.built.folder]
-    name = choice.built.put(choice.settled)
-    published = Published.read(tmp_path / name)
+    name = choice.built.publish(choice.metadata)
+    published = IndexManifest.read(tmp_path / name)
     assert published.spec == choice.spec
-    restored = BenchmarkResult.of(json.loads(json.dumps(published.measured)))
-    assert (restored.recall, restored.demand) == (measured.recall, outcome.demand)
+    restored = BenchmarkResult.from_dict(json.loads(json.dumps(published.measurements)))
+    assert (restored.recall, restored.requirements) == (measured.recall, outcome.requirements)
 
 
 def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
     queries, most = vectors_of(1_000, 5), 250_000
     outcome = choosing.optimize(bench(tmp_path), queries, Requirements(0.9, memory=most), source="test")
-    assert outcome.met and outcome.choice.measured.memory <= most
+    assert outcome.met and outcome.choice.benchmark.memory <= most
     files = {file.name: file.stat().st_size for file in outcome.choice.built.folder.iterdir()}
-    assert outcome.choice.measured.memory == files["index.faiss"] + files["ids.npy"]
+    assert outcome.choice.benchmark.memory == files["index.faiss"] + files["ids.npy"]
     assert outcome.choice.spec.kind != "flat"
     outcome.choice.built.discard()
     for demand in (Requirements(0.99, memory=1_000), Requirements(0.99, latency=1e-9)):
         told = []
         outcome = choosing.optimize(
-            bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], tell=told.append
+            bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], log=told.append
         )
         assert not outcome.met
-        assert any(line.startswith("recall 0.99 takes ") for line in outcome.nearest)
+        assert any(line.startswith("recall 0.99 takes ") for line in outcome.alternatives)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_exact_search_meets_a_recall_of_one(tmp_path):
     outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Requirements(1.0), source="test")
-    assert outcome.choice.spec == Spec() and (outcome.choice.measured.recall, outcome.choice.measured.least) == (1, 1)
+    assert outcome.choice.spec == IndexSpec() and (
+        outcome.choice.benchmark.recall,
+        outcome.choice.benchmark.recall_bound,
+    ) == (1, 1)
 
 
 def test_too_few_queries_to_prove_with_are_told(tmp_path):
@@ -181,16 +193,16 @@ def test_too_few_queries_to_prove_with_are_told(tmp_path):
             Requirements(recall),
             source="t",
             kinds=["ivf_int8"],
-            tell=told.append,
+            log=told.append,
         )
         assert [one for one in told if "to prove" in one] == lines
-        assert {point.kind for point in outcome.points} == ({"flat"} if lines else {"flat", "ivf_int8"})
-        assert outcome.met and (outcome.choice.spec == Spec() or not lines)
+        assert {point.kind for point in outcome.measurements} == ({"flat"} if lines else {"flat", "ivf_int8"})
+        assert outcome.met and (outcome.choice.spec == IndexSpec() or not lines)
 
 
 def test_what_is_said_to_be_within_a_latency_was_timed():
     """Each of twelve settings takes a millisecond more than the one before, alone; in a batch all are quick."""
-    points = [Point("ivf", {}, {"nprobe": n}, n / 20, n / 20, 1e6, 100) for n in range(1, 13)]
+    points = [Measurement("ivf", {}, {"nprobe": n}, n / 20, n / 20, 1e6, 100) for n in range(1, 13)]
     asked = []
 
     def at(search, *, timed):
@@ -198,16 +210,16 @@ def test_what_is_said_to_be_within_a_latency_was_timed():
         asked.append(search["nprobe"])
         return replace(points[search["nprobe"] - 1], p99=search["nprobe"] / 1e3)
 
-    trial = SimpleNamespace(points={point.search["nprobe"]: point for point in points}, at=at, chosen=None)
+    trial = SimpleNamespace(measurements={point.search["nprobe"]: point for point in points}, measure=at, best=None)
     for latency, line in (
         (0.0075, "within these limits: recall 0.3500, at least 0.3500, by ivf (nprobe 7)"),
         (1e-4, ""),
     ):
-        assert choosing.nearest([trial], Requirements(0.99, latency=latency)) == [line] * bool(line)
+        assert choosing.alternatives([trial], Requirements(0.99, latency=latency)) == [line] * bool(line)
     assert len(asked) <= 8
-    assert choosing.nearest([trial], Requirements(0.99, latency=1.0, memory=99)) == []
+    assert choosing.alternatives([trial], Requirements(0.99, latency=1.0, memory=99)) == []
     asked.clear()
-    assert choosing.nearest([trial], Requirements(0.99)) == [
+    assert choosing.alternatives([trial], Requirements(0.99)) == [
         "at most: recall 0.6000, at least 0.6000, by ivf (nprobe 12)"
     ]
     assert not asked
@@ -215,7 +227,7 @@ def test_what_is_said_to_be_within_a_latency_was_timed():
 
 def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
     for count in (20, COUNT):
-        built = bench(tmp_path, VECTORS[:count], IDS[:count])(Spec("ivf_int8", {"nlist": 50}))
+        built = bench(tmp_path, VECTORS[:count], IDS[:count])(IndexSpec("ivf_int8", {"nlist": 50}))
         sizes = {file.name: file.stat().st_size for file in built.folder.iterdir()}
         looked_at = ["ids.npy", "index.faiss" if count == COUNT else "vectors.f32"]
         assert built.memory == sum(sizes[name] for name in looked_at)
@@ -223,51 +235,56 @@ def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
 
 def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
     """The queries to choose by are easy and those to prove with are not."""
-    monkeypatch.setattr(trying, "_RUNGS", (0,))
+    monkeypatch.setattr(sweeping, "_LADDER", (0,))
     easy = VECTORS[:500] + 1e-4
-    built = bench(tmp_path)(Spec("ivf_int8", {"nlist": 50}))
+    built = bench(tmp_path)(IndexSpec("ivf_int8", {"nlist": 50}))
     hard = vectors_of(500, 9, spread=3)
     index = built.load()
-    trial = trying.ParameterSweep.of(built, Sample.of(easy, index))
-    trial.sweep(0.9)
-    assert trial.chosen.least >= 0.9
-    proven = trial.prove(Sample.of(hard, index), 0.97)
-    assert proven is None or at_least(Sample.of(hard, index).recalls(index.tuned(**proven))) >= 0.97
+    trial = sweeping.ParameterSweep.of(built, QuerySample.of(easy, index))
+    trial.find_best(0.9)
+    assert trial.best.recall_bound >= 0.9
+    proven = trial.prove(QuerySample.of(hard, index), 0.97)
+    assert (
+        proven is None
+        or recall_lower_bound(QuerySample.of(hard, index).recalls(index.with_parameters(**proven))) >= 0.97
+    )
 
 
 def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tmp_path):
-    index = (built := bench(tmp_path)(Spec("ivf_int8", {"nlist": 500}))).load()
-    trial = trying.ParameterSweep.of(built, Sample.of(VECTORS[:500], index))
+    index = (built := bench(tmp_path)(IndexSpec("ivf_int8", {"nlist": 500}))).load()
+    trial = sweeping.ParameterSweep.of(built, QuerySample.of(VECTORS[:500], index))
     for chosen in (64, 8):
-        trial.chosen = trial.at({"nprobe": chosen, "k_factor": 4})
-        unseen = Sample.of(vectors_of(500, 3), index)
-        proven = trial.prove(unseen, enough := at_least(unseen.recalls(index.tuned(nprobe=round(chosen / 1.3)))))
+        trial.best = trial.measure({"nprobe": chosen, "k_factor": 4})
+        unseen = QuerySample.of(vectors_of(500, 3), index)
+        proven = trial.prove(
+            unseen, enough := recall_lower_bound(unseen.recalls(index.with_parameters(nprobe=round(chosen / 1.3))))
+        )
         assert chosen / 2**0.5 - 1 <= proven["nprobe"] < chosen
-        assert at_least(unseen.recalls(index.tuned(**proven))) >= enough
+        assert recall_lower_bound(unseen.recalls(index.with_parameters(**proven))) >= enough
 
 
 def test_the_published_search_is_on_its_curve_though_so_few_rows_are_left(tmp_path):
-    index = (built := bench(tmp_path, VECTORS[:400], IDS[:400])(Spec("hnsw"))).load()
-    trial = trying.ParameterSweep.of(built, Sample.of(VECTORS[400:500], index))
-    assert trial.around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
-    assert trial.around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
-    unseen = Sample.of(VECTORS[500:900], index)
-    measured = trial.choice({"ef_search": 724}, unseen, Requirements(0.9), "test").measured
+    index = (built := bench(tmp_path, VECTORS[:400], IDS[:400])(IndexSpec("hnsw"))).load()
+    trial = sweeping.ParameterSweep.of(built, QuerySample.of(VECTORS[400:500], index))
+    assert trial.settings_around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
+    assert trial.settings_around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
+    unseen = QuerySample.of(VECTORS[500:900], index)
+    measured = trial.tuned_index({"ef_search": 724}, unseen, Requirements(0.9), "test").benchmark
     assert [line for _, line in proof(measured) if line.endswith("ef_search 724  <- chosen")]
 
 
 @pytest.mark.parametrize("kind", ["int8", "ivf_int8"])
 def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
-    index = (built := bench(tmp_path)(Spec(kind))).load()
-    trial, asked = trying.ParameterSweep.of(built, Sample.of(VECTORS[:50], index)), []
-    trial.chosen = trial.at({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
+    index = (built := bench(tmp_path)(IndexSpec(kind))).load()
+    trial, asked = sweeping.ParameterSweep.of(built, QuerySample.of(VECTORS[:50], index)), []
+    trial.best = trial.measure({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
 
     def recalls(_, searched):
-        asked.append({name: searched.search_values[name] for name in trial.chosen.search})
+        asked.append({name: searched.search_values[name] for name in trial.best.search})
         return np.zeros(50)
 
-    monkeypatch.setattr(Sample, "recalls", recalls)
-    assert trial.prove(trial.seen, 0.9) is None
+    monkeypatch.setattr(QuerySample, "recalls", recalls)
+    assert trial.prove(trial.selection, 0.9) is None
     assert asked == [{"nprobe": 16, "k_factor": 4} if kind == "ivf_int8" else {"k_factor": 8}]
 
 
@@ -278,9 +295,9 @@ def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
 def test_lists_are_doubled_while_that_is_faster_and_twice_at_most(monkeypatch, rates, lists):
     def trial(nlist, rate):
         manifest = SimpleNamespace(kind="ivf", build={"nlist": nlist})
-        point = Point("ivf", manifest.build, {}, 1.0, 1.0, rate, 1)
+        point = Measurement("ivf", manifest.build, {}, 1.0, 1.0, rate, 1)
         index = SimpleNamespace(ids=range(COUNT))
-        return SimpleNamespace(built=SimpleNamespace(manifest=manifest), index=index, chosen=point)
+        return SimpleNamespace(built=SimpleNamespace(manifest=manifest), index=index, best=point)
 
     made = []
 
@@ -289,7 +306,7 @@ def test_lists_are_doubled_while_that_is_faster_and_twice_at_most(monkeypatch, r
         trials.append(trial(made[-1], rates[made[-1]]))
 
     monkeypatch.setattr(choosing, "_try", attempt)
-    monkeypatch.setattr(choosing, "_MANY", COUNT)
+    monkeypatch.setattr(choosing, "_REFINE_VECTORS", COUNT)
     choosing._refine(None, [trial(0, 0), trial(55, rates[55])], Requirements(0.9), print)
     assert made == lists
 
@@ -309,38 +326,38 @@ def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path
     queries = vectors_of(1_000, 5)
     outcome = choosing.optimize(bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8"])
     outcome.choice.built.discard()
-    shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
-    renewal = renewing.renew(bench(tmp_path), shallow, outcome.choice.measured, queries)
+    shallow = IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
+    renewal = renewing.renew(bench(tmp_path), shallow, outcome.choice.benchmark, queries)
     assert "fell to" in renewal.note and "mended by searching with nprobe " in renewal.note
-    assert renewal.spec.search["nprobe"] > 1 and renewal.measured.met
-    again = renewing.renew(bench(tmp_path), renewal.spec, renewal.measured, None)
-    assert again.measured.source == "stored vectors, mixed"
-    coarse = Spec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
-    monkeypatch.setattr(trying, "_FACTORS", (2,))
-    monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
-    renewal = renewing.renew(bench(tmp_path), coarse, outcome.choice.measured, queries)
+    assert renewal.spec.search["nprobe"] > 1 and renewal.benchmark.met
+    again = renewing.renew(bench(tmp_path), renewal.spec, renewal.benchmark, None)
+    assert again.benchmark.source == "stored vectors, mixed"
+    coarse = IndexSpec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
+    monkeypatch.setattr(sweeping, "_FACTORS", (2,))
+    monkeypatch.setattr(choosing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
+    renewal = renewing.renew(bench(tmp_path), coarse, outcome.choice.benchmark, queries)
     assert "mended by another index, " in renewal.note
-    assert renewal.spec.kind != "pq" and renewal.measured.met
+    assert renewal.spec.kind != "pq" and renewal.benchmark.met
 
 
 def test_a_recall_that_has_not_fallen_but_is_no_longer_proven_is_proven_a_little_deeper_without_a_word(tmp_path):
-    queries, spec = vectors_of(1_000, 5), Spec("ivf_int8", {"nlist": 55}, {"nprobe": 2, "k_factor": 4})
+    queries, spec = vectors_of(1_000, 5), IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 2, "k_factor": 4})
     built = bench(tmp_path)(spec)
     index = built.load()
-    recalls = trying.halves(queries, index)[1].recalls(index)
+    recalls = split_queries(queries, index)[1].recalls(index)
     built.discard()
-    demand = Requirements(float(recalls.mean() + at_least(recalls)) / 2)
-    assert at_least(recalls) < demand.recall < recalls.mean()
+    demand = Requirements(float(recalls.mean() + recall_lower_bound(recalls)) / 2)
+    assert recall_lower_bound(recalls) < demand.recall < recalls.mean()
     renewal = renewing.renew(bench(tmp_path), spec, BenchmarkResult(demand), queries)
-    assert renewal.measured.met and renewal.note == ""
-    assert renewal.spec == Spec("ivf_int8", {"nlist": 55}, {"nprobe": 3, "k_factor": 4})
+    assert renewal.benchmark.met and renewal.note == ""
+    assert renewal.spec == IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 3, "k_factor": 4})
 
 
 def test_what_is_missed_says_whether_the_recall_fell_or_only_its_proof():
     def missed(recall, least):
-        return renewing._missed(BenchmarkResult(Requirements(0.99), recall=recall, least=least))
+        return renewing._missed(BenchmarkResult(Requirements(0.99), recall=recall, recall_bound=least))
 
-    assert missed(0.9852, 0.98) == "recall@10 fell to 0.9852 (at least 0.9800) under the demanded 0.99"
+    assert missed(0.9852, 0.98) == "recall@10 fell to 0.9852 (at least 0.9800) under the required 0.99"
     assert missed(0.9914, 0.9877) == "recall@10 of at least 0.99 can no longer be shown: 0.9914, at least 0.9877"
 
 
@@ -356,19 +373,19 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
             raise InputError("FAISS cannot learn this index from 3000 vectors: a reason")
         return make(spec)
 
-    monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
-    wanted = Spec("pq", {"parts": 8}, {"k_factor": 8})
+    monkeypatch.setattr(choosing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
+    wanted = IndexSpec("pq", {"parts": 8}, {"k_factor": 8})
     why = (
         "the vector index compares all passages, for it could not be built as pq: "
         "FAISS cannot learn this index from 3000 vectors: a reason"
     )
     built, note = renewing.rebuild(refusing, wanted)
-    assert (built.manifest.spec, note) == (Spec(), why)
+    assert (built.manifest.spec, note) == (IndexSpec(), why)
     built.discard()
     renewal = renewing.renew(refusing, wanted, BenchmarkResult(Requirements(0.9, memory=limit)), vectors_of(1_000, 5))
-    assert (renewal.wanted or renewal.spec).kind == kept and renewal.measured.met
+    assert (renewal.requested or renewal.spec).kind == kept and renewal.benchmark.met
     assert renewal.note == why if limit is None else renewal.note.startswith(f"{why}; when the vector index was built")
-    assert renewal.built.put(renewal.settled)
+    assert renewal.built.publish(renewal.metadata)
 
 
 @pytest.fixture
@@ -378,62 +395,68 @@ def no_other(monkeypatch):
 
 
 def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
-    monkeypatch.setattr(choosing, "candidates", lambda *_: [[Spec("ivf_int8", {"nlist": 50})]])
+    monkeypatch.setattr(choosing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
     demand = Requirements(0.9, memory=200_000)
     before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
-    renewal = renewing.renew(bench(tmp_path), Spec(), before, vectors_of(1_000, 5))
+    renewal = renewing.renew(bench(tmp_path), IndexSpec(), before, vectors_of(1_000, 5))
     assert renewal.note.startswith(
-        "when the vector index was built again for 3,000 passages, memory grew to 408.1 KB over the demanded 200 KB: "
+        "when the vector index was built again for 3,000 passages, memory grew to 408.1 KB over the allowed 200 KB: "
         "mended by another index, ivf_int8, now "
     )
-    assert renewal.spec.kind == "ivf_int8" and renewal.measured.met
+    assert renewal.spec.kind == "ivf_int8" and renewal.benchmark.met
     assert list(tmp_path.iterdir()) == [renewal.built.folder]
 
 
 @pytest.mark.parametrize(
     ("demand", "says"),
     [
-        (Requirements(0.9, memory=1_000), "memory grew to 408.1 KB over the demanded 1 KB"),
-        (Requirements(0.9, latency=1e-9), "over the demanded 0.00 ms"),
+        (Requirements(0.9, memory=1_000), "memory grew to 408.1 KB over the allowed 1 KB"),
+        (Requirements(0.9, latency=1e-9), "over the allowed 0.00 ms"),
     ],
 )
 def test_what_nothing_mends_is_published_as_not_met_and_told(tmp_path, no_other, demand, says):
     before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
-    renewal = renewing.renew(bench(tmp_path), Spec(), before, vectors_of(400, 5))
+    renewal = renewing.renew(bench(tmp_path), IndexSpec(), before, vectors_of(400, 5))
     assert says in renewal.note
-    assert renewal.note.endswith("and nothing mends that: 'binocle optimize' with another demand")
-    assert (renewal.spec, renewal.measured.recall, renewal.measured.met) == (Spec(), 1, False)
+    assert renewal.note.endswith("and nothing mends that: 'binocle optimize' with other requirements")
+    assert (renewal.spec, renewal.benchmark.recall, renewal.benchmark.met) == (IndexSpec(), 1, False)
 
 
 def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called_mended(
     tmp_path, no_other, monkeypatch
 ):
     """One list takes a millisecond, more take two."""
-    monkeypatch.setattr(Sample, "timed", lambda _, index: (1e-3 if index.search_values["nprobe"] < 2 else 2e-3,) * 2)
+    monkeypatch.setattr(
+        QuerySample, "latencies", lambda _, index: (1e-3 if index.search_values["nprobe"] < 2 else 2e-3,) * 2
+    )
     demand = Requirements(0.97, latency=1.5e-3)
     before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
-    shallow = Spec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
+    shallow = IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
     renewal = renewing.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
     assert "recall@10 fell to" in renewal.note and "nothing mends that" in renewal.note
-    assert renewal.measured.least >= 0.97 and not renewal.measured.met
+    assert renewal.benchmark.recall_bound >= 0.97 and not renewal.benchmark.met
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf_int8"])
 def test_without_vectors_the_measurement_stays_as_it_was(tmp_path, kind):
     before = BenchmarkResult(Requirements(0.9, latency=1.0), 0.99, 0.98, 1.0, 1.0, 1.0, 5, COUNT, 1, 1, "s", "t")
-    renewal = renewing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), Spec(kind), before, None)
-    assert renewal.measured == replace(before, count=0, memory=renewal.built.memory)
-    assert (renewal.spec, renewal.note) == (Spec(kind), "")
+    renewal = renewing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), IndexSpec(kind), before, None)
+    assert renewal.benchmark == replace(before, count=0, memory=renewal.built.memory)
+    assert (renewal.spec, renewal.note) == (IndexSpec(kind), "")
 
 
 def test_one_query_is_both_halves(tmp_path):
     outcome = choosing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Requirements(0.9), source="test")
-    assert (outcome.choice.spec, outcome.choice.measured.queries, outcome.choice.measured.recall) == (Spec(), 1, 1)
+    assert (outcome.choice.spec, outcome.choice.benchmark.queries, outcome.choice.benchmark.recall) == (
+        IndexSpec(),
+        1,
+        1,
+    )
 
 
 def test_what_is_not_a_measurement_is_none():
     right = BenchmarkResult(Requirements(), 0.99, 0.98, 1.0, 1.0, 1.0, 1, 1, 1, 1, "s", "t").as_dict()
-    assert BenchmarkResult.of(right).recall == 0.99
+    assert BenchmarkResult.from_dict(right).recall == 0.99
     wrong = [{}, {"recall": 0.97}, *({**right, name: "x"} for name in ("recall", "count", "demand", "p99", "curve"))]
     wrong += [
         {**right, "recall": math.nan},
@@ -442,17 +465,17 @@ def test_what_is_not_a_measurement_is_none():
         {**right, "source": 5},
     ]
     wrong += [{**right, "demand": {"recall": 2}}, {**right, "demand": {"recall": []}}, {**right, "queries": True}]
-    assert [BenchmarkResult.of(data) for data in wrong] == [None] * len(wrong)
+    assert [BenchmarkResult.from_dict(data) for data in wrong] == [None] * len(wrong)
 
 
 def test_the_frontier_is_a_picture(tmp_path):
     outcome = choosing.optimize(bench(tmp_path), vectors_of(400), Requirements(0.9), source="test", kinds=["ivf_int8"])
-    drawn = frontier(outcome.points, outcome.demand, outcome.choice.point)
+    drawn = plot_svg(outcome.measurements, outcome.requirements, outcome.choice.measurement)
     ET.fromstring(drawn)
-    assert "ivf_int8" in drawn and "recall 0.9 demanded" in drawn and "nan" not in drawn
-    assert frontier(outcome.points, outcome.demand, outcome.choice.point) == drawn
-    ET.fromstring(frontier([], Requirements(0.1)))
-    ET.fromstring(frontier(outcome.points[:1], Requirements(1.0)))
+    assert "ivf_int8" in drawn and "recall 0.9 required" in drawn and "nan" not in drawn
+    assert plot_svg(outcome.measurements, outcome.requirements, outcome.choice.measurement) == drawn
+    ET.fromstring(plot_svg([], Requirements(0.1)))
+    ET.fromstring(plot_svg(outcome.measurements[:1], Requirements(1.0)))
 
 
 @pytest.mark.parametrize(
@@ -502,8 +525,8 @@ def test_what_cannot_be_optimized_for_is_refused_before_the_index_is_opened(tmp_
 @pytest.fixture
 def few(monkeypatch):
     """As if a hundred passages were many, and few queries enough."""
-    monkeypatch.setattr(choosing, "_FEW", 60)
-    monkeypatch.setattr(Requirements, "queries", 150)
+    monkeypatch.setattr(choosing, "_MIN_VECTORS", 60)
+    monkeypatch.setattr(Requirements, "query_count", 150)
     monkeypatch.setattr(vectors, "_STALE_ROWS", 20)
 
 
@@ -533,15 +556,15 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     asked = [words(n, "q") for n in range(300)]
     outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=asked)
     assert outcome.met
-    shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
+    shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
     assert (shown.count, shown.source) == (200, "300 of 300 queries that were given")
     assert len(questions.read_stored(stored.place, stored.snapshot().head.encoder)) == 300
     stored.add(documents(1_000, 10))
-    assert BenchmarkResult.of(stored.status().vector_kind["measured"]).count == 200
+    assert BenchmarkResult.from_dict(stored.status().vector_kind["measured"]).count == 200
     stored.add(documents(2_000, 60))
-    again = BenchmarkResult.of(stored.status().vector_kind["measured"])
-    assert (again.count, again.source, again.demand) == (270, shown.source, outcome.demand)
-    assert again.least >= 0.9
+    again = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
+    assert (again.count, again.source, again.requirements) == (270, shown.source, outcome.requirements)
+    assert again.recall_bound >= 0.9
     assert stored.snapshot().head.index == stored.snapshot().published.spec
 
 
@@ -560,14 +583,14 @@ def test_a_search_looks_as_deep_as_latency_is_taken(stored, monkeypatch):
 
 
 def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choosing_it(stored, monkeypatch):
-    parts, halves = [], trying.halves
+    parts, split = [], split_queries
 
     def recorded(*given):
-        parts.append(halves(*given))
+        parts.append(split(*given))
         return parts[-1]
 
     for module in (choosing, renewing):
-        monkeypatch.setattr(module, "halves", recorded)
+        monkeypatch.setattr(module, "split_queries", recorded)
     assert stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(400)], seed=7).met
     stored.add(documents(2_000, 60))
     (seen, unseen), (seen_again, unseen_again) = parts
@@ -581,20 +604,20 @@ def in_two_shards(snapshot, spec):
     rows = snapshot.read("chunks", ["id", "vector"]).sort_by("id")
     ids, vectors = rows["id"].to_numpy(), matrix(rows["vector"], dim)
     names = tuple(
-        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows).put(IndexMetadata())
+        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows).publish(IndexMetadata())
         for part in np.array_split(np.arange(len(ids)), 2)
     )
 
     def opened(names):
-        return ShardedIndex([Published.read(parent / name).load(parent / name) for name in names])
+        return ShardedIndex([IndexManifest.read(parent / name).load(parent / name) for name in names])
 
     return BuiltShards(
         names,
-        joined([Published.read(parent / name) for name in names]),
+        merge_manifests([IndexManifest.read(parent / name) for name in names]),
         memory=10_000,
-        opened=opened,
-        amended=lambda names, settled: tuple(amend(parent, name, settled) for name in names),
-        dropped=lambda names: None,
+        open_shards=opened,
+        amend_shards=lambda names, settled: tuple(amend(parent, name, settled) for name in names),
+        delete_shards=lambda names: None,
     )
 
 
@@ -611,13 +634,13 @@ def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monke
         snapshot = stored.snapshot()
         index = snapshot.index.published
         assert len(snapshot.head.parts) == len(index.shards) == 2 and len(index.ids) == count
-        shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
-        assert (shown.count, shown.demand) == (count, outcome.demand) and shown.least >= 0.9
+        shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
+        assert (shown.count, shown.requirements) == (count, outcome.requirements) and shown.recall_bound >= 0.9
         assert snapshot.published.spec == snapshot.head.index and snapshot.head.index.kind == "ivf_int8"
-        sample = Sample.of(stored.encoder.encode([words(n, "r") for n in range(100)], kind="query"), index)
-        truth = exact(index).search(sample.queries, 10)[0]
-        np.testing.assert_array_equal(sample.last[:, 0], truth[:, -1])
-        assert not is_exact(index) and is_exact(exact(index)) and sample.recalls(index).mean() >= 0.9
+        sample = QuerySample.of(stored.encoder.encode([words(n, "r") for n in range(100)], kind="query"), index)
+        truth = exact_index(index).search(sample.queries, 10)[0]
+        np.testing.assert_array_equal(sample.thresholds[:, 0], truth[:, -1])
+        assert not is_exact(index) and is_exact(exact_index(index)) and sample.recalls(index).mean() >= 0.9
         stored.add(documents(2_000, more))
 
 
@@ -645,7 +668,7 @@ def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_mod
     assert not [file for file in files if b"The cat sat" in file.read_bytes()]
     retriever.add(documents(0, 3))
     retriever.delete("0")
-    shown = BenchmarkResult.of(retriever.status().vector_kind["measured"])
+    shown = BenchmarkResult.from_dict(retriever.status().vector_kind["measured"])
     assert (shown.count, shown.met, shown.source) == (2, True, "stored vectors, mixed")
 
 
@@ -661,7 +684,7 @@ def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
 @pytest.mark.parametrize("lost", ["manifest.json", "index.faiss", "the folder", "all folders"])
 def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, monkeypatch, lost):
     monkeypatch.setattr(choosing, "TIE", 1e-6)  # not exact search, however few they are
-    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
+    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).requirements
     folder = stored.path / "vectors" / stored.snapshot().head.vectors
     if lost in ("manifest.json", "index.faiss"):
         (folder / lost).write_bytes((folder / lost).read_bytes()[:-1])
@@ -669,20 +692,20 @@ def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, mon
         shutil.rmtree(folder if lost == "the folder" else folder.parent)
     stored = Retriever.open(stored.path)
     assert stored.add(documents(1_000, 1)).note.startswith("built the vector index anew from the store, because")
-    shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
-    assert (shown.demand, shown.met, shown.count, shown.queries) == (demand, True, 201, 150)
+    shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
+    assert (shown.requirements, shown.met, shown.count, shown.queries) == (demand, True, 201, 150)
     assert stored.snapshot().head.index.kind == "ivf_int8"
 
 
 def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_hand(stored):
-    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
+    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).requirements
     assert stored.snapshot().head.demand == Retriever.open(stored.path).snapshot().head.demand == demand
     stored.delete(*map(str, range(200)))
     stored.add(documents(1_000, 50))
-    shown = BenchmarkResult.of(stored.status().vector_kind["measured"])
-    assert (shown.demand, shown.met, shown.count) == (demand, True, 50)
+    shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
+    assert (shown.requirements, shown.met, shown.count) == (demand, True, 50)
     published = stored.snapshot().published
-    stored.amend_index(IndexMetadata(published.search, published.measured))
+    stored.amend_index(IndexMetadata(published.search, published.measurements))
     assert stored.snapshot().head.demand == demand
     stored.build_index("ivf_int8", nlist=3)
     assert stored.snapshot().head.demand is None
@@ -691,7 +714,7 @@ def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_ha
 
 
 def test_an_index_optimized_before_its_demand_was_written_down_keeps_it(stored):
-    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).demand
+    demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).requirements
     file = stored.path / "HEAD.json"
     head = json.loads(file.read_text())
     assert head.pop("demand") == {"recall": 0.9, "memory": None, "latency": None}
@@ -703,12 +726,12 @@ def test_an_index_optimized_before_its_demand_was_written_down_keeps_it(stored):
 
 
 def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
-    assert stored.optimize(0.9).choice.measured.source.endswith("sentences of the passages, encoded as queries")
+    assert stored.optimize(0.9).choice.benchmark.source.endswith("sentences of the passages, encoded as queries")
     encoder = stored.snapshot().head.encoder
     (file,) = stored.path.glob("queries-made-*.npy")
     assert questions.read_stored(stored.place, encoder) is not None
     whole = file.read_bytes()
-    for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MOST_QUERIES * encoder.dim)):
+    for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MAX_QUERIES * encoder.dim)):
         file.write_bytes(damaged)
         assert questions.read_stored(stored.place, encoder) is None
     stored.delete("7")
@@ -733,7 +756,7 @@ def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored
 
 
 def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored, monkeypatch):
-    stored.amend_index(IndexMetadata(measured=BenchmarkResult(Requirements(0.9, memory=100)).as_dict()))
+    stored.amend_index(IndexMetadata(measurements=BenchmarkResult(Requirements(0.9, memory=100)).as_dict()))
     says = r"when the vector index was built again for \d+ passages, memory grew to .+, and nothing mends that: .+\n"
     for command in (["forget", "7"], ["verify", "--repair"]):
         run = CliRunner().invoke(cli, [*command, "--index", str(stored.path)], standalone_mode=False)
@@ -785,6 +808,7 @@ def test_the_curve_is_a_table_in_which_the_chosen_search_is_marked():
     less = row({"nprobe": 8, "k_factor": 4}, 0.91, 0.9, 20_000.4, 0.1, 0.2)
     chosen = row({"nprobe": 12, "k_factor": 4}, 0.97, 0.96, 9_876.6, 0.2, 0.3)
     figures = {name: chosen[name] for name in ("recall", "least", "rate", "p50", "p99")}
+    figures["recall_bound"] = figures.pop("least")
     measured = BenchmarkResult(Requirements(0.95), **figures, memory=122_000, count=1_000, curve=[chosen, less])
     assert [f"{name:<10} {text}" for name, text in proof(measured)][-3:] == [
         "curve      recall@10  at least  queries/s  bytes/vector  search",
@@ -792,11 +816,11 @@ def test_the_curve_is_a_table_in_which_the_chosen_search_is_marked():
         "              0.9700    0.9600      9,877           122  nprobe 12, k_factor 4  <- chosen",
     ]
     assert [name for name, _ in proof(replace(measured, curve=[chosen]))][-1] == "measured"
-    assert BenchmarkResult.of(json.loads(json.dumps(measured.as_dict()))) == measured
+    assert BenchmarkResult.from_dict(json.loads(json.dumps(measured.as_dict()))) == measured
     wrong = [1, {}, {**less, "rate": None}, {**less, "search": 5}, {**less, "search": {"\x1b[2J": 1}}]
     wrong += [{**less, "search": {"nprobe": "1"}}, {**less, "p99": math.nan}]
     for one in wrong:
-        assert BenchmarkResult.of({**measured.as_dict(), "curve": [one]}) is None
+        assert BenchmarkResult.from_dict({**measured.as_dict(), "curve": [one]}) is None
 
 
 def test_queries_are_read_from_lines_and_from_json_lines(tmp_path):

@@ -16,8 +16,8 @@ import pytest
 
 from binocle import Retriever, __version__
 from binocle.core.errors import InputError, MissingExtraError, StoreError
-from binocle.indexes.published import IndexMetadata, Published
-from binocle.indexes.registry import KINDS, Spec
+from binocle.indexes.manifest import IndexManifest, IndexMetadata
+from binocle.indexes.registry import KINDS, IndexSpec
 from binocle.indexes.tuning import optimize as choosing
 from binocle.indexes.tuning.benchmark import Requirements
 from binocle.retriever.cluster import cluster as clusters
@@ -65,7 +65,9 @@ def test_importing_the_module_imports_no_ray():
     "others", [{}, {"previous": EncoderId("old", "f0", 8), "demand": Requirements(0.9, memory=1e6)}]
 )
 def test_a_worker_has_the_state_that_it_was_sent_as_plain_values(others):
-    head = Head(3, 4, EncoderId("new", "0f", 32), vectors="flat-1", shards=("flat-2",), index=Spec("hnsw"), **others)
+    head = Head(
+        3, 4, EncoderId("new", "0f", 32), vectors="flat-1", shards=("flat-2",), index=IndexSpec("hnsw"), **others
+    )
     assert Head.of(asdict(head)) == head
 
 
@@ -111,7 +113,7 @@ class Actors:
     def options(self, name, **_how):
         self.names = [*dict.fromkeys([*self.names, name])]
         held = SimpleNamespace(remote=lambda: (np.array([len(self.names)]), True))
-        manifest = SimpleNamespace(remote=lambda: asdict(Published("flat", 1, 32, 1, {}, "dot", {}, {})))
+        manifest = SimpleNamespace(remote=lambda: asdict(IndexManifest("flat", 1, 32, 1, {}, "dot", {}, {})))
         return SimpleNamespace(remote=lambda *_: SimpleNamespace(manifest=manifest, held=held))
 
 
@@ -192,11 +194,11 @@ def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch
         return {one.name for one in folder.iterdir()}
 
     before = names()
-    shards = Here().shards(snapshot, Spec("flat"))
+    shards = Here().shards(snapshot, IndexSpec("flat"))
     assert len(shards.names) == 3 and names() == before | {*shards.names}
-    put = shards.put(IndexMetadata(measured={"recall": 1.0}))
+    put = shards.publish(IndexMetadata(measurements={"recall": 1.0}))
     assert not {*put} & {*shards.names} and names() == before | {*put}
-    other = Here().shards(snapshot, Spec("flat"))
+    other = Here().shards(snapshot, IndexSpec("flat"))
     other.discard()
     assert names() == before | {*put}
 
@@ -227,7 +229,7 @@ def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, smal
     snapshot = retriever.snapshot()
     ids = snapshot.chunk_ids["id"].to_pylist()
     assert snapshot.read("chunks", ["id"])["id"].to_pylist() != ids  # else this test proves nothing
-    shards = Here().shards(snapshot, Spec("flat"))
+    shards = Here().shards(snapshot, IndexSpec("flat"))
     held = [KINDS["flat"].load(retriever.path / "vectors" / name, dim=32).ids for name in shards.names]
     assert len(held) == 3 and np.concatenate(held).tolist() == ids
 
@@ -325,7 +327,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         left = {key.split("/")[1] for key, *_ in spread.place._objects.keys("vectors/")}
         assert left == {*before, *made.head.parts}  # none of those that were only measured
         assert made.published.kind == "ivf_int8" and len(made.head.parts) > 1
-        assert made.published.measured["recall"] >= 0.5 and len(spread.search("moon")) == 10
+        assert made.published.measurements["recall"] >= 0.5 and len(spread.search("moon")) == 10
     finally:
         ray.shutdown()
         nodes.shutdown()

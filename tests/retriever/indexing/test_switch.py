@@ -922,8 +922,8 @@ def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_pat
     run = CliRunner().invoke(cli, ["switch", str(models["wide"]), "--index", str(retriever.path)])
     assert run.exit_code == 0
     assert run.stderr == (
-        "when the vector index was built again for 50 passages, memory grew to 13.33 KB over the demanded 10 KB, and "
-        "nothing mends that: 'binocle optimize' with another demand\n"
+        "when the vector index was built again for 50 passages, memory grew to 13.33 KB over the allowed 10 KB, and "
+        "nothing mends that: 'binocle optimize' with other requirements\n"
     )
     assert "NOT MET" in CliRunner().invoke(cli, ["status", "--index", str(retriever.path)]).stdout
     run = CliRunner().invoke(cli, ["rollback", "--index", str(retriever.path)])
@@ -934,7 +934,7 @@ def test_a_switch_says_that_the_index_no_longer_meets_its_demand(models, tmp_pat
 def test_a_switched_index_is_proven_with_sentences_and_one_rolled_back_with_the_queries_it_was_chosen_by(
     models, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Requirements, "queries", 60)
+    monkeypatch.setattr(Requirements, "query_count", 60)
     retriever = Retriever.open(tmp_path / "index", model=models["tiny"])
     retriever.add([{"id": str(n), "text": f"The cat sat on mat {n}."} for n in range(100)])
     assert retriever.optimize(0.9, queries=[f"who sat on mat {n}" for n in range(100)]).met

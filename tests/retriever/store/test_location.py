@@ -269,7 +269,7 @@ def test_another_machine_measures_with_the_queries_that_were_asked(machines, obj
     words = "the cat dog ship moon king queen red blue green sea sun oven mat water".split()
     assert two.optimize(0.5, queries=[f"{a} {b}" for a in words for b in words]).met
     one.delete("catred")
-    assert one.snapshot().published.measured["source"] == "225 of 225 queries that were given"
+    assert one.snapshot().published.measurements["source"] == "225 of 225 queries that were given"
     assert [key for key in objects.held if key.startswith("queries-asked-")]
 
 
