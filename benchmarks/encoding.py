@@ -21,7 +21,7 @@ import numpy as np
 from binocle.retriever.models import files as model_folder
 from binocle.retriever.retriever import Retriever
 from binocle.training.data import beir
-from binocle.training.evaluation import retrieval as evaluation
+from binocle.training.evaluation.measures import ndcg_at_10
 
 from .machine import save
 
@@ -75,10 +75,8 @@ def main() -> None:
             "minimum": round(float((our_vectors * their_vectors).sum(1).min()), 6),
         },
         "semantic_ndcg_at_10": {
-            "binocle": round(evaluation.ndcg_at_10(qrels, rank(our_vectors, owners, our_queries, names)), 4),
-            "sentence_transformers": round(
-                evaluation.ndcg_at_10(qrels, rank(their_vectors, owners, their_queries, names)), 4
-            ),
+            "binocle": round(ndcg_at_10(qrels, rank(our_vectors, owners, our_queries, names)), 4),
+            "sentence_transformers": round(ndcg_at_10(qrels, rank(their_vectors, owners, their_queries, names)), 4),
         },
     }
     save("encoding", results)

@@ -20,6 +20,7 @@ from binocle.retriever.retriever import Retriever
 from binocle.retriever.search.query import Query
 from binocle.training.data import beir
 from binocle.training.evaluation import retrieval as evaluation
+from binocle.training.evaluation.measures import ndcg_at_10
 
 from . import collections
 from .machine import save
@@ -111,7 +112,7 @@ def measure(folder: Path, index: Path) -> dict[str, Any]:
         "chunks": modes["hybrid"].chunks,
         "queries": len(qrels),
         "modes": {mode: found.measures for mode, found in modes.items()},
-        "fusions_ndcg_at_10": {name: round(evaluation.ndcg_at_10(qrels, run), 4) for name, run in runs.items()},
+        "fusions_ndcg_at_10": {name: round(ndcg_at_10(qrels, run), 4) for name, run in runs.items()},
     }
 
 

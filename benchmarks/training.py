@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 from binocle import Retriever
 from binocle.core import sentences
+from binocle.core.progress import Progress
 from binocle.training.data import beir
 from binocle.training.data import documents as corpus
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.evaluation import significance
 from binocle.training.evaluation.compare import compare
-from binocle.training.evaluation.judged_rows import evaluate_file
+from binocle.training.evaluation.evaluate_file import evaluate_file
 from binocle.training.evaluation.retrieval import evaluate
 from binocle.training.mining.mine import mine
 from binocle.training.rerankers import candidates
@@ -54,7 +55,7 @@ POOLINGS = ("mean", "cls", "max")
 
 
 def _say(text: Any) -> None:
-    print(text if isinstance(text, str) else line(text), file=sys.stderr, flush=True)
+    print(text.stage if isinstance(text, Progress) else text if isinstance(text, str) else line(text), file=sys.stderr)
 
 
 def _spread(values: list[float]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`binocle evaluate, compare`: quality, measured, and which differences are real."""
+"""`binocle evaluate, compare`: measure quality, and test which differences are real."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import click
 
 from ..core.errors import InputError
 from ..retriever.search.snippet import printable
-from .options import FOLDER, PATH, check_rerank_options, json_option, print_step, rerank_depth_option, rerank_option
+from .options import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option
+from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from ..training.evaluation.comparison import Cell, Comparison
-    from ..training.evaluation.result import JudgedRowsResult
-    from ..training.evaluation.retrieval import Evaluation
+    from ..training.evaluation.result import JudgedRowsResult, RetrievalResult
 
 _MODE = click.Choice(["hybrid", "semantic", "lexical"])
 _per_query_option = click.option("--per-query", is_flag=True, help="With JSON: the values of each query or row too.")
@@ -51,7 +51,7 @@ def evaluate(
     """Measure quality on judged data, with 95 % intervals.
 
     DATA is a test collection in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), any folder of documents
-    with --queries and --qrels of your own, or a .jsonl, .csv, .tsv or .parquet file whose columns say what it holds:
+    with --queries and --qrels of your own, or a .jsonl, .csv, .tsv or .parquet file. Columns of a file tell its kind:
     sentence1, sentence2 and score (similarity); text1, text2 and label (same or not); query, positive and negative
     (reranking).
 
@@ -60,50 +60,58 @@ def evaluate(
     binocle evaluate notes --queries questions.tsv --qrels answers.tsv
     binocle evaluate sts.tsv --model models/tuned
     """
-    progress = print_step if sys.stderr.isatty() else None
-    found: Evaluation | JudgedRowsResult
+    result: RetrievalResult | JudgedRowsResult
     if data.is_file() or (data.suffix and not data.exists()):
         _refuse(context, of_collections, data)
-        from ..training.evaluation.judged_rows import evaluate_file
+        from ..training.evaluation.evaluate_file import evaluate_file
 
-        found = evaluate_file(data, model=model, run_file=run_file)
-        heading = f"{found.data}: {found.rows:,} rows, {found.kind}, {printable(found.model)}"
-        ending = f"scored in {found.seconds:.1f} s"
+        result = evaluate_file(data, model=model, run_file=run_file)
     else:
         check_rerank_options(used=of_collections["rerank"] is not None, by="--rerank")
-        from ..training.evaluation.retrieval import evaluate as measure
+        from ..training.evaluation.retrieval import evaluate as evaluate_collection
 
-        found = measure(data, model=model, run_file=run_file, progress=progress, **of_collections)
-        heading = (
-            f"{found.collection} {found.split}: {found.queries:,} queries, {found.documents:,} documents, {found.mode}"
-            + (f", reranked by {found.reranker}" if found.reranker else "")
-        )
-        ending = f"indexed in {found.index_seconds:.1f} s, {found.query_milliseconds:.1f} ms a query"
+        with ProgressBar() as progress:
+            result = evaluate_collection(data, model=model, run_file=run_file, progress=progress, **of_collections)
     if as_json:
-        click.echo(json.dumps(found.as_dict(per_query=per_query)))
+        click.echo(json.dumps(result.as_dict(per_query=per_query)))
         return
-    click.echo(printable(heading))
-    for line in _measures(found):
-        click.echo(line)
-    click.echo(ending)
+    for line in _lines(result):
+        click.echo(printable(line))
 
 
 def _refuse(context: click.Context, options: Mapping[str, Any], data: Path) -> None:
-    """Options that a file of judged rows has no use for."""
+    """:raises InputError: for an option that a file of judged rows cannot use."""
     for name in options:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             option = name.replace("_", "-")
             raise InputError(f"--{option} is for collections of documents, but {data} is a file of judged rows")
 
 
-def _measures(found: Evaluation | JudgedRowsResult) -> list[str]:
-    at = getattr(found, "thresholds", {})
-    lines = []
-    for name, value in found.measures.items():
-        low, high = found.intervals[name]
-        where = f"  at {at[name]:.4f} and above" if name in at else ""
-        lines.append(f"{name:<11} {value:.4f}  [{low:.4f}, {high:.4f}]{where}")
-    return lines
+def _lines(result: RetrievalResult | JudgedRowsResult) -> list[str]:
+    """Lay out a result: the data, a line for each measure, the time."""
+    from ..training.evaluation.result import JudgedRowsResult
+
+    heading, ending = _of_rows(result) if isinstance(result, JudgedRowsResult) else _of_collection(result)
+    thresholds = getattr(result, "thresholds", {})
+    lines = [heading]
+    for name, value in result.measures.items():
+        low, high = result.intervals[name]
+        threshold = f"  at {thresholds[name]:.4f} and above" if name in thresholds else ""
+        lines.append(f"{name:<11} {value:.4f}  [{low:.4f}, {high:.4f}]{threshold}")
+    return [*lines, ending]
+
+
+def _of_rows(result: JudgedRowsResult) -> tuple[str, str]:
+    return f"{result.data}: {result.rows:,} rows, {result.kind}, {result.model}", f"scored in {result.seconds:.1f} s"
+
+
+def _of_collection(result: RetrievalResult) -> tuple[str, str]:
+    size = f"{result.queries:,} queries, {result.documents:,} documents"
+    reranker = f", reranked by {result.reranker}" if result.reranker else ""
+    return (
+        f"{result.collection} {result.split}: {size}, {result.mode}{reranker}",
+        f"indexed in {result.index_seconds:.1f} s, {result.query_milliseconds:.1f} ms a query",
+    )
 
 
 @click.command()
@@ -114,7 +122,7 @@ def _measures(found: Evaluation | JudgedRowsResult) -> list[str]:
 @click.option(
     "--mode", "modes", multiple=True, type=_MODE, help="Of models without @MODE. Default: semantic. Repeatable."
 )
-@click.option("--baseline", metavar="CONTENDER", help="What the others are compared to. Default: the first.")
+@click.option("--baseline", metavar="CONTENDER", help="Compare the others to this one. Default: the first.")
 @click.option(
     "--measure", "measures", metavar="NAME", multiple=True, help="Such as MAP. Default: the main one. Repeatable."
 )
@@ -151,54 +159,56 @@ def compare(
     binocle compare models/base models/tuned --data sts.tsv --data scifact
     binocle compare models/tuned@hybrid models/tuned@semantic lexical --data scifact --out comparison --plots none
     """
-    from ..training.evaluation.compare import compare as measure
+    from ..training.evaluation.compare import compare as run_comparison
     from ..training.evaluation.contenders import parse
 
     modes = modes or ("semantic",)
-    check_rerank_options(used=any(one.reranker for one in parse(contenders, modes)), by="a contender MODEL+RERANKER")
-    found = measure(
-        contenders,
-        data,
-        modes=modes,
-        baseline=baseline,
-        measures=measures,
-        split=split,
-        rerank_depth=rerank_depth,
-        indexes=indexes,
-        out=out,
-        picture=None if plots == "none" else plots,
-        per_query=per_query,
-        progress=print_step if sys.stderr.isatty() else None,
-    )
+    has_reranker = any(contender.reranker for contender in parse(contenders, modes))
+    check_rerank_options(used=has_reranker, by="a contender MODEL+RERANKER")
+    with ProgressBar() as progress:
+        comparison = run_comparison(
+            contenders,
+            data,
+            modes=modes,
+            baseline=baseline,
+            measures=measures,
+            split=split,
+            rerank_depth=rerank_depth,
+            indexes=indexes,
+            out=out,
+            picture=None if plots == "none" else plots,
+            per_query=per_query,
+            progress=progress,
+        )
     if as_json:
-        click.echo(json.dumps(found.as_dict(per_query=per_query)))
+        click.echo(json.dumps(comparison.as_dict(per_query=per_query)))
     elif sys.stdout.isatty():
-        _show(found)
+        _show(comparison)
     else:
-        click.echo("\n".join(map(printable, found.text().splitlines())))
+        click.echo("\n".join(map(printable, comparison.text().splitlines())))
 
 
-def _show(found: Comparison) -> None:
-    """The comparison on a terminal."""
+def _show(comparison: Comparison) -> None:
+    """Print the comparison on a terminal, with colours."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    console.print(Text(found.title() + "\n"))
-    for columns in found.blocks(console.width - 2):
+    console.print(Text(comparison.title() + "\n"))
+    for columns in comparison.blocks(console.width - 2):
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
         table.add_column()
         for column in columns:
             table.add_column(Text(f"{column.data}\n{column.measure}\n"), no_wrap=True)
-        for name in found.contenders:
-            label, same = found.label(name)
-            cells = [_cell(found.cells[name, column], found.lines(name, column)) for column in columns]
+        for name in comparison.contenders:
+            label, same = comparison.label(name)
+            cells = [_cell(comparison.cells[name, column], comparison.lines(name, column)) for column in columns]
             table.add_row(Text.assemble((label, "bold"), "\n", (same, "dim")), *cells)
         console.print(table, "")
-    for line in found.statements():
+    for line in comparison.statements():
         console.print(Text(line))
-    console.print(Text(found.note(), "dim"))
+    console.print(Text(comparison.note(), "dim"))
 
 
 def _cell(cell: Cell | None, lines: tuple[str, str]) -> Any:

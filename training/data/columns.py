@@ -180,3 +180,11 @@ def word(value: Any) -> str:
 
 def empty(value: Any) -> bool:
     return value is None or (isinstance(value, (str, list, tuple)) and not value)
+
+
+def shown(value: Any) -> str:
+    """Format a value for a message, with at most 60 characters."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "nothing" if value is None else "an empty text"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ...core.errors import InputError
 from ...core.words import encodable
-from .columns import TRUTH, WANTED_SCORES, Columns, Shape, empty, word
+from .columns import TRUTH, WANTED_SCORES, Columns, Shape, empty, shown, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ class RowValidator:
         if self._odd:
             (where, value), column = self._odd, self.columns.named["label"]
             raise InputError(
-                f"{where}: expected 0 or 1 in {column!r}, but {_shown(value)} came, which may be a class or a score: "
+                f"{where}: expected 0 or 1 in {column!r}, but {shown(value)} came, which may be a class or a score: "
                 "call the texts premise and hypothesis for classes, or the column score for scores"
             )
         self.shape = Shape.LABELLED
@@ -152,12 +152,12 @@ class RowValidator:
                 f"{where}: {column!r} is empty: expected the document it is from, as in {self.columns.first}"
             )
         if isinstance(value, (dict, list, tuple)):
-            raise InputError(f"{where}: expected the name of a document in {column!r}, but {_shown(value)} came")
+            raise InputError(f"{where}: expected the name of a document in {column!r}, but {shown(value)} came")
         return encodable(str(value))
 
     def _wrong(self, where: str, wanted: str, column: str, value: Any) -> InputError:
         before = "" if where == self.columns.first else f" as in {self.columns.first},"
-        return InputError(f"{where}: expected {wanted} in {column!r},{before} but {_shown(value)} came")
+        return InputError(f"{where}: expected {wanted} in {column!r},{before} but {shown(value)} came")
 
     def _number(self, where: str, column: str, value: Any) -> float:
         try:
@@ -217,7 +217,7 @@ class RowValidator:
         if not isinstance(values, (list, tuple)) or len(values) != wanted:
             raise InputError(
                 f"{where}: expected {wanted} numbers in {column!r}, the positive's and then the others', but "
-                f"{_shown(values)} came"
+                f"{shown(values)} came"
             )
         return [self._number(where, column, value) for value in values[: self._width + 1]]
 
@@ -236,11 +236,3 @@ class RowValidator:
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value  # noqa: PLR0124 - what only NaN is
-
-
-def _shown(value: Any) -> str:
-    """A value in a message."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return "nothing" if value is None else "an empty text"
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}…"

@@ -184,7 +184,14 @@ def _ndcg(who: str, name: str, collection: str | Path, split: str, tell: Tell) -
     """Of a model on a collection, as a card has it."""
     what = f"measuring the {who} on {Path(collection).name}"
     tell(what)
-    found = evaluate(collection, mode="semantic", split=split, model=name, progress=within(tell, what))
+    told = within(tell, what)
+    found = evaluate(
+        collection,
+        mode="semantic",
+        split=split,
+        model=name,
+        progress=lambda event: told(event.message or f"{event.stage}: {event.done:,} of {event.total:,}"),
+    )
     return {
         "name": "nDCG@10",
         "value": found.measures["nDCG@10"],

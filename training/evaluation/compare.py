@@ -1,4 +1,4 @@
-"""Several models or modes side by side on the same data: what each reaches, and which differences are real."""
+"""Compare several models or modes on the same data: the measures of each, and the differences that are real."""
 
 from __future__ import annotations
 
@@ -12,42 +12,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.progress import Progress, ignore, within
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
 from ...retriever.search.query import check_reranking
 from ..runs import plots
-from ..runs.progress import within
-from . import contenders as contending
-from . import labelled, similarity
+from . import contenders as contender_list
+from . import judged_rows, similarity
 from .comparison import Cell, Column, Comparison
-from .judged_rows import evaluate_rows
-from .result import JudgedRowsResult
-from .retrieval import Evaluation, evaluate, judged_queries, trec
+from .evaluate_file import evaluate_rows
+from .result import JudgedRowsResult, RetrievalResult
+from .retrieval import evaluate, judged_queries
 from .scorers import load, reads_pairs
 from .significance import LEVEL, aligned, difference, holm
+from .trec_run import write_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from ...core.progress import OnProgress
     from ..runs.plots import Verdict
     from .contenders import Contender
     from .scorers import Model
     from .significance import Difference
 
-    Found = Evaluation | JudgedRowsResult
-    Results = dict[tuple[str, str], Found]  # contender and data set
+    Result = RetrievalResult | JudgedRowsResult
+    Results = dict[tuple[str, str], Result]  # by contender and data set
 
-_SHOWN = {"retrieval": "nDCG@10", "similarity": "Spearman", "pairs": "AP", "reranking": "MAP"}
+_MAIN_MEASURE = {"retrieval": "nDCG@10", "similarity": "Spearman", "pairs": "AP", "reranking": "MAP"}
+_MEASURES: dict[str, tuple[str, ...]] = {  # of each kind of data
+    "retrieval": ("nDCG@10", "Recall@100", "MRR@10", "MAP"),
+    "reranking": ("MAP", "MRR@10", "nDCG@10"),
+    **{kind: tuple(measures) for kind, measures in similarity.MEASURES.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """A test collection, or judged rows already read."""
+    """A test collection, or judged rows in memory."""
 
     name: str
     path: Path
-    rows: labelled.Pairs | labelled.Rankings | None
+    rows: judged_rows.Pairs | judged_rows.Rankings | None  # None for a test collection
+
+    @property
+    def kind(self) -> str:
+        if self.rows is None:
+            return "retrieval"
+        return self.rows.kind if isinstance(self.rows, judged_rows.Pairs) else "reranking"
 
 
 def compare(
@@ -63,57 +76,57 @@ def compare(
     out: str | Path | None = None,
     picture: str | None = "svg",
     per_query: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: OnProgress = ignore,
 ) -> Comparison:
-    """Measure contenders on the same data, and test each difference to the baseline.
+    """Evaluate contenders on the same data, and test each difference to the baseline.
 
-    :param contenders: "MODEL[@MODE][+RERANKER]" each, or "lexical" for BM25 alone: see `contenders`.
-    :param data: test collections, and files of judged rows (see `labelled`).
-    :param modes: of the models that name none; with several, each model stands once for each.
-    :param baseline: the contender that others are compared to, as it is written; the first unless given.
-    :param measures: those to compare; unless given one for each data set: nDCG@10, Spearman, AP or MAP.
-    :param rerank_depth: how many passages a RERANKER reads.
-    :param indexes: where to keep the indexes of collections for the next comparison; else they are made and removed.
+    :param contenders: each "MODEL[@MODE][+RERANKER]", or "lexical" for BM25 alone: see `contenders`.
+    :param data: test collections, and files of judged rows (see `judged_rows`).
+    :param modes: for models that name none; with several modes, each model takes part once in each.
+    :param baseline: the contender that the others are compared with, spelled as in `contenders`; by default the first.
+    :param measures: by default one for each data set: nDCG@10, Spearman, AP or MAP.
+    :param rerank_depth: the number of passages that a RERANKER reads.
+    :param indexes: keep the indexes of collections here for the next comparison; by default they are temporary.
     :param out: a folder for comparison.json and .txt, TREC runs, and plots.
     :param picture: "svg" or "png" for plots in `out`; None for none.
-    :param per_query: keep the values of each query in comparison.json too.
-    :raises InputError: before anything is measured, for whatever of this cannot be.
+    :param per_query: write the values of each query to comparison.json too.
+    :raises InputError: for any impossible argument, before the first evaluation.
     """
     check_reranking(rerank_depth, None)
-    parsed = contending.parse(contenders, modes)
+    parsed = contender_list.parse(contenders, modes)
     first = _baseline(parsed, baseline)
     sets = _read(data, split)
     columns = _columns(sets, measures)
-    _check_models(parsed, collections=any(one.rows is None for one in sets))
-    tell = progress or (lambda _: None)
-    target = None if out is None else _prepared(Path(out), picture)
+    _check_models(parsed, collections=any(data_set.rows is None for data_set in sets))
+    target = None if out is None else _create_folder(Path(out), picture)
     results: Results = {}
     with tempfile.TemporaryDirectory(prefix="binocle-") as temporary:
-        for one in sets:
-            if one.rows is None:
-                place = _Indexes(Path(indexes) if indexes else Path(temporary), one.path, parsed)
-                results |= _on_collection(one, parsed, place, split, rerank_depth, target, tell)
-    results |= _on_rows([one for one in sets if one.rows is not None], parsed, tell)
-    found = _tested(parsed, first, columns, results)
+        for data_set in sets:
+            if data_set.rows is None:
+                root = Path(indexes) if indexes else Path(temporary)
+                collection = _Collection(data_set, parsed, root, split, rerank_depth, target)
+                results |= collection.evaluate(progress)
+    results |= _evaluate_rows([data_set for data_set in sets if data_set.rows is not None], parsed, progress)
+    comparison = _comparison(parsed, first, columns, results)
     if target is not None:
-        _write(found, target, picture, per_query=per_query)
-    return found
+        _write(comparison, target, picture, per_query=per_query)
+    return comparison
 
 
-def _baseline(parsed: Sequence[Contender], baseline: str | None) -> Contender:
+def _baseline(contenders: Sequence[Contender], baseline: str | None) -> Contender:
     if baseline is None:
-        return parsed[0]
-    meant = [one for one in parsed if baseline in (one.name, one.written)]
-    meant = meant or [one for one in parsed if baseline == one.model]
-    if len(meant) != 1:
-        names = ", ".join(one.name for one in parsed)
+        return contenders[0]
+    matches = [contender for contender in contenders if baseline in (contender.name, contender.written)]
+    matches = matches or [contender for contender in contenders if baseline == contender.model]
+    if len(matches) != 1:
+        names = ", ".join(contender.name for contender in contenders)
         raise InputError(f"the baseline {baseline!r} is not one of the contenders: expected one of {names}")
-    return meant[0]
+    return matches[0]
 
 
-def _check_models(parsed: Sequence[Contender], *, collections: bool) -> None:
-    """Raise what loading them would raise, as far as it is cheap to know."""
-    for contender in parsed:
+def _check_models(contenders: Sequence[Contender], *, collections: bool) -> None:
+    """Raise the errors of loading the models that can be detected quickly."""
+    for contender in contenders:
         if contender.reranker is not None:
             model_folder.find(contender.reranker, model_folder.RERANKER)
         if contender.model is not None and reads_pairs(model_folder.find(contender.model)) and collections:
@@ -124,175 +137,176 @@ def _check_models(parsed: Sequence[Contender], *, collections: bool) -> None:
 
 
 def _read(data: Sequence[str | Path], split: str) -> list[_Data]:
-    """The data sets, each checked or read whole, so that what is wrong with the last is told before the first."""
+    """Check collections and read judged rows, all of them before the first evaluation."""
     if not data:
         raise InputError("a comparison needs data: test collections, or files of judged rows")
     paths = [Path(path).expanduser() for path in data]
-    stems = [path.resolve().name if path.is_dir() else labelled.name_of(path) for path in paths]
+    stems = [path.resolve().name if path.is_dir() else judged_rows.name_of(path) for path in paths]
     sets: list[_Data] = []
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else str(path)
-        if any(one.name == name for one in sets):
+        if any(data_set.name == name for data_set in sets):
             raise InputError(f"{path} is given twice: expected different data")
         if path.is_dir():
             judged_queries(path, split, None, None)
-        sets.append(_Data(name, path, None if path.is_dir() else labelled.read(path)))
+        sets.append(_Data(name, path, None if path.is_dir() else judged_rows.read(path)))
     return sets
 
 
 def _columns(sets: Sequence[_Data], measures: Sequence[str]) -> list[Column]:
-    of_kind = {
-        "retrieval": ("nDCG@10", "Recall@100", "MRR@10", "MAP"),
-        "reranking": ("MAP", "MRR@10", "nDCG@10"),
-        **{kind: tuple(of) for kind, of in similarity.MEASURES.items()},
-    }
-    known = {measure.lower(): measure for of in of_kind.values() for measure in of}
+    """Return a column for each measure of each data set.
+
+    :raises InputError: for a measure that is unknown, or that no data set has.
+    """
+    known = {measure.lower(): measure for of_kind in _MEASURES.values() for measure in of_kind}
     for measure in measures:
         if measure.lower() not in known:
             raise InputError(f"there is no measure {measure!r}: expected one of {', '.join(known.values())}")
-    asked = {known[measure.lower()]: None for measure in measures}
-    unused = next((name for name in asked if not any(name in of_kind[_kind(one)] for one in sets)), None)
+    chosen = list(dict.fromkeys(known[measure.lower()] for measure in measures))
+    available = list(dict.fromkeys(measure for data_set in sets for measure in _MEASURES[data_set.kind]))
+    unused = next((measure for measure in chosen if measure not in available), None)
     if unused:
-        raise InputError(f"{unused} is no measure of any of these data, which have {_listed(of_kind, sets)}")
-    columns = []
-    for one in sets:
-        kind = _kind(one)
-        chosen = [measure for measure in asked if measure in of_kind[kind]] or [_SHOWN[kind]]
-        columns += [Column(one.name, measure) for measure in chosen]
-    return columns
+        raise InputError(f"{unused} is no measure of any of these data, which have {', '.join(available)}")
+    return [
+        Column(data_set.name, measure)
+        for data_set in sets
+        for measure in [name for name in chosen if name in _MEASURES[data_set.kind]] or [_MAIN_MEASURE[data_set.kind]]
+    ]
 
 
-def _listed(of_kind: Mapping[str, Sequence[str]], sets: Sequence[_Data]) -> str:
-    return ", ".join(dict.fromkeys(measure for one in sets for measure in of_kind[_kind(one)]))
+# Evaluation
 
 
-def _kind(one: _Data) -> str:
-    if one.rows is None:
-        return "retrieval"
-    return one.rows.kind if isinstance(one.rows, labelled.Pairs) else "reranking"
+class _Collection:
+    """A test collection with an index for each encoder; all modes share it, and BM25 alone takes the first."""
 
+    def __init__(
+        self,
+        data: _Data,
+        contenders: Sequence[Contender],
+        root: Path,
+        split: str,
+        rerank_depth: int,
+        target: Path | None,
+    ) -> None:
+        self._data, self._contenders, self._root, self._target = data, contenders, root, target
+        self._options: dict[str, Any] = {"split": split, "rerank_depth": rerank_depth}
+        models = (contender.model for contender in contenders if contender.model is not None)
+        self._any_model = next(models, model_folder.DEFAULT_MODEL)
 
-# Measuring
+    def evaluate(self, progress: OnProgress) -> Results:
+        """Evaluate all contenders."""
+        return {
+            (contender.name, self._data.name): self._evaluate(contender, progress) for contender in self._contenders
+        }
 
-
-class _Indexes:
-    """One index of a collection for each encoder, which serves all its modes; BM25 alone takes the first there is."""
-
-    def __init__(self, root: Path, collection: Path, contenders: Sequence[Contender]) -> None:
-        self._root = root
-        self._collection = collection.resolve()
-        self._any = next((one.model for one in contenders if one.model is not None), model_folder.DEFAULT_MODEL)
-
-    def of(self, contender: Contender) -> tuple[Path, str]:
-        """The index for a contender and the model that it is made with."""
-        model = contender.model or self._any
-        folder = model_folder.find(model)
-        print_ = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
-        place = hashlib.sha256(str(self._collection).encode()).hexdigest()[:8]
-        return self._root / f"{_slug(self._collection.name)}-{place}-{print_[:12]}", model
-
-
-def _on_collection(
-    one: _Data,
-    contenders: Sequence[Contender],
-    indexes: _Indexes,
-    split: str,
-    rerank_depth: int,
-    target: Path | None,
-    tell: Callable[[str], None],
-) -> Results:
-    results: Results = {}
-    for contender in contenders:
-        tell(f"{contender.name} on {one.name}")
-        index, model = indexes.of(contender)
-        results[contender.name, one.name] = evaluate(
-            one.path,
+    def _evaluate(self, contender: Contender, progress: OnProgress) -> RetrievalResult:
+        title, name = f"{contender.name} on {self._data.name}", self._data.name
+        progress(Progress(title))
+        model = contender.model or self._any_model
+        return evaluate(
+            self._data.path,
             mode=contender.mode,
-            split=split,
             model=model,
-            index=index,
+            index=self._index(model),
             rerank=contender.reranker,
-            rerank_depth=rerank_depth,
-            run_file=None if target is None else target / f"{_slug(one.name)}.{_slug(contender.name)}.run",
-            progress=within(tell, f"{contender.name} on {one.name}"),
+            run_file=None if self._target is None else self._target / f"{_slug(name)}.{_slug(contender.name)}.run",
+            progress=within(progress, f"{title}: "),
+            **self._options,
         )
-    return results
+
+    def _index(self, model: str) -> Path:
+        folder = model_folder.find(model)
+        fingerprint = model_settings.fingerprint(folder, model_settings.ModelSettings.read(folder))
+        collection = self._data.path.resolve()
+        key = hashlib.sha256(str(collection).encode()).hexdigest()[:8]
+        return self._root / f"{_slug(collection.name)}-{key}-{fingerprint[:12]}"
 
 
-def _on_rows(sets: Sequence[_Data], contenders: Sequence[Contender], tell: Callable[[str], None]) -> Results:
-    """Judged rows need no index: the encoder is the same in every mode that has one."""
+def _evaluate_rows(sets: Sequence[_Data], contenders: Sequence[Contender], progress: OnProgress) -> Results:
+    """Evaluate contenders on judged rows. Contenders that differ only in mode share a result: no index is needed."""
     results: Results = {}
     for scorer in dict.fromkeys(map(_scorer, contenders)) if sets else ():
         if scorer is None:
             continue
         name, is_reranker = scorer
         model: Model = load_reranker(name) if is_reranker else load(name)
-        for one in sets:
-            tell(f"{name} on {one.name}")
-            assert one.rows is not None
-            found = evaluate_rows(one.rows, model)
-            results |= {(who.name, one.name): found for who in contenders if _scorer(who) == scorer}
+        for data_set in sets:
+            progress(Progress(f"{name} on {data_set.name}"))
+            assert data_set.rows is not None
+            result = evaluate_rows(data_set.rows, model)
+            results |= {
+                (contender.name, data_set.name): result for contender in contenders if _scorer(contender) == scorer
+            }
     return results
 
 
 def _scorer(contender: Contender) -> tuple[str, bool] | None:
-    """What gives pairs of texts their score, and whether it is a reranker; None where there is nothing."""
+    """Return the model that scores pairs of texts, and whether it is a reranker; None for BM25."""
     if contender.reranker is not None:
         return contender.reranker, True
-    return None if contender.mode == contending.BM25 or contender.model is None else (contender.model, False)
+    return None if contender.mode == contender_list.BM25 or contender.model is None else (contender.model, False)
 
 
-# Testing
+# Tests of the differences
 
 
-def _tested(
+def _comparison(
     contenders: Sequence[Contender], baseline: Contender, columns: Sequence[Column], results: Results
 ) -> Comparison:
     cells: dict[tuple[str, Column], Cell | None] = {}
     for column in columns:
-        found = {one.name: results.get((one.name, column.data)) for one in contenders}
-        cells |= {(name, column): cell for name, cell in _column(column.measure, baseline.name, found).items()}
-    modes = {one.mode for one in contenders}
+        of_data = {contender.name: results.get((contender.name, column.data)) for contender in contenders}
+        cells |= {(name, column): cell for name, cell in _cells(column.measure, baseline.name, of_data).items()}
+    modes = {contender.mode for contender in contenders}
+    has_retrieval = any(isinstance(result, RetrievalResult) for result in results.values())
     return Comparison(
-        contenders=tuple(one.name for one in contenders),
+        contenders=tuple(contender.name for contender in contenders),
         baseline=baseline.name,
         columns=tuple(columns),
         cells=cells,
         evaluations=results,
-        mode=modes.pop() if len(modes) == 1 and any(isinstance(of, Evaluation) for of in results.values()) else None,
+        mode=modes.pop() if len(modes) == 1 and has_retrieval else None,
     )
 
 
-def _column(measure: str, baseline: str, found: Mapping[str, Found | None]) -> dict[str, Cell | None]:
-    """The cells of one column; p is corrected for the number of contenders that are tested in it."""
-    base = found[baseline]
-    gaps = {
-        name: _difference(measure, other, base)
-        for name, other in found.items()
-        if other is not base and other is not None and base is not None  # one encoder is itself in every mode
-    }
-    tested = {name: gap for name, gap in gaps.items() if math.isfinite(gap.value)}
-    corrected = dict(zip(tested, holm([gap.p for gap in tested.values()]), strict=True))
+def _cells(measure: str, baseline: str, results: Mapping[str, Result | None]) -> dict[str, Cell | None]:
+    """Return the cells of one column, with p corrected for the number of contenders in it."""
+    differences = _differences(measure, baseline, results)
+    corrected = dict(zip(differences, holm([gap.p for gap in differences.values()]), strict=True))
     cells: dict[str, Cell | None] = {}
-    for name, one in found.items():
-        if one is None:
+    for name, result in results.items():
+        if result is None:
             cells[name] = None
             continue
-        verdict = _verdict(tested[name].value, corrected[name]) if name in tested else "same"
-        low, high = one.intervals[measure]
+        verdict = _verdict(differences[name].value, corrected[name]) if name in differences else "same"
+        low, high = result.intervals[measure]
         cells[name] = Cell(
-            one.measures[measure],
+            result.measures[measure],
             low,
             high,
             "baseline" if name == baseline else verdict,
-            tested.get(name),
+            differences.get(name),
             corrected.get(name),
         )
     return cells
 
 
-def _difference(measure: str, a: Found, b: Found) -> Difference:
-    if a.per_query or isinstance(a, Evaluation):
+def _differences(measure: str, baseline: str, results: Mapping[str, Result | None]) -> dict[str, Difference]:
+    """Test each contender against the baseline, if both were evaluated and they do not share one result."""
+    base = results[baseline]
+    if base is None:
+        return {}
+    differences = {
+        name: _difference(measure, result, base)
+        for name, result in results.items()
+        if result is not None and result is not base
+    }
+    return {name: gap for name, gap in differences.items() if math.isfinite(gap.value)}
+
+
+def _difference(measure: str, a: Result, b: Result) -> Difference:
+    if a.per_query or isinstance(a, RetrievalResult):
         return difference(*aligned(a.per_query[measure], b.per_query[measure]))
     assert isinstance(b, JudgedRowsResult)
     return similarity.MEASURES[a.kind][measure].difference(a.scores, b.scores, a.gold)
@@ -304,11 +318,10 @@ def _verdict(value: float, p: float) -> Verdict:
     return "better" if value > 0 else "worse"
 
 
-# Writing
+# Files
 
 
-def _prepared(out: Path, picture: str | None) -> Path:
-    """The folder for what is written, made if there is none."""
+def _create_folder(out: Path, picture: str | None) -> Path:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: expected a folder to write the comparison into")
     out.mkdir(parents=True, exist_ok=True)
@@ -317,36 +330,28 @@ def _prepared(out: Path, picture: str | None) -> Path:
     return out
 
 
-def _write(found: Comparison, out: Path, picture: str | None, *, per_query: bool) -> None:
-    (out / "comparison.json").write_text(json.dumps(found.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
-    (out / "comparison.txt").write_text(found.text(), "utf-8")
-    for (name, data), measured in found.evaluations.items():
-        if isinstance(measured, JudgedRowsResult) and measured.run:
-            lines = "".join(trec(measured.run, "reranking"))
-            (out / f"{_slug(data)}.{_slug(name)}.run").write_text(lines, "utf-8")
+def _write(comparison: Comparison, out: Path, picture: str | None, *, per_query: bool) -> None:
+    (out / "comparison.json").write_text(json.dumps(comparison.as_dict(per_query=per_query), indent=1) + "\n", "utf-8")
+    (out / "comparison.txt").write_text(comparison.text(), "utf-8")
+    for (name, data), result in comparison.evaluations.items():
+        if isinstance(result, JudgedRowsResult) and result.run:
+            write_run(out / f"{_slug(data)}.{_slug(name)}.run", result.run, "reranking")
     if picture is None:
         return
-    if found.bars():
-        plots.comparison(found.bars(), out / f"comparison.{picture}")
-    for (name, data), scores in _distributions(found):
-        plots.score_distributions(
-            **scores, file=out / f"scores.{_slug(data)}.{_slug(name)}.{picture}", title=f"{name} on {data}"
-        )
+    if comparison.bars():
+        plots.comparison(comparison.bars(), out / f"comparison.{picture}")
+    for name, data, scores in _distributions(comparison):
+        file = out / f"scores.{_slug(data)}.{_slug(name)}.{picture}"
+        plots.score_distributions(**scores, file=file, title=f"{name} on {data}")
 
 
-def _distributions(found: Comparison) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-    for key, measured in found.evaluations.items():
-        if isinstance(measured, JudgedRowsResult) and measured.kind != "similarity":
-            right = measured.gold > 0
-            yield (
-                key,
-                {
-                    "positives": measured.scores[right],
-                    "negatives": measured.scores[~right],
-                    "threshold": measured.thresholds.get("F1"),
-                    "score": measured.score,
-                },
-            )
+def _distributions(comparison: Comparison) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield contender, data set and the arguments of `plots.score_distributions`, for rows with positives."""
+    for (name, data), result in comparison.evaluations.items():
+        if isinstance(result, JudgedRowsResult) and result.kind != "similarity":
+            positive = result.gold > 0
+            scores = {"positives": result.scores[positive], "negatives": result.scores[~positive]}
+            yield name, data, {**scores, "threshold": result.thresholds.get("F1"), "score": result.score}
 
 
 def _slug(name: str) -> str:

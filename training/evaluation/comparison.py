@@ -1,4 +1,4 @@
-"""What a comparison found: a table of values with intervals, and which differences to the baseline are real."""
+"""The result of a comparison: a table of values with intervals, and the real differences to the baseline."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from .significance import LEVEL, SAMPLES, Difference
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .result import JudgedRowsResult
-    from .retrieval import Evaluation
+    from .result import JudgedRowsResult, RetrievalResult
 
 _WIDTH = 100  # of plain text
 _GAP = "   "
@@ -32,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One contender's value of a column. The baseline has no difference, nor has what could not be measured."""
+    """One contender's value of a column. The baseline has no difference, nor has a value that was not measured."""
 
     value: float
     low: float
@@ -43,27 +42,24 @@ class Cell:
 
     @property
     def lines(self) -> tuple[str, str]:
-        """The value, and its difference to the baseline, for people."""
+        """The value, and its difference to the baseline, as text."""
         value = f"{self.value:.4f} [{self.low:.3f}, {self.high:.3f}]"
         if self.difference is None or self.p is None:
             return value, "baseline" if self.verdict == "baseline" else ""
         word = "" if self.verdict == "same" else f" {self.verdict}"
-        return value, f"{self.difference.value:+.4f} p {shown(self.p)}{word}"
-
-
-NOTHING = Cell(math.nan, math.nan, math.nan, "same")
+        return value, f"{self.difference.value:+.4f} p {format_p(self.p)}{word}"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Cells by contender and column; None where a contender cannot be measured so, as words alone on similarity."""
+    """Cells by contender and column; None for a measure that a contender cannot have, such as BM25's similarity."""
 
     contenders: tuple[str, ...]
     baseline: str
     columns: tuple[Column, ...]
     cells: Mapping[tuple[str, Column], Cell | None]
-    evaluations: Mapping[tuple[str, str], Evaluation | JudgedRowsResult]  # contender and data set
-    mode: str | None = None  # of all contenders, where it is the same
+    evaluations: Mapping[tuple[str, str], RetrievalResult | JudgedRowsResult]  # contender and data set
+    mode: str | None = None  # of all contenders, if they share one
 
     def is_same(self, contender: str) -> bool:
         """Whether no difference of this contender to the baseline is real."""
@@ -72,11 +68,11 @@ class Comparison:
 
     def _is_compared(self, contender: str) -> bool:
         """Whether anything was measured of both the contender and the baseline."""
-        both = [(self.cells[contender, column], self.cells[self.baseline, column]) for column in self.columns]
-        return contender != self.baseline and any(one and other for one, other in both)
+        cells = [(self.cells[contender, column], self.cells[self.baseline, column]) for column in self.columns]
+        return contender != self.baseline and any(cell and baseline for cell, baseline in cells)
 
     def statements(self) -> list[str]:
-        """For each contender a sentence that says where it is better or worse than the baseline, and where not."""
+        """Say for each contender in a sentence where it is better or worse than the baseline, and where not."""
         return [self._statement(contender) for contender in self.contenders if contender != self.baseline]
 
     def _statement(self, contender: str) -> str:
@@ -84,13 +80,17 @@ class Comparison:
             return f"{contender}: nothing here can be measured of both it and {self.baseline}."
         if self.is_same(contender):
             return f"{contender}: no real difference from {self.baseline} on anything measured here."
-        found: dict[str, list[str]] = {"better": [], "worse": [], "same": []}
+        differences: dict[str, list[str]] = {"better": [], "worse": [], "same": []}
         for column in self.columns:
             cell = self.cells[contender, column]
             if cell and cell.difference and cell.p is not None:
-                found[cell.verdict].append(f"{column} ({cell.difference.value:+.4f}, p {shown(cell.p)})")
+                differences[cell.verdict].append(f"{column} ({cell.difference.value:+.4f}, p {format_p(cell.p)})")
         says = {"better": f"better than {self.baseline}", "worse": f"worse than {self.baseline}"}
-        parts = [f"{says.get(verdict, 'no real difference')} on {_listed(on)}" for verdict, on in found.items() if on]
+        parts = [
+            f"{says.get(verdict, 'no real difference')} on {_listed(columns)}"
+            for verdict, columns in differences.items()
+            if columns
+        ]
         return f"{contender}: {'; '.join(parts)}."
 
     def title(self) -> str:
@@ -102,12 +102,12 @@ class Comparison:
         return f"In brackets the 95 % interval (bootstrap); p by Fisher's randomisation test{several}."
 
     def text(self) -> str:
-        """Title, table, statements and how they were come by, as aligned plain text."""
+        """Lay out title, table, statements and the statistical tests as aligned plain text."""
         tables = "\n".join(self._table(columns) for columns in self.blocks(_WIDTH))
         return "\n".join([self.title(), "", tables, *self.statements(), self.note(), ""])
 
     def blocks(self, width: int) -> list[list[Column]]:
-        """The columns in groups that fit a table of that width."""
+        """Group the columns so that each group fits a table of that width."""
         first = max(map(len, (*self.contenders, "no real difference"))) + len(_GAP)
         blocks: list[list[Column]] = []
         room = 0
@@ -121,7 +121,7 @@ class Comparison:
         return blocks
 
     def _column(self, column: Column) -> list[tuple[str, str]]:
-        """Heading and cells, two lines each."""
+        """Return heading and cells, two lines each."""
         return [(column.data, column.measure), *(self.lines(contender, column) for contender in self.contenders)]
 
     def lines(self, contender: str, column: Column) -> tuple[str, str]:
@@ -129,7 +129,7 @@ class Comparison:
         return cell.lines if cell else ("–", "")
 
     def label(self, contender: str) -> tuple[str, str]:
-        """What stands in front of a row: the name, and whether anything in it is real."""
+        """Return the label of a row: the name, and a note if no difference in it is real."""
         return contender, "no real difference" if self.is_same(contender) else ""
 
     def _table(self, columns: Sequence[Column]) -> str:
@@ -147,7 +147,7 @@ class Comparison:
         return "\n".join([*lines[:2], "", *lines[2:], ""])
 
     def bars(self) -> list[Bar]:
-        """For `plots.comparison`."""
+        """Return the bars of `plots.comparison`."""
         return [
             Bar(str(column), contender, cell.value, cell.low, cell.high, cell.verdict)
             for column in self.columns
@@ -156,7 +156,10 @@ class Comparison:
         ]
 
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
-        """For JSON; the values of each query or row only if asked."""
+        """Return all values for JSON.
+
+        :param per_query: include the values of each query or row.
+        """
         return {
             "contenders": list(self.contenders),
             "baseline": self.baseline,
@@ -173,8 +176,8 @@ class Comparison:
             ],
             "statements": self.statements(),
             "evaluations": [
-                {"contender": contender, **found.as_dict(per_query=per_query), "data": data}
-                for (contender, data), found in self.evaluations.items()
+                {"contender": contender, **result.as_dict(per_query=per_query), "data": data}
+                for (contender, data), result in self.evaluations.items()
             ],
         }
 
@@ -191,8 +194,8 @@ def _result(contender: str, column: Column, cell: Cell) -> dict[str, Any]:
     return {**row, "verdict": cell.verdict} if math.isfinite(cell.value) else {**row, "value": None, "interval": None}
 
 
-def shown(p: float) -> str:
-    """A p for people: three digits, and never 0."""
+def format_p(p: float) -> str:
+    """Format p with three digits, but never as 0."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 

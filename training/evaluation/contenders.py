@@ -1,4 +1,4 @@
-"""What is compared, as it is written on a command line: MODEL[@MODE][+RERANKER], or `lexical` for BM25 alone."""
+"""Parse the contenders of a comparison: MODEL[@MODE][+RERANKER], or `lexical` for BM25 alone."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ BM25 = "lexical"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A model in a mode. `model` is None where words alone decide, and any index of the collection will do."""
+    """A model in a mode."""
 
     name: str  # for people
     written: str
-    model: str | None
+    model: str | None  # None for BM25 alone, which can use any index of the collection
     mode: str
     reranker: str | None = None
 
 
 def parse(written: Sequence[str], modes: Sequence[str] = ("semantic",)) -> list[Contender]:
-    """Contenders in the order written.
+    """Parse contenders and keep their order.
 
-    :param modes: of the models that name none; each of these models stands once for each mode.
+    :param modes: for models that name none; each such model is one contender in each mode.
     """
     for mode in modes:
         _check_mode(mode)
@@ -46,7 +46,7 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     if not text.strip():
         raise InputError("'' is no contender: expected MODEL, MODEL@MODE, MODEL@MODE+RERANKER or lexical")
     folder, _, ending = text.rpartition("@")
-    if ending in MODES and _is_folder(folder):  # whatever signs are in its name
+    if ending in MODES and _is_folder(folder):  # its name may contain any sign
         yield folder, ending, None
         return
     rest, reranker = _split(text, "+")
@@ -56,14 +56,14 @@ def _parts(text: str, modes: Sequence[str]) -> Iterator[tuple[str | None, str, s
     model, mode = _split(rest, "@")
     if mode is not None:
         _check_mode(mode)
-    for one in [mode] if mode is not None else modes:
-        yield model, one, reranker
+    for chosen in [mode] if mode is not None else modes:
+        yield model, chosen, reranker
 
 
 def _split(text: str, sign: str) -> tuple[str, str | None]:
-    """What stands before and after the last of a sign, unless the whole is a folder of that name."""
-    before, found, after = text.rpartition(sign)
-    if not found or _is_folder(text):
+    """Split a text at the last `sign`, unless the whole is the name of a folder."""
+    before, separator, after = text.rpartition(sign)
+    if not separator or _is_folder(text):
         return text, None
     if not before or not after:
         raise InputError(f"{text!r} is no contender: expected MODEL, MODEL@MODE, MODEL@MODE+RERANKER or lexical")
@@ -80,7 +80,7 @@ def _check_mode(mode: str) -> None:
 
 
 def _names(parts: Sequence[tuple[str | None, str, str | None]]) -> list[str]:
-    """Short names for people, longer where short ones would be the same; with the mode where modes differ."""
+    """Return short names, or full names if short ones would be equal; with the mode if modes differ."""
     modes = {mode for model, mode, _ in parts if model is not None}
     short = [
         (None if model is None else _last(model), mode if model is None or len(modes) > 1 else None, _last(reranker))

@@ -1,4 +1,4 @@
-"""Queries and judgements of one's own, beside the documents that they are about."""
+"""Read your own queries and judgements for a folder of documents."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HEADERS = {"score", "grade", "relevance", "rel"}
 
 
 def read_queries(file: Path) -> dict[str, str]:
-    """Id to text, from JSON lines {_id, text} or lines of an id, a tab and the text.
+    """Read id to text, from JSON lines {_id, text} or lines of an id, a tab and the text.
 
-    :raises InputError: naming the file and line of what does not fit.
+    :raises InputError: naming the file and line that does not fit.
     """
     queries: dict[str, str] = {}
     for number, line in _lines(file, "queries"):
@@ -54,12 +54,12 @@ def _cells(where: str, line: str) -> tuple[str, str]:
 
 
 def read_qrels(file: Path) -> dict[str, dict[str, int]]:
-    """Query to document to grade, from lines of query, document and grade, or of TREC's query, 0, document and grade.
+    """Read query to document to grade, from lines of query, document and grade, or of TREC's four columns.
 
-    Cells are separated by tabs, or by white space where there is no tab. Queries without a relevant document are left
-    out, since nothing can be measured on them.
+    TREC's columns are query, 0, document and grade. Cells are separated by tabs, or by white space in a line without a
+    tab. Queries without a relevant document are left out: they have no measures.
 
-    :raises InputError: naming the file and line of what does not fit.
+    :raises InputError: naming the file and line that does not fit.
     """
     qrels: dict[str, dict[str, int]] = {}
     for number, line in _lines(file, "judgements"):
@@ -78,7 +78,7 @@ def read_qrels(file: Path) -> dict[str, dict[str, int]]:
 
 
 def _judgement(where: str, cells: list[str]) -> tuple[str, str, int]:
-    """Query, document and grade. The second of four cells is TREC's iteration, a number that says nothing."""
+    """Return query, document and grade. The second of four cells is TREC's iteration, which is unused."""
     if len(cells) == 3 or (len(cells) == 4 and re.fullmatch(r"Q?\d+", cells[1].strip())):
         try:
             grade = float(cells[-1])
@@ -92,7 +92,7 @@ def _judgement(where: str, cells: list[str]) -> tuple[str, str, int]:
 
 
 def _lines(file: Path, what: str) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, with their numbers."""
+    """Yield the lines that are not blank, with their numbers."""
     if not file.is_file():
         raise InputError(f"there is no file {file}: expected {what}")
     try:

@@ -1,4 +1,7 @@
-"""Measures of a ranking: nDCG, recall, reciprocal rank and average precision, each of one query."""
+"""Measures of a ranking: nDCG, recall, reciprocal rank and average precision, each of one query.
+
+They equal those of trec_eval; the tests compare them with `ir-measures`.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +13,42 @@ from .significance import interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Qrels = Mapping[str, Mapping[str, int]]  # query -> document -> grade
+    Grades = Mapping[str, int]  # of one query: document -> grade
+    Qrels = Mapping[str, Grades]  # by query
     Ranking = Sequence[tuple[str, float]]  # documents with scores, best first
     Run = Mapping[str, Ranking]  # query -> ranking
 
 
-def ndcg(grades: Mapping[str, int], ranking: Ranking) -> float:
-    gained = _dcg([grades.get(document, 0) for document, _ in ranking[:10]])
-    return gained / _dcg(sorted(grades.values(), reverse=True)[:10])
+def ndcg(grades: Grades, ranking: Ranking) -> float:
+    """Normalised discounted cumulative gain at 10, gain = grade (Järvelin and Kekäläinen 2002)."""
+    gain = _dcg([grades.get(document, 0) for document, _ in ranking[:10]])
+    return gain / _dcg(sorted(grades.values(), reverse=True)[:10])
 
 
 def _dcg(grades: Sequence[int]) -> float:
     return sum(max(0, grade) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
 
 
-def _recall(grades: Mapping[str, int], ranking: Ranking) -> float:
-    relevant = _relevant(grades)
-    return len(relevant & {document for document, _ in ranking[:100]}) / len(relevant)
+def _recall(grades: Grades, ranking: Ranking) -> float:
+    documents = relevant(grades)
+    return len(documents & {document for document, _ in ranking[:100]}) / len(documents)
 
 
-def _reciprocal_rank(grades: Mapping[str, int], ranking: Ranking) -> float:
-    relevant = _relevant(grades)
-    return next((1 / rank for rank, (document, _) in enumerate(ranking[:10], 1) if document in relevant), 0.0)
+def _reciprocal_rank(grades: Grades, ranking: Ranking) -> float:
+    documents = relevant(grades)
+    return next((1 / rank for rank, (document, _) in enumerate(ranking[:10], 1) if document in documents), 0.0)
 
 
-def _average_precision(grades: Mapping[str, int], ranking: Ranking) -> float:
-    relevant, found, total = _relevant(grades), 0, 0.0
+def _average_precision(grades: Grades, ranking: Ranking) -> float:
+    documents, hits, total = relevant(grades), 0, 0.0
     for rank, (document, _) in enumerate(ranking, 1):
-        if document in relevant:
-            found += 1
-            total += found / rank
-    return total / len(relevant)
+        if document in documents:
+            hits += 1
+            total += hits / rank
+    return total / len(documents)
 
 
-_OF_A_QUERY: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
+_MEASURES: dict[str, Callable[[Grades, Ranking], float]] = {
     "nDCG@10": ndcg,
     "Recall@100": _recall,
     "MRR@10": _reciprocal_rank,
@@ -52,28 +57,30 @@ _OF_A_QUERY: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
 
 
 def values(qrels: Qrels, run: Run) -> dict[str, dict[str, float]]:
-    """Of each measure the value of each query that has a relevant document; 0 where nothing was found."""
-    judged = {query: grades for query, grades in qrels.items() if _relevant(grades)}
+    """Return for each measure the value of each query with a relevant document; 0 for a query without hits."""
+    judged = {query: grades for query, grades in qrels.items() if relevant(grades)}
     return {
-        measure: {query: of(grades, run.get(query, ())) for query, grades in judged.items()}
-        for measure, of in _OF_A_QUERY.items()
+        name: {query: measure(grades, run.get(query, ())) for query, grades in judged.items()}
+        for name, measure in _MEASURES.items()
     }
 
 
 def intervals(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float]]:
-    """Of each measure the 95 % interval of its mean, by the bootstrap over queries."""
-    found = {measure: interval([*given.values()]) for measure, given in per_query.items()}
-    return {measure: (round(low, 4), round(high, 4)) for measure, (low, high) in found.items()}
+    """Return for each measure the 95 % interval of its mean, by the bootstrap over queries."""
+    bounds = {name: interval([*by_query.values()]) for name, by_query in per_query.items()}
+    return {name: (round(low, 4), round(high, 4)) for name, (low, high) in bounds.items()}
 
 
 def ndcg_at_10(qrels: Qrels, run: Run) -> float:
-    """Normalised discounted cumulative gain, gain = grade (Järvelin and Kekäläinen 2002)."""
-    return _mean(values(qrels, run)["nDCG@10"])
+    """Mean nDCG@10 over the queries with a relevant document."""
+    return mean(values(qrels, run)["nDCG@10"])
 
 
-def _mean(found: Mapping[str, float]) -> float:
-    return sum(found.values()) / len(found) if found else 0.0
+def mean(by_query: Mapping[str, float]) -> float:
+    """Mean over queries; 0 without any."""
+    return sum(by_query.values()) / len(by_query) if by_query else 0.0
 
 
-def _relevant(grades: Mapping[str, int]) -> set[str]:
+def relevant(grades: Grades) -> set[str]:
+    """Return the documents with a grade above 0."""
     return {document for document, grade in grades.items() if grade > 0}

@@ -1,52 +1,88 @@
-"""The result of measuring a model on judged rows."""
+"""The results of an evaluation: on a test collection, and on a file of judged rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from ...core.arrays import Doubles
-    from ..evaluation import labelled
+    from .judged_rows import Kind
+    from .measures import Run
 
 
-Run = dict[str, list[tuple[str, float]]]  # query -> passages with scores, best first
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """The quality of retrieval on a test collection.
+
+    Measures are means over the queries with a relevant document; a query without hits counts as 0.
+    """
+
+    collection: str
+    split: str
+    mode: str
+    model: str
+    measures: dict[str, float]
+    queries: int
+    documents: int
+    chunks: int
+    index_seconds: float
+    query_milliseconds: float  # mean, one query at a time
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by the bootstrap over queries
+    per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
+    reranker: str | None = None
+
+    def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
+        """Return all fields for JSON.
+
+        :param per_query: include the values of each query.
+        """
+        fields = asdict(self)
+        if not per_query:
+            del fields["per_query"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRowsResult:
-    """What `evaluate_file` found. A measure is of `scores` against `gold`, or the mean of its values in `per_query`."""
+    """A model's quality on judged rows.
 
-    kind: labelled.Kind
+    A measure compares `scores` with `gold`, or is the mean of its values in `per_query`.
+    """
+
+    kind: Kind
     data: str
     model: str
     measures: dict[str, float]
     intervals: dict[str, tuple[float, float]]  # 95 %, by the bootstrap over rows
     rows: int
     seconds: float  # to score them
-    thresholds: dict[str, float] = field(default_factory=dict)  # of pairs: where accuracy and F1 are best
+    thresholds: dict[str, float] = field(default_factory=dict)  # of pairs: best for accuracy and for F1
     scores: Doubles = field(default_factory=lambda: np.empty(0), repr=False)  # of each pair, or passage
-    gold: Doubles = field(default_factory=lambda: np.empty(0), repr=False)  # what was said of it; 1 for a positive
+    gold: Doubles = field(default_factory=lambda: np.empty(0), repr=False)  # people's judgement; 1 for a positive
     per_query: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # measure -> query -> value
     run: Run = field(default_factory=dict, repr=False)
-    score: str = "cosine similarity"  # what the scores are
+    score: str = "cosine similarity"  # the name of the scores
 
     def as_dict(self, *, per_query: bool = False) -> dict[str, Any]:
-        """For JSON; the values of each row or query only if asked."""
+        """Return the fields for JSON, with null for a measure that is not defined.
+
+        :param per_query: include the values of each query, or the score of each pair.
+        """
         names = ("kind", "data", "model", "measures", "intervals", "rows", "seconds")
-        found = {name: getattr(self, name) for name in names}
-        for name in ("measures", "intervals"):  # JSON has no NaN: what is not defined is null
-            found[name] = {measure: _real(value) for measure, value in found[name].items()}
+        fields = {name: getattr(self, name) for name in names}
+        for name in ("measures", "intervals"):
+            fields[name] = {measure: _finite_or_none(value) for measure, value in fields[name].items()}
         if self.thresholds:
-            found["thresholds"] = self.thresholds
+            fields["thresholds"] = self.thresholds
         if per_query and self.per_query:
-            found["per_query"] = self.per_query
+            fields["per_query"] = self.per_query
         elif per_query:
-            found["scores"], found["gold"] = self.scores.tolist(), self.gold.tolist()
-        return found
+            fields["scores"], fields["gold"] = self.scores.tolist(), self.gold.tolist()
+        return fields
 
 
-def _real(value: Any) -> Any:
+def _finite_or_none(value: Any) -> Any:
     return value if np.isfinite(value).all() else None

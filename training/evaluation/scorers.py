@@ -1,4 +1,4 @@
-"""A model as what gives texts a score: an encoder by the cosine, a cross-encoder by reading both at once."""
+"""Score pairs of texts: an encoder by the cosine of their vectors, a cross-encoder by reading both together."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _Array = TypeVar("_Array", bound="NDArray[np.floating]")
 
 
 class CrossEncoder(Protocol):
-    """What scores a query and a passage together."""
+    """Scores a query and a passage together."""
 
     name: str
 
     def score(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """One score a passage, higher is better."""
+        """Return one score a passage; higher is better."""
         ...
 
 
@@ -37,13 +37,13 @@ Model = encoders.Encoder | CrossEncoder
 
 
 def load(name: str | None) -> Model:
-    """An encoder, or a cross-encoder where the folder says that it is one; all-MiniLM-L6-v2 unless named."""
+    """Load an encoder, or a cross-encoder if the folder says so; all-MiniLM-L6-v2 by default."""
     name = name or model_folder.DEFAULT_MODEL
     return load_reranker(name) if reads_pairs(model_folder.find(name)) else load_encoder(name)
 
 
 def reads_pairs(folder: Path) -> bool:
-    """Whether a model is a cross-encoder, which gives pairs a score but texts no vector."""
+    """Whether a model is a cross-encoder: it scores pairs but has no vectors for texts."""
     try:
         model_settings.CrossEncoderSettings.read(folder)
     except InputError:
@@ -52,7 +52,7 @@ def reads_pairs(folder: Path) -> bool:
 
 
 def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
-    """One score a pair. An encoder's is the cosine; neither side of a pair is a query, so both are taken alike."""
+    """Return one score a pair. An encoder takes both texts as documents, since neither is a query."""
     if is_encoder(model):
         vectors = unit_vectors(model, [*left, *right])
         cosines: NDArray[np.float64] = np.einsum(
@@ -69,23 +69,26 @@ def pair_scores(model: Model, left: Sequence[str], right: Sequence[str]) -> NDAr
 
 
 def is_encoder(model: Model) -> TypeIs[encoders.Encoder]:
+    """Whether a model has vectors for texts."""
     return hasattr(model, "encode")
 
 
 def score_name(model: Model) -> str:
+    """Name the scores of a model for an axis or a table."""
     return "cosine similarity" if is_encoder(model) else "score of the cross-encoder"
 
 
 def unit_vectors(
     model: encoders.Encoder, texts: Sequence[str], *, kind: encoders.Kind = "document"
 ) -> NDArray[np.float32]:
-    """Float32, shape (len(texts), dim), of length 1; each different text is encoded once."""
-    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    vectors = normalized(finite(model, model.encode(list(places), kind=kind)))
-    return vectors[[places[text] for text in texts]]
+    """Return unit vectors, shape (len(texts), dim), float32; each different text is encoded once."""
+    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors = normalized(finite(model, model.encode(list(rows), kind=kind)))
+    return vectors[[rows[text] for text in texts]]
 
 
 def finite(model: Model, values: _Array) -> _Array:
+    """:raises InputError: for scores or vectors that are not finite."""
     if not np.isfinite(values).all():
         raise InputError(
             f"{model.name} gives scores that are not numbers: its weights are damaged, or its training was"

@@ -1,16 +1,19 @@
-"""Which differences are real: intervals by the bootstrap, p-values by Fisher's randomisation test.
+"""Test which differences are real: intervals by the bootstrap, p-values by Fisher's randomisation test.
 
 A measure is known from a sample of queries or pairs, and another sample would have given another value. Two questions
-follow. How far off may the value be? Rows are drawn anew with replacement and the measure is taken again each time
-(Efron 1979, Annals of Statistics 7:1; Efron and Tibshirani 1993, chapter 13: the percentile interval). And could the
-difference of two systems be chance? If it made no difference which of the two answered a row, their results could be
-exchanged row by row; p is the share of exchanges whose difference is at least as large as the one observed (Fisher
-1935). Smucker, Allan and Carterette 2007 (CIKM, 10.1145/1321440.1321528) compare such tests for retrieval: the
-randomisation and the bootstrap agree with the t-test, the sign and the Wilcoxon test are best left alone.
+follow.
 
-A measure that is a mean over rows needs only its values. Any other (a correlation, the area under a curve) comes as a
-function of weights: how often each row is in the sample. One function then serves both questions, sorts once, and
-takes a block of samples at a time, so that memory is bounded whatever the number of rows.
+How far off may the value be? Rows are drawn anew with replacement, and each drawn sample is measured again (Efron 1979,
+Annals of Statistics 7:1; Efron and Tibshirani 1993, chapter 13: the percentile interval).
+
+Could the difference of two systems be chance? If the systems were equal, their results could be exchanged row by row.
+p is the share of exchanges with a difference at least as large as the observed one (Fisher 1935). Smucker, Allan and
+Carterette 2007 (CIKM, 10.1145/1321440.1321528) compare such tests for retrieval. The randomisation and the bootstrap
+agree with the t-test; the sign test and the Wilcoxon test do not.
+
+A measure that is a mean over rows needs only its values. Any other measure (a correlation, the area under a curve) is a
+function of weights: the number of times that each row is in the sample. One function then serves both questions and
+sorts once. It takes a block of samples at a time, so that memory is bounded for any number of rows.
 """
 
 from __future__ import annotations
@@ -35,14 +38,14 @@ Weighted = Callable[[Doubles], Doubles]  # weights of the rows, shape (samples, 
 
 LEVEL = 0.95
 SAMPLES = 10_000  # the smallest p that this many exchanges can give is 1e-4
-_EXACT = 16  # rows that differ, up to which every exchange is tried: 2**16
-_CELLS = 50_000  # weights held at a time: 400 kB, since what stays in the cache is done in a quarter of the time
+_EXACT = 16  # with at most this number of differing rows every exchange is tried: 2**16
+_CELLS = 50_000  # weights in memory at a time: 400 kB fit into the cache, which takes a quarter of the time
 _SAME = 1e-12  # differences closer than this are equal: the order of a sum must not decide
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more the first of two systems has than the second, on the same rows."""
+    """The first of two systems minus the second, on the same rows."""
 
     value: float
     low: float  # the interval of the difference, by the bootstrap over rows
@@ -51,7 +54,7 @@ class Difference:
 
 
 def interval(values: ArrayLike, *, level: float = LEVEL, samples: int = SAMPLES, seed: int = 0) -> tuple[float, float]:
-    """Bootstrap interval of the mean of some values, one a query or row."""
+    """Bootstrap interval of the mean of values, one a query or row."""
     return _percentiles(bootstrap(mean(values), np.size(values), samples=samples, seed=seed), level)
 
 
@@ -63,34 +66,34 @@ def paired_interval(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed:
 def randomisation(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int = 0) -> float:
     """Two-sided p of Fisher's randomisation test for mean(a) = mean(b) over the same rows.
 
-    Exact where at most 16 rows differ: every pattern of signs is tried. Otherwise patterns are drawn, and the observed
-    one is counted among them (Phipson and Smyth 2010), so that p is never 0.
+    If at most 16 rows differ, p is exact: every pattern of signs is tried. Otherwise patterns are drawn, and the
+    observed one is counted among them (Phipson and Smyth 2010), so that p is never 0.
     """
     differences = _paired(a, b)
-    differences = differences[differences != 0]  # the sign of nothing is nothing
+    differences = differences[differences != 0]  # 0 has no sign to exchange
     size = float(np.abs(differences).sum())
     if not size:
         return 1.0
     differences = differences / size
     observed = abs(differences.sum())
     count = total = 0
-    for kept in _patterns(len(differences), samples, np.random.default_rng(seed)):
-        sums = np.abs((2 * kept - 1) @ differences)
+    for pattern in _patterns(len(differences), samples, np.random.default_rng(seed)):
+        sums = np.abs((2 * pattern - 1) @ differences)
         count += int((sums >= observed - _SAME).sum())
         total += len(sums)
     return _share(count, total, len(differences))
 
 
 def difference(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int = 0) -> Difference:
-    """The difference of two means over the same rows: interval and p."""
+    """Compute the difference of two means over the same rows, with interval and p."""
     low, high = paired_interval(a, b, samples=samples, seed=seed)
     return Difference(float(_paired(a, b).mean()), low, high, randomisation(a, b, samples=samples, seed=seed))
 
 
 def aligned(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Doubles, Doubles]:
-    """The values of two systems for the same queries, in one order.
+    """Put the values of two systems for the same queries into one order.
 
-    :raises InputError: naming a query that only one of them has.
+    :raises InputError: naming a query that only one system has.
     """
     alone = a.keys() ^ b.keys()
     if alone:
@@ -98,19 +101,15 @@ def aligned(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Doubles, Do
     return _floats([a[query] for query in a]), _floats([b[query] for query in a])
 
 
-# Measures that are no means
+# Measures that are not means
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A measure of scores against what is right for each row.
+    """A measure of scores against the right answer of each row."""
 
-    `of(scores, gold)` gives its value as a function of weights; `alike(scores)` puts the scores of different systems on
-    one scale without changing the measure, since only what is on one scale can be exchanged.
-    """
-
-    of: Callable[[Doubles, Doubles], Weighted]
-    alike: Callable[[Doubles], Doubles]
+    of: Callable[[Doubles, Doubles], Weighted]  # scores and right answers -> value as a function of weights
+    alike: Callable[[Doubles], Doubles]  # puts the scores of different systems on one scale; the measure stays the same
 
     def value(self, scores: ArrayLike, gold: ArrayLike) -> float:
         scores, gold = _floats(scores), _floats(gold)
@@ -126,10 +125,10 @@ class Statistic:
     def difference(
         self, a: ArrayLike, b: ArrayLike, gold: ArrayLike, *, samples: int = SAMPLES, seed: int = 0
     ) -> Difference:
-        """How much more scores `a` have of it than scores `b` of the same rows.
+        """Compute the measure of scores `a` minus that of scores `b` of the same rows.
 
-        The randomisation exchanges the scores of single rows (Noreen 1989, Computer-Intensive Methods for Testing
-        Hypotheses; Yeh 2000, COLING, for measures that are no means), each system's put on one scale before.
+        The randomisation exchanges the scores of single rows, after both systems are put on one scale (Noreen 1989,
+        Computer-Intensive Methods for Testing Hypotheses; Yeh 2000, COLING, for measures that are not means).
         """
         a, b, gold = _floats(a), _floats(b), _floats(gold)
         _paired(a, b)
@@ -146,23 +145,23 @@ class Statistic:
         both = self.of(np.concatenate([a, b]), np.concatenate([gold, gold]))
         observed = abs(self.value(a, gold) - self.value(b, gold))
         count = total = 0
-        for kept in _patterns(len(differing), samples, np.random.default_rng(seed), width=2 * len(a)):
-            first = np.ones((len(kept), len(a)))
-            first[:, differing] = kept
-            found = both(np.hstack([first, 1 - first])) - both(np.hstack([1 - first, first]))
-            count += int((np.abs(found) >= observed - _SAME).sum())
-            total += len(found)
+        for pattern in _patterns(len(differing), samples, np.random.default_rng(seed), width=2 * len(a)):
+            first = np.ones((len(pattern), len(a)))
+            first[:, differing] = pattern
+            differences = both(np.hstack([first, 1 - first])) - both(np.hstack([1 - first, first]))
+            count += int((np.abs(differences) >= observed - _SAME).sum())
+            total += len(differences)
         return _share(count, total, len(differing))
 
 
 def mean(values: ArrayLike) -> Weighted:
-    """The mean of some values as a function of weights."""
+    """Return the mean of values as a function of weights."""
     values = _floats(values)
     return lambda weights: weights @ values / weights.sum(1)
 
 
 def bootstrap(weighted: Weighted, rows: int, *, samples: int = SAMPLES, seed: int = 0) -> Doubles:
-    """A measure of `samples` samples of as many rows, drawn with replacement; where it is not defined, NaN."""
+    """Measure `samples` samples of `rows` rows, drawn with replacement; NaN if the measure is not defined."""
     _check_samples(samples)
     random = np.random.default_rng(seed)
     drawn = np.empty(samples)
@@ -177,14 +176,14 @@ def bootstrap(weighted: Weighted, rows: int, *, samples: int = SAMPLES, seed: in
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for being several, in the same order (Holm 1979, Scandinavian Journal of Statistics 6:65).
+    """Correct several p-values, in the same order (Holm 1979, Scandinavian Journal of Statistics 6:65).
 
-    The chance that any true null hypothesis is rejected stays below the level, however the tests depend on each other.
+    The chance of rejecting any true null hypothesis stays below the level, however the tests depend on each other.
     """
     order = np.argsort(p_values, kind="stable")
     corrected, highest = np.empty(len(order)), 0.0
-    for place, number in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - place) * p_values[number]))
+    for rank, number in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[number]))
         corrected[number] = highest
     return [float(p) for p in corrected]
 
@@ -193,7 +192,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _patterns(rows: int, samples: int, random: np.random.Generator, *, width: int = 0) -> Iterator[Doubles]:
-    """Blocks of patterns of 0 and 1, shape (patterns, rows): all there are where that is few enough, else drawn."""
+    """Yield blocks of patterns of 0 and 1, shape (patterns, rows): all of them for at most 16 rows, else drawn."""
     _check_samples(samples)
     width = max(rows, width)
     if rows <= _EXACT:

@@ -1,12 +1,12 @@
-"""How well a model's scores agree with what people said of pairs: graded similarity, and same or not.
+"""Measure how well a model's scores of pairs agree with people's judgements: graded, or same and not same.
 
-Graded (the STS benchmark: Cer et al. 2017, arXiv:1708.00055): Spearman's rank correlation and Pearson's of the scores,
-as Reimers and Gurevych 2019, arXiv:1908.10084, report them. Labelled: average precision, the area under the ROC curve,
-and accuracy and F1 at the threshold that is best on these very pairs, a flattering choice that all who publish them
-make. Equal scores are one threshold, so the order of rows never matters.
+Graded pairs (the STS benchmark: Cer et al. 2017, arXiv:1708.00055) have Spearman's rank correlation and Pearson's, as
+Reimers and Gurevych 2019, arXiv:1908.10084, report them. Labelled pairs have average precision, the area under the ROC
+curve, accuracy and F1. Accuracy and F1 take the threshold that is best on these very pairs: a flattering choice, but
+the usual one in publications. Equal scores share one threshold, so the order of rows never matters.
 
-Every measure here is a function of weights, for `significance`: rows are sorted once, and each sample is a matter of
-sums along that order.
+Every measure here is a function of weights, for `significance`: rows are sorted once, and each sample only needs sums
+along that order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...core.arrays import Doubles, Positions
-    from .labelled import Pairs
+    from .judged_rows import Pairs
     from .scorers import Model
 
 
 def evaluate_pairs(pairs: Pairs, model: Model) -> JudgedRowsResult:
-    """The measures of a model's scores on judged pairs: cosines of an encoder, or a cross-encoder's own."""
+    """Evaluate a model's scores of judged pairs: an encoder's cosines, or a cross-encoder's own scores."""
     began = time.monotonic()
     scores = pair_scores(model, pairs.left, pairs.right)
     seconds = time.monotonic() - began
@@ -58,51 +58,51 @@ def _pearson(scores: Doubles, gold: Doubles) -> Weighted:
     x, y = scores - scores.mean(), gold - gold.mean()
     columns = np.stack([x, y, x * x, y * y, x * y], axis=1)
 
-    def of(weights: Doubles) -> Doubles:
+    def weighted(weights: Doubles) -> Doubles:
         sums = weights @ columns / weights.sum(1, keepdims=True)
         return _correlation(*sums.T)
 
-    return of
+    return weighted
 
 
 def _correlation(x: Doubles, y: Doubles, xx: Doubles, yy: Doubles, xy: Doubles) -> Doubles:
-    """Pearson's r of the weighted means of x, y and their products; NaN where one of them is constant."""
+    """Compute Pearson's r from the weighted means of x, y and their products; NaN if x or y is constant."""
     x_variance, y_variance = xx - x * x, yy - y * y
     constant = (x_variance <= 1e-12 * np.abs(xx)) | (y_variance <= 1e-12 * np.abs(yy))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Doubles = np.where(constant, np.nan, (xy - x * y) / np.sqrt(x_variance * y_variance))
-    return found
+        r: Doubles = np.where(constant, np.nan, (xy - x * y) / np.sqrt(x_variance * y_variance))
+    return r
 
 
 def _spearman(scores: Doubles, gold: Doubles) -> Weighted:
-    """Pearson's r of the ranks, equal values having the mean of theirs, ranked anew in each sample."""
+    """Pearson's r of the ranks, taken anew in each sample; equal values share their mean rank."""
     x_ranks, y_ranks = _ranks_under_weights(scores), _ranks_under_weights(gold)
 
-    def of(weights: Doubles) -> Doubles:
+    def weighted(weights: Doubles) -> Doubles:
         x, y = x_ranks(weights), y_ranks(weights)  # both centred: the mean of ranks is known
         total = weights.sum(1)
         xx, yy, xy = ((weights * a * b).sum(1) / total for a, b in ((x, x), (y, y), (x, y)))
-        nothing = np.zeros(len(total))
-        return _correlation(nothing, nothing, xx, yy, xy)
+        zeros = np.zeros(len(total))
+        return _correlation(zeros, zeros, xx, yy, xy)
 
-    return of
+    return weighted
 
 
 def _ranks_under_weights(values: Doubles) -> Weighted:
-    """Ranks, less their mean, of rows that are there as often as their weights say; shape (samples, rows)."""
+    """Rank rows that occur as often as their weights say, minus the mean rank; shape (samples, rows)."""
     order, starts, group = _sorted_groups(values)
 
-    def of(weights: Doubles) -> Doubles:
+    def ranks(weights: Doubles) -> Doubles:
         counts = np.add.reduceat(weights[:, order], starts, axis=1)
         ends = counts.cumsum(1)
         centred = ends - counts / 2 - ends[:, -1:] / 2
         return centred[:, group]
 
-    return of
+    return ranks
 
 
 def _sorted_groups(values: Doubles) -> tuple[Positions, Positions, Positions]:
-    """The ascending order, where each group of equal values starts in it, and the group of each row."""
+    """Return the ascending order, the start of each group of equal values in it, and the group of each row."""
     order = np.argsort(values, kind="stable")
     new = np.diff(values[order], prepend=np.nan) != 0
     group = np.empty(len(values), np.intp)
@@ -110,62 +110,63 @@ def _sorted_groups(values: Doubles) -> tuple[Positions, Positions, Positions]:
     return order, np.flatnonzero(new), group
 
 
-# Telling two classes apart
+# Measures of two classes
 
 
-def _by_threshold(of: Callable[[Doubles, Doubles], Doubles]) -> Callable[[Doubles, Doubles], Weighted]:
-    """A measure of how many of either class are at or above each threshold, the highest threshold first.
+def _by_threshold(measure: Callable[[Doubles, Doubles], Doubles]) -> Callable[[Doubles, Doubles], Weighted]:
+    """Build a measure from the number of pairs of each class at or above each threshold.
 
-    `of(right, wrong)` gets both counts, shape (samples, thresholds); the lowest threshold lets every pair pass.
+    :param measure: gets the counts of positives and negatives, shape (samples, thresholds), highest threshold first;
+        at the lowest every pair passes.
     """
 
     def weighted(scores: Doubles, gold: Doubles) -> Weighted:
         order, starts, _ = _sorted_groups(-scores)
         positive = gold[order]
 
-        def measure(weights: Doubles) -> Doubles:
+        def of_weights(weights: Doubles) -> Doubles:
             ordered = weights[:, order]
             right = np.add.reduceat(ordered * positive, starts, axis=1).cumsum(1)
             every = np.add.reduceat(ordered, starts, axis=1).cumsum(1)
             with np.errstate(invalid="ignore", divide="ignore"):  # a sample may have one class only: NaN
-                return of(right, every - right)
+                return measure(right, every - right)
 
-        return measure
+        return of_weights
 
     return weighted
 
 
 def _average_precision(right: Doubles, wrong: Doubles) -> Doubles:
-    """Precision at each threshold, weighted by the recall it adds; no interpolation."""
-    there = right + wrong > 0
-    precision = np.divide(right, right + wrong, out=np.zeros_like(right), where=there)
-    found: Doubles = (precision * np.diff(right, axis=1, prepend=0)).sum(1) / right[:, -1]
-    return found
+    """Sum precision at each threshold, weighted by the added recall; no interpolation."""
+    passing = right + wrong
+    precision = np.divide(right, passing, out=np.zeros_like(right), where=passing > 0)
+    average: Doubles = (precision * np.diff(right, axis=1, prepend=0)).sum(1) / right[:, -1]
+    return average
 
 
 def _area(right: Doubles, wrong: Doubles) -> Doubles:
-    """The chance that a positive pair scores higher than a negative one, half of it where they are equal."""
+    """Compute the chance that a positive pair scores higher than a negative one; equal scores count half."""
     above = right - np.diff(right, axis=1, prepend=0) / 2
-    found: Doubles = (above * np.diff(wrong, axis=1, prepend=0)).sum(1) / (right[:, -1] * wrong[:, -1])
-    return found
+    area: Doubles = (above * np.diff(wrong, axis=1, prepend=0)).sum(1) / (right[:, -1] * wrong[:, -1])
+    return area
 
 
 def _accuracies(right: Doubles, wrong: Doubles) -> Doubles:
-    """With one threshold more, above every score, which lets nothing pass; it comes first."""
+    """Compute accuracy at each threshold, preceded by one above every score: no pair passes it."""
     correct = right + wrong[:, -1:] - wrong
-    found: Doubles = np.hstack([wrong[:, -1:], correct]) / (right[:, -1:] + wrong[:, -1:])
-    return found
+    accuracies: Doubles = np.hstack([wrong[:, -1:], correct]) / (right[:, -1:] + wrong[:, -1:])
+    return accuracies
 
 
 def _f1s(right: Doubles, wrong: Doubles) -> Doubles:
-    found: Doubles = 2 * right / (right + wrong + right[:, -1:])
-    return found
+    f1s: Doubles = 2 * right / (right + wrong + right[:, -1:])
+    return f1s
 
 
 def thresholds(scores: Doubles, gold: Doubles) -> dict[str, float]:
-    """Where accuracy and F1 are best: a pair that scores at least this much counts as positive.
+    """Find the thresholds of the best accuracy and the best F1; a pair at or above one counts as positive.
 
-    Half way to the next score below, as sentence-transformers puts it.
+    A threshold lies half way to the next lower score, as in sentence-transformers.
     """
     order, starts, _ = _sorted_groups(-scores)
     right = np.add.reduceat(gold[order], starts).cumsum()[None]
@@ -179,7 +180,7 @@ def thresholds(scores: Doubles, gold: Doubles) -> dict[str, float]:
     }
 
 
-# What makes the scores of two systems exchangeable
+# Common scales, on which the scores of two systems can be exchanged
 
 
 def _ranked(scores: Doubles) -> Doubles:
@@ -188,8 +189,8 @@ def _ranked(scores: Doubles) -> Doubles:
 
 
 def _standardised(scores: Doubles) -> Doubles:
-    found: Doubles = (scores - scores.mean()) / max(float(scores.std()), 1e-12)
-    return found
+    standard: Doubles = (scores - scores.mean()) / max(float(scores.std()), 1e-12)
+    return standard
 
 
 MEASURES: dict[str, dict[str, Statistic]] = {  # kind of pairs -> its measures, the first for a table

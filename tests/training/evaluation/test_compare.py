@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.evaluation import compare as comparing
 from binocle.training.evaluation.compare import compare
-from binocle.training.evaluation.comparison import Cell, Column, Comparison, shown
+from binocle.training.evaluation.comparison import Cell, Column, Comparison, format_p
 from binocle.training.evaluation.contenders import parse
 from binocle.training.evaluation.significance import Difference, aligned, difference
 
@@ -143,7 +143,7 @@ def kept(tmp_path_factory):
 
 
 def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, kept, monkeypatch):
-    said, encoded = [], []
+    events, encoded = [], []
     from binocle.retriever.models.bert_encoder import BertEncoder
 
     encode = BertEncoder.encode
@@ -154,10 +154,11 @@ def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, k
 
     monkeypatch.setattr(BertEncoder, "encode", counting)
     written = [f"{models / 'a'}@{mode}" for mode in ("semantic", "lexical", "hybrid")]
-    found = compare([*written, "lexical"], [collection], indexes=kept, progress=said.append)
+    found = compare([*written, "lexical"], [collection], indexes=kept, progress=events.append)
     assert len(encoded) == len(DOCUMENTS)
     assert len(list(kept.iterdir())) == 1
-    assert [what for what in said if ":" not in what] == [f"{name} on tiny" for name in found.contenders]
+    stages = [event.stage for event in events if ":" not in event.stage]
+    assert stages == [f"{name} on tiny" for name in found.contenders]
     assert found.contenders == ("a@semantic", "a@lexical", "a@hybrid", "lexical")
     lexical = [found.evaluations[name, "tiny"].per_query for name in ("a@lexical", "lexical")]
     assert lexical[0] == lexical[1]
@@ -381,4 +382,4 @@ def test_a_value_that_is_not_defined_is_null_in_json_and_not_drawn():
 
 @pytest.mark.parametrize(("p", "text"), [(1e-4, "< 0.001"), (0.001, "0.001"), (0.0496, "0.050"), (1, "1.000")])
 def test_p_is_shown_with_three_digits_and_never_as_zero(p, text):
-    assert shown(p) == text
+    assert format_p(p) == text

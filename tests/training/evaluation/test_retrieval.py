@@ -103,18 +103,19 @@ def collection(tmp_path):
     return folder
 
 
-def test_documents_are_counted_as_they_are_read_and_queries_as_they_are_asked(collection, tiny_model, monkeypatch):
-    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
-    said = []
-    evaluate(collection, model=tiny_model, progress=said.append)
-    read = [f"{number} documents read" for number in range(1, len(CORPUS) + 1)]
-    assert said == ["indexing tiny-collection", *read, "3 queries", "3 queries: 33% done", "3 queries: 67% done"]
+def test_documents_are_counted_as_they_are_read_and_queries_as_they_are_asked(collection, tiny_model):
+    events = []
+    evaluate(collection, model=tiny_model, progress=events.append)
+    indexing = [("indexing tiny-collection", number, 0) for number in range(len(CORPUS) + 1)]
+    queries = [("3 queries", number, 3) for number in range(4)]
+    assert [(event.stage, event.done, event.total) for event in events] == [*indexing, *queries]
+    assert events[2].message == "indexing tiny-collection: 2 documents read"
 
 
 @pytest.mark.parametrize("mode", ["lexical", "hybrid", "semantic"])
 def test_a_collection_is_indexed_searched_and_measured(mode, collection, tiny_model, tmp_path, oracle):
-    said = []
-    result = evaluate(collection, mode=mode, model=tiny_model, run_file=tmp_path / "run.txt", progress=said.append)
+    events = []
+    result = evaluate(collection, mode=mode, model=tiny_model, run_file=tmp_path / "run.txt", progress=events.append)
     assert (result.collection, result.split, result.mode, result.model) == ("tiny-collection", "test", mode, tiny_model)
     assert (result.queries, result.documents) == (3, 5)
     assert result.chunks >= 6
@@ -133,7 +134,7 @@ def test_a_collection_is_indexed_searched_and_measured(mode, collection, tiny_mo
     assert result.measures["nDCG@10"] == pytest.approx(values[oracle.nDCG @ 10], abs=1e-4)
     assert result.measures["MAP"] == pytest.approx(values[oracle.AP], abs=1e-4)
     assert json.loads(json.dumps(result.as_dict()))["measures"] == result.measures
-    assert len(said) >= 2
+    assert len(events) >= 2
     assert result.query_milliseconds > 0
 
 

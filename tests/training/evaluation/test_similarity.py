@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import InputError
-from binocle.training.evaluation import labelled
-from binocle.training.evaluation.judged_rows import evaluate_file, evaluate_rows
+from binocle.training.evaluation import judged_rows
+from binocle.training.evaluation.evaluate_file import evaluate_file, evaluate_rows
 from binocle.training.evaluation.similarity import MEASURES, thresholds
 
 SIMILARITY, PAIRS = MEASURES["similarity"], MEASURES["pairs"]
@@ -182,11 +182,11 @@ def files(tmp_path):
 
 
 def test_the_columns_say_what_a_file_is(files):
-    similarity = labelled.read(files / "similarity.tsv")
+    similarity = judged_rows.read(files / "similarity.tsv")
     assert (similarity.kind, similarity.gold, similarity.right[3]) == ("similarity", [5, 0, 2.5, 1, 3], "Night fell.")
-    pairs = labelled.read(files / "pairs.csv")
+    pairs = judged_rows.read(files / "pairs.csv")
     assert (pairs.kind, pairs.left[0], pairs.left[3], pairs.gold) == ("pairs", "a cat, a dog", 'a "ship"', [1, 0, 1, 0])
-    rankings = labelled.read(files / "reranking.jsonl")
+    rankings = judged_rows.read(files / "reranking.jsonl")
     assert (rankings.queries, rankings.positives) == (["cat", "tax"], [["the cat sat"], ["income tax"]])
     assert rankings.negatives[1] == ["bread", "a ship"]
 
@@ -202,12 +202,12 @@ def test_the_columns_say_what_a_file_is(files):
 )
 def test_columns_have_the_names_that_data_sets_give_them(header, kind, tmp_path):
     file = tsv(tmp_path / "x.tsv", "|".join(header) + "\na|b|1\nc|d|0\n")
-    assert labelled.read(file).kind == kind
+    assert judged_rows.read(file).kind == kind
 
 
 def test_passages_may_stand_in_numbered_columns(tmp_path):
     file = tsv(tmp_path / "x.tsv", "anchor|positive|negative_1|negative_2\ncat|a cat|a dog|a ship\n")
-    found = labelled.read(file)
+    found = judged_rows.read(file)
     assert (found.positives, found.negatives) == ([["a cat"]], [["a dog", "a ship"]])
 
 
@@ -218,11 +218,11 @@ def test_compressed_and_parquet_files_are_read_like_the_others(files):
     import pyarrow.parquet as pq
 
     (files / "sts.tsv.gz").write_bytes(gzip.compress((files / "similarity.tsv").read_bytes()))
-    found = labelled.read(files / "sts.tsv.gz")
-    assert (found.name, found.gold) == ("sts", labelled.read(files / "similarity.tsv").gold)
+    found = judged_rows.read(files / "sts.tsv.gz")
+    assert (found.name, found.gold) == ("sts", judged_rows.read(files / "similarity.tsv").gold)
     columns = {"query": ["cat"], "positive": [["the cat", "a cat"]], "negative": ["tax"]}
     pq.write_table(pa.table(columns), files / "ranked.parquet")
-    assert labelled.read(files / "ranked.parquet").positives == [["the cat", "a cat"]]
+    assert judged_rows.read(files / "ranked.parquet").positives == [["the cat", "a cat"]]
 
 
 ROW = {"sentence1": "a", "sentence2": "b", "score": 1}
@@ -239,7 +239,7 @@ WRONG = {
     "a word for a score": ("x.tsv", "sentence1|sentence2|score\na|b|high\n", "x.tsv:2: expected a number in 'score', not 'high'"),
     "no number": ("x.tsv", "sentence1|sentence2|score\na|b|1\na|b|nan\n", "x.tsv:3"),
     "a score missing": ("x.tsv", "sentence1|sentence2|score\na|b|1\na|b|\n", "x.tsv:3"),
-    "an empty text": ("x.tsv", "sentence1|sentence2|score\na| |1\n", "x.tsv:2: expected a text in 'sentence2', not ' '"),
+    "an empty text": ("x.tsv", "sentence1|sentence2|score\na| |1\n", "x.tsv:2: expected a text in 'sentence2', not an empty text"),
     "a graded label": ("x.tsv", "text1|text2|label\na|b|1\na|b|0.4\n", "x.tsv:3: expected 0 or 1 in 'label', not '0.4'"),
     "the same score throughout": ("x.tsv", "sentence1|sentence2|score\na|b|1\nc|d|1\n", "score 1 in every row"),
     "the same label throughout": ("x.tsv", "text1|text2|label\na|b|0\nc|d|0\n", "label 0 in every row"),
@@ -266,7 +266,7 @@ def test_a_wrong_row_is_told_with_file_and_line(case, tmp_path):
     content = content if isinstance(content, bytes) else content.replace("|", "\t").encode()
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError) as caught:
-        labelled.read(tmp_path / name)
+        judged_rows.read(tmp_path / name)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -274,7 +274,7 @@ def test_a_wrong_row_is_told_with_file_and_line(case, tmp_path):
 def test_a_line_break_inside_quotes_does_not_shift_the_lines(tmp_path):
     (tmp_path / "x.csv").write_text('text1,text2,label\n"a\nb",c,1\n\nd,e,2\n')
     with pytest.raises(InputError, match=r"x\.csv:5:"):
-        labelled.read(tmp_path / "x.csv")
+        judged_rows.read(tmp_path / "x.csv")
 
 
 # Models
@@ -307,7 +307,7 @@ class Cross:
 
 
 def test_scores_of_an_encoder_are_cosines_and_each_text_is_encoded_once():
-    rows = labelled.Pairs("x", "similarity", ["aa", "aa", "b"], ["aa", "cccc", "dd"], [5, 1, 3])
+    rows = judged_rows.Pairs("x", "similarity", ["aa", "aa", "b"], ["aa", "cccc", "dd"], [5, 1, 3])
     fake = Fake()
     found = evaluate_rows(rows, fake)
     assert found.scores == pytest.approx(np.cos([0, 0.2, 0.1]), abs=1e-6)
@@ -317,7 +317,7 @@ def test_scores_of_an_encoder_are_cosines_and_each_text_is_encoded_once():
 
 
 def test_scores_of_a_cross_encoder_are_its_own():
-    rows = labelled.Pairs("x", "pairs", ["aa", "b", "aa"], ["aa", "dd", "c"], [1, 0, 0])
+    rows = judged_rows.Pairs("x", "pairs", ["aa", "b", "aa"], ["aa", "dd", "c"], [1, 0, 0])
     found = evaluate_rows(rows, Cross())
     assert found.scores.tolist() == [0, -1, -1]
     assert found.measures == {"AP": 1, "AUC": 1, "Accuracy": 1, "F1": 1}
@@ -326,7 +326,7 @@ def test_scores_of_a_cross_encoder_are_its_own():
 
 @pytest.mark.parametrize("model", [Fake(), Cross()])
 def test_passages_are_ranked_and_equal_scores_are_no_merit(model):
-    rows = labelled.Rankings("x", ["aaa", "b"], [["bbb"], ["cc", "d"]], [["c", "eeeee"], ["aa", "eeee"]])
+    rows = judged_rows.Rankings("x", ["aaa", "b"], [["bbb"], ["cc", "d"]], [["c", "eeeee"], ["aa", "eeee"]])
     found = evaluate_rows(rows, model)
     assert found.per_query["MRR@10"] == {"1": 1, "2": 1}
     assert found.per_query["MAP"] == {"1": 1, "2": pytest.approx((1 + 2 / 3) / 2)}  # "aa" before "cc"
@@ -337,7 +337,7 @@ def test_passages_are_ranked_and_equal_scores_are_no_merit(model):
 
 def test_queries_are_encoded_as_queries():
     fake = Fake()
-    evaluate_rows(labelled.Rankings("x", ["aaa"], [["bbb"]], [["c"]]), fake)
+    evaluate_rows(judged_rows.Rankings("x", ["aaa"], [["bbb"]], [["c"]]), fake)
     assert sorted(fake.asked) == [("document", "bbb"), ("document", "c"), ("query", "aaa")]
 
 
@@ -345,13 +345,13 @@ def test_scores_that_are_no_numbers_are_refused():
     broken = Cross()
     broken.score = lambda query, passages: np.full(len(passages), np.nan, np.float32)
     with pytest.raises(InputError, match="cross gives scores that are not numbers"):
-        evaluate_rows(labelled.Pairs("x", "similarity", ["a", "b"], ["c", "d"], [1, 2]), broken)
+        evaluate_rows(judged_rows.Pairs("x", "similarity", ["a", "b"], ["c", "d"], [1, 2]), broken)
 
 
 def test_what_is_not_defined_is_null_in_json():
     constant = Cross()
     constant.score = lambda query, passages: np.zeros(len(passages), np.float32)
-    found = evaluate_rows(labelled.Pairs("x", "similarity", ["a", "b"], ["c", "d"], [1, 2]), constant)
+    found = evaluate_rows(judged_rows.Pairs("x", "similarity", ["a", "b"], ["c", "d"], [1, 2]), constant)
     assert found.as_dict()["measures"] == found.as_dict()["intervals"] == {"Spearman": None, "Pearson": None}
 
 
@@ -400,7 +400,7 @@ def test_similarity_is_what_their_evaluator_says(theirs, sentences, tiny):
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
     gold = np.random.default_rng(1).integers(0, 6, 60).tolist()
-    found = evaluate_rows(labelled.Pairs("x", "similarity", sentences[:60], sentences[60:], gold), tiny)
+    found = evaluate_rows(judged_rows.Pairs("x", "similarity", sentences[:60], sentences[60:], gold), tiny)
     said = EmbeddingSimilarityEvaluator(sentences[:60], sentences[60:], gold, write_csv=False)(theirs)
     expected = (said["spearman_cosine"], said["pearson_cosine"])
     assert (found.measures["Spearman"], found.measures["Pearson"]) == pytest.approx(expected, abs=2e-3)
@@ -410,7 +410,7 @@ def test_pair_classification_is_what_their_evaluator_says(theirs, sentences, tin
     from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 
     labels = np.random.default_rng(2).integers(0, 2, 60).tolist()
-    found = evaluate_rows(labelled.Pairs("x", "pairs", sentences[:60], sentences[60:], labels), tiny)
+    found = evaluate_rows(judged_rows.Pairs("x", "pairs", sentences[:60], sentences[60:], labels), tiny)
     said = BinaryClassificationEvaluator(
         sentences[:60], sentences[60:], labels, write_csv=False, similarity_fn_names=["cosine"]
     )(theirs)
@@ -426,7 +426,7 @@ def test_reranking_is_what_their_evaluator_says(theirs, sentences, tiny):
 
     texts = list(dict.fromkeys(sentences))
     rows = [(texts[place], texts[place + 1 : place + 3], texts[place + 3 : place + 12]) for place in range(0, 96, 12)]
-    found = evaluate_rows(labelled.Rankings("x", *(list(column) for column in zip(*rows, strict=True))), tiny)
+    found = evaluate_rows(judged_rows.Rankings("x", *(list(column) for column in zip(*rows, strict=True))), tiny)
     samples = [{"query": query, "positive": good, "negative": bad} for query, good, bad in rows]
     said = RerankingEvaluator(samples, write_csv=False)(theirs)
     assert found.measures == pytest.approx(
