@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .retriever.models.reranker import Reranker
     from .retriever.retriever import Retriever
     from .retriever.search.context import Context
-    from .retriever.search.query import Hit
+    from .retriever.search.hit import Hit
     from .training.evaluation.retrieval import evaluate
 
 __all__ = [
@@ -46,7 +46,7 @@ _PLACES = {
     "Context": ("retriever.search.context", "Context"),
     "Document": ("retriever.documents.document", "Document"),
     "Encoder": ("retriever.models.encoder", "Encoder"),
-    "Hit": ("retriever.search.query", "Hit"),
+    "Hit": ("retriever.search.hit", "Hit"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
     "evaluate": ("training.evaluation.retrieval", "evaluate"),

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from ..retriever.inversion.facts import RetainedFacts
     from ..retriever.models.encoder import Kind
     from ..retriever.retriever import Retriever
-    from ..retriever.search.query import Hit, Mode
+    from ..retriever.search.hit import Hit
+    from ..retriever.search.query import Mode
 
 
 class _QueryCommand(click.Command):

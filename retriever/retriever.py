@@ -39,6 +39,7 @@ from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
 from .search import context as contexts
 from .search import query as queries
+from .search.hit import Hit
 from .store import benchmark_queries as questions
 from .store import documents as lookup
 from .store import root as roots
@@ -299,7 +300,7 @@ class Retriever:
         rerank: Rerank = None,
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
-    ) -> list[queries.Hit]:
+    ) -> list[Hit]:
         """The k passages that answer best, best first.
 
         With a reranker, those of the `rerank_depth` best passages that it reaches come first. Their order is its own
@@ -329,16 +330,14 @@ class Retriever:
         self.read(lambda snapshot: self._models.warm_up(snapshot.head.encoder))
         self.search("warm up", k=1)
 
-    def similar(
-        self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None
-    ) -> list[queries.Hit]:
+    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> list[Hit]:
         """The passages most like the one that stands on a line of a document, itself left out."""
         queries.check("-", k, "semantic")
         if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
             raise InputError(f"a line is a whole number from 1, not {line!r}")
         chosen = parse(where)
 
-        def hits(snapshot: Snapshot) -> list[queries.Hit]:
+        def hits(snapshot: Snapshot) -> list[Hit]:
             chunk = lookup.chunk_at(snapshot, path, line)
             vector = np.array([chunk["vector"]], np.float32)
             query = queries.Query(snapshot, "", lambda: vector)
@@ -393,7 +392,7 @@ class Retriever:
         rerank: Rerank,
         rerank_depth: int,
         rerank_seconds: float | None,
-    ) -> Callable[[Snapshot], list[queries.Hit]]:
+    ) -> Callable[[Snapshot], list[Hit]]:
         """What `search` asks of a committed state."""
         query = queries.check(query, k, mode)
         queries.check_reranking(rerank_depth, rerank_seconds)
@@ -401,13 +400,8 @@ class Retriever:
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
 
-        def hits(snapshot: Snapshot) -> list[queries.Hit]:
-            def vector() -> NDArray[np.float32]:
-                return encoders.encode_finite(self._models.encoder_of(snapshot.head.encoder), [query], kind="query")
-
-            return queries.Query(snapshot, query, vector).hits(int(k), mode=mode, where=chosen, reranking=reranking)
-
-        return hits
+        request = queries.SearchRequest(query, int(k), mode, chosen, reranking)
+        return lambda snapshot: request.hits(snapshot, self._models.encoder_of)
 
     # Looking inside
 

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ..documents.chunker import common
-from .query import Hit
+from .hit import Hit
 from .snippet import printable, printable_path
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...core.words import UNSPACED, word_spans
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .query import Hit
+    from .hit import Hit
 
     Word = tuple[int, int, str]
 

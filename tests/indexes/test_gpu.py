@@ -186,7 +186,7 @@ def test_a_retriever_searches_on_gpus_when_it_is_told_to(retriever, one_gpu):
     assert (retriever.searched_by, on_gpu.searched_by) == ("the CPU", "1 GPU")
     for where in (None, "path=*.md"):
         given, expected = (one.search("a queue of work", mode="semantic", where=where) for one in (on_gpu, retriever))
-        assert [hit.chunk for hit in given] == [hit.chunk for hit in expected]
+        assert [hit.passage for hit in given] == [hit.passage for hit in expected]
         np.testing.assert_allclose([hit.score for hit in given], [hit.score for hit in expected], atol=1e-6)
     before = on_gpu.snapshot().index.published
     on_gpu.add([{"id": "new", "text": "A queue of work that is new."}])
@@ -198,7 +198,7 @@ def test_a_retriever_without_a_gpu_says_why(retriever, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     on_cpu = Retriever.open(retriever.path, gpu=True)
     assert on_cpu.searched_by == "the CPU: torch sees no GPU"
-    assert [hit.chunk for hit in on_cpu.search("a queue")] == [hit.chunk for hit in retriever.search("a queue")]
+    assert [hit.passage for hit in on_cpu.search("a queue")] == [hit.passage for hit in retriever.search("a queue")]
 
 
 def test_shards_are_searched_on_the_cpu_and_it_is_said(retriever, one_gpu):

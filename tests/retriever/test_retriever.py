@@ -264,7 +264,7 @@ def test_a_warm_retriever_finds_the_same_by_the_compiled_graph(folder, tiny_mode
     warm.warm_up()
     monkeypatch.setattr(BertNumpy, "forward", lambda *_: pytest.fail("numpy computed a query"))
     found = warm.search("the sea at low tide", mode="semantic")
-    assert {hit.chunk for hit in found} == {hit.chunk for hit in expected}
+    assert {hit.passage for hit in found} == {hit.passage for hit in expected}
     warm._models.use(load_encoder(tiny_model))  # as a switch has it
     warm.search("the sea", mode="semantic")
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-2)
@@ -315,8 +315,8 @@ def notes(tmp_path, tiny_model):
 def test_the_context_of_a_hit_is_the_text_that_was_embedded(retriever):
     hits = retriever.search("cancel a task in the queue", 100)
     assert {bool(hit.heading) for hit in hits} == {True, False}
-    stored = retriever.snapshot().chunks_by_id([hit.chunk for hit in hits], ["context"])
-    assert {hit.chunk: hit.context for hit in hits} == {number: row["context"] for number, row in stored.items()}
+    stored = retriever.snapshot().chunks_by_id([hit.passage for hit in hits], ["context"])
+    assert {hit.passage: hit.context for hit in hits} == {number: row["context"] for number, row in stored.items()}
 
 
 def test_documents_are_added_replaced_and_left_alone(notes):
@@ -582,7 +582,7 @@ def test_deleting_without_erasing_builds_nothing_anew(retriever, monkeypatch):
     assert retriever.delete("notes/cats.txt", erase=False).removed == 1
     assert retriever.snapshot().head.vectors == vectors
     left = retriever.search("cat dog king tax", 100)
-    assert {hit.chunk for hit in left} == {hit.chunk for hit in before if hit.path != "notes/cats.txt"}
+    assert {hit.passage for hit in left} == {hit.passage for hit in before if hit.path != "notes/cats.txt"}
     assert retriever.verify().faults == []
     assert retriever.delete("notes/cats.txt").removed == 0
     assert retriever.sync().indexed == 0  # it stays out
@@ -653,8 +653,8 @@ def test_lines_are_whole_numbers(retriever, first, last):
 def test_similar_passages_leave_out_the_one_asked_about(retriever):
     hits = retriever.similar("notes/guide/tasks.md", 3, 5)
     assert len(hits) == 5
-    (own,) = {hit.chunk for hit in retriever.search("cancel the task", 1, mode="lexical")}
-    assert own not in {hit.chunk for hit in hits}
+    (own,) = {hit.passage for hit in retriever.search("cancel the task", 1, mode="lexical")}
+    assert own not in {hit.passage for hit in hits}
     assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5]
     with pytest.raises(InputError, match="not in the index"):
         retriever.similar("absent", 1)
@@ -665,9 +665,9 @@ def test_similar_passages_leave_out_the_one_asked_about(retriever):
 def test_similar_is_the_cosine_with_the_stored_vector(retriever):
     rows = {row["id"]: np.array(row["vector"]) for row in retriever.snapshot().chunks.to_table().to_pylist()}
     hits = retriever.similar("notes/cats.txt", 1, 100)
-    (own,) = rows.keys() - {hit.chunk for hit in hits}
+    (own,) = rows.keys() - {hit.passage for hit in hits}
     for hit in hits:
-        assert hit.score == pytest.approx(float(rows[own] @ rows[hit.chunk]), abs=1e-5)
+        assert hit.score == pytest.approx(float(rows[own] @ rows[hit.passage]), abs=1e-5)
 
 
 def test_similar_passages_can_be_filtered(retriever):
@@ -744,7 +744,7 @@ def assert_nearest(retriever, query, hashed, checks):
     scores = np.array(rows["vector"].to_pylist(), np.float32) @ retriever.encoder.encode([query], kind="query")[0]
     np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores)[::-1], atol=1e-5)
     exact = dict(zip(rows["id"].to_pylist(), scores.tolist(), strict=True))
-    assert {hit.chunk: pytest.approx(hit.score, abs=1e-5) for hit in hits} == exact
+    assert {hit.passage: pytest.approx(hit.score, abs=1e-5) for hit in hits} == exact
 
 
 def test_a_vector_index_that_stays_in_service_is_checked_once(retriever, hashed):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...retriever.search.query import Hit
+    from ...retriever.search.hit import Hit
     from ..data.dataset import TrainingSet
 
 _SOURCE = "document_id"  # in the metadata of a positive that is indexed by itself: the document that it is from

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...retriever.models.load import load_reranker
-from ...retriever.search.query import mean_standard_scores
+from ...retriever.search.fusion import mean_standard_scores
 from ..encoders import heldout
 from ..evaluation.measures import ndcg
 

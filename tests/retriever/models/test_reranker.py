@@ -537,11 +537,13 @@ def test_the_reranker_orders_the_first_passages_and_the_rest_follow_as_they_were
     contexts = [passage for _, passage in reranker.given[0]]
     assert len(contexts) == 20
     expected = sorted(range(20), key=lambda place: -by_hash(contexts[place]))
-    assert [hit.chunk for hit in hits] == [first[place].chunk for place in [*expected, *range(20, len(first))]][:k]
+    assert [hit.passage for hit in hits] == [first[place].passage for place in [*expected, *range(20, len(first))]][:k]
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     assert all(one.score >= other.score for one, other in pairwise(hits))
     for hit in hits[:20]:
-        assert hit.scores["reranker"] == pytest.approx(by_hash(contexts[[one.chunk for one in first].index(hit.chunk)]))
+        assert hit.scores["reranker"] == pytest.approx(
+            by_hash(contexts[[one.passage for one in first].index(hit.passage)])
+        )
         assert hit.explanation["ranks"]["reranker"] == hit.rank
     for hit in hits[20:]:
         assert hit.scores["reranker"] is None
@@ -571,24 +573,24 @@ def test_the_final_score_is_a_weighted_mean_of_standard_scores(weight, library):
         [hit.score for hit in first]
     )
     order = np.argsort(-final, kind="stable")
-    assert [hit.chunk for hit in hits] == [first[place].chunk for place in order]
+    assert [hit.passage for hit in hits] == [first[place].passage for place in order]
     np.testing.assert_allclose([hit.score for hit in hits], final[order], atol=1e-5)
     if weight == 1:
-        assert [hit.chunk for hit in hits] == [hit.chunk for hit in first]
+        assert [hit.passage for hit in hits] == [hit.passage for hit in first]
 
 
 def test_equal_scores_leave_the_order_of_the_first_stage(library):
     first = library.search("cat task", 30)
     hits = library.search("cat task", 30, rerank=ByTable(lambda _: 3.0), rerank_depth=12)
-    assert [hit.chunk for hit in hits] == [hit.chunk for hit in first]
+    assert [hit.passage for hit in hits] == [hit.passage for hit in first]
 
 
 def test_what_the_time_does_not_reach_follows_as_it_was(library, monkeypatch):
     first = library.search("cat task", 30)
     hits = library.search("cat task", 30, rerank=Timed(monkeypatch), rerank_depth=20, rerank_seconds=6)
     assert hits[0].explanation["reranked"] == 6
-    assert {hit.chunk for hit in hits[:6]} == {hit.chunk for hit in first[:6]}
-    assert [hit.chunk for hit in hits[6:]] == [hit.chunk for hit in first[6:]]
+    assert {hit.passage for hit in hits[:6]} == {hit.passage for hit in first[:6]}
+    assert [hit.passage for hit in hits[6:]] == [hit.passage for hit in first[6:]]
     assert [hit.scores["reranker"] is None for hit in hits] == [False] * 6 + [True] * 24
     assert all(one.score >= other.score for one, other in pairwise(hits))
 
@@ -596,7 +598,7 @@ def test_what_the_time_does_not_reach_follows_as_it_was(library, monkeypatch):
 def test_no_time_at_all_changes_nothing(library):
     first = library.search("cat task", 30)
     hits = library.search("cat task", 30, rerank=ByTable(by_hash), rerank_seconds=0)
-    assert [(hit.chunk, hit.score) for hit in hits] == [(hit.chunk, hit.score) for hit in first]
+    assert [(hit.passage, hit.score) for hit in hits] == [(hit.passage, hit.score) for hit in first]
     assert {hit.explanation["reranked"] for hit in hits} == {0}
 
 
@@ -618,11 +620,13 @@ def test_a_search_without_one_says_nothing_of_a_reranker(library):
 def test_a_reranker_given_by_folder_is_loaded_once(library, cross_encoder, monkeypatch):
     reranker = load_reranker(cross_encoder)
     expected = library.search("cat task", 8, rerank=reranker)
-    assert [hit.chunk for hit in library.search("cat task", 8, rerank=str(cross_encoder))] == [
-        hit.chunk for hit in expected
+    assert [hit.passage for hit in library.search("cat task", 8, rerank=str(cross_encoder))] == [
+        hit.passage for hit in expected
     ]
     monkeypatch.setattr(cache, "load_reranker", lambda _: pytest.fail("loaded again"))
-    assert [hit.chunk for hit in library.search("cat task", 8, rerank=cross_encoder)] == [hit.chunk for hit in expected]
+    assert [hit.passage for hit in library.search("cat task", 8, rerank=cross_encoder)] == [
+        hit.passage for hit in expected
+    ]
 
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5, "3", None, True])
@@ -705,7 +709,7 @@ def test_the_command_line_reranks_and_explains(retriever, cross_encoder, monkeyp
     ("options", "said"),
     [
         (["--rerank", "/no/such/folder"], "no model folder at '/no/such/folder'"),
-        (["--rerank", "unread", "--rerank-depth", "0"], "rerank_depth is how many"),
+        (["--rerank", "unread", "--rerank-depth", "0"], "rerank_depth is the number of"),
         (["--rerank", "unread", "--rerank-seconds", "-1"], "rerank_seconds is the time"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from binocle import Context, Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.context import pack
-from binocle.retriever.search.query import Hit
+from binocle.retriever.search.hit import Hit
 
 
 def words(text):
@@ -36,7 +36,7 @@ def hit(document, start, end, documents, *, page=None, heading=(), path=None):
         metadata={},
         **({"source": "file"} if "source" in Hit.__dataclass_fields__ else {}),
         document=document,
-        chunk=start,
+        passage=start,
     )
 
 
@@ -185,8 +185,8 @@ def test_a_context_is_of_what_search_finds(retriever, make_reranker, tmp_path):
     for asked in ({"mode": "lexical"}, {"mode": "semantic", "rerank": make_reranker(tmp_path / "model"), "k": 3}):
         found = retriever.context("cancel a task", max_tokens=np.int64(10_000), **asked)
         best = retriever.search("cancel a task", **{"k": 50, **asked})
-        cited = {hit.chunk: hit.scores for passage in found.passages for hit in passage.hits}
-        assert cited == {hit.chunk: hit.scores for hit in best}
+        cited = {hit.passage: hit.scores for passage in found.passages for hit in passage.hits}
+        assert cited == {hit.passage: hit.scores for hit in best}
     with pytest.raises(InputError, match="there is no mode 'words'"):
         retriever.context("cat", mode="words")
 

@@ -98,18 +98,18 @@ def test_lexical_scores_are_those_of_lance_and_of_bm25(query, library, table):
     scores = by_lance(library, query)
     expected = {number: score for number, score in bm25(table, query).items() if query != "the"}
     assert scores.keys() == expected.keys()
-    assert [hit.chunk for hit in hits] == best({hit.chunk: hit.score for hit in hits}, 50)
+    assert [hit.passage for hit in hits] == best({hit.passage: hit.score for hit in hits}, 50)
     np.testing.assert_allclose([hit.score for hit in hits], sorted(scores.values(), reverse=True)[:50], rtol=1e-5)
     # Lance keeps lengths in a byte: near enough to the formula.
     for hit in hits:
-        assert hit.score == pytest.approx(expected[hit.chunk], rel=0.1)
+        assert hit.score == pytest.approx(expected[hit.passage], rel=0.1)
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_semantic_scores_are_cosines_of_every_passage(query, library, table, tiny):
     scores = cosines(table, tiny, query)
     hits = library.search(query, 30, mode="semantic")
-    assert [hit.chunk for hit in hits] == best(scores, 30)
+    assert [hit.passage for hit in hits] == best(scores, 30)
     np.testing.assert_allclose([hit.score for hit in hits], sorted(scores.values(), reverse=True)[:30], atol=1e-5)
     assert all(hit.scores == {"lexical": None, "semantic": hit.score} for hit in hits)
 
@@ -133,15 +133,17 @@ def test_hybrid_scores_are_standard_scores_of_both_sides(query, library, table, 
     hits = library.search(query, 40)
     np.testing.assert_allclose([hit.score for hit in hits], sorted(expected.values(), reverse=True)[:40], atol=2e-4)
     for hit in hits:
-        assert hit.score == pytest.approx(expected[hit.chunk], abs=2e-4)
-        assert hit.scores["semantic"] == pytest.approx(semantic[hit.chunk], abs=1e-5)
-        assert hit.scores["lexical"] == (pytest.approx(lexical[hit.chunk], rel=1e-5) if hit.chunk in lexical else None)
+        assert hit.score == pytest.approx(expected[hit.passage], abs=2e-4)
+        assert hit.scores["semantic"] == pytest.approx(semantic[hit.passage], abs=1e-5)
+        assert hit.scores["lexical"] == (
+            pytest.approx(lexical[hit.passage], rel=1e-5) if hit.passage in lexical else None
+        )
 
 
 def test_a_passage_that_only_the_words_found_gets_its_true_cosine(library, table, tiny):
     """The 200 nearest leave out half of the library, the words do not."""
     scores = cosines(table, tiny, "green")
-    hits = {hit.chunk: hit for hit in library.search("green", 400)}
+    hits = {hit.passage: hit for hit in library.search("green", 400)}
     missed = [number for number in by_lance(library, "green") if number not in best(scores, 200)]
     assert missed
     for number in missed:
@@ -153,15 +155,15 @@ def test_a_passage_that_only_the_words_found_gets_its_true_cosine(library, table
 def test_fewer_hits_are_the_first_of_more(mode, query, library):
     many = library.search(query, 120, mode=mode)
     for k in (0, 1, 2, 10, 119):
-        assert [(hit.chunk, hit.score) for hit in library.search(query, k, mode=mode)] == [
-            (hit.chunk, hit.score) for hit in many[:k]
+        assert [(hit.passage, hit.score) for hit in library.search(query, k, mode=mode)] == [
+            (hit.passage, hit.score) for hit in many[:k]
         ]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_million_hits_are_as_many_as_there_are(mode, library):
     hits = library.search("cat", 10**6, mode=mode)
-    assert len(hits) == len({hit.chunk for hit in hits})
+    assert len(hits) == len({hit.passage for hit in hits})
     assert len(hits) == (len(by_lance(library, "cat")) if mode == "lexical" else COUNT)
     assert library.search("cat", 0, mode=mode) == []
 
@@ -170,7 +172,7 @@ def test_a_million_hits_are_as_many_as_there_are(mode, library):
 def test_hits_carry_their_rank_order_and_citation(mode, library):
     hits = library.search("cat dog", 25, mode=mode)
     assert [hit.rank for hit in hits] == list(range(1, 26))
-    keys = [(-hit.score, hit.chunk) for hit in hits]
+    keys = [(-hit.score, hit.passage) for hit in hits]
     assert keys == sorted(keys)
     for hit in hits:
         assert hit.text == text_of(int(hit.path)) == library.document(hit.path)["text"][hit.char_start : hit.char_end]
@@ -195,11 +197,11 @@ def test_ranks_of_each_stage_are_places_in_it(library):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_query_gives_the_same_answer(mode, library):
-    first = [(hit.chunk, hit.score) for hit in library.search("tax file king", 100, mode=mode)]
+    first = [(hit.passage, hit.score) for hit in library.search("tax file king", 100, mode=mode)]
     again = Retriever.open(library.path)
     for _ in range(5):
-        assert [(hit.chunk, hit.score) for hit in library.search("tax file king", 100, mode=mode)] == first
-        assert [(hit.chunk, hit.score) for hit in again.search("tax file king", 100, mode=mode)] == first
+        assert [(hit.passage, hit.score) for hit in library.search("tax file king", 100, mode=mode)] == first
+        assert [(hit.passage, hit.score) for hit in again.search("tax file king", 100, mode=mode)] == first
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -233,7 +235,7 @@ def test_a_filter_gives_the_best_of_what_passes(mode, library, table, tiny):
     paths = {hit.path for hit in library.search("cat", COUNT, mode="semantic", where={"year": 2003})}
     assert paths == {f"{number:03}" for number in range(COUNT) if number % 7 == 3}
     hits = library.search("moon cat", 20, mode=mode, where="year=2003")
-    assert {hit.chunk for hit in hits} <= chosen
+    assert {hit.passage for hit in hits} <= chosen
     lexical = {number: score for number, score in by_lance(library, "moon cat").items() if number in chosen}
     semantic = {number: score for number, score in cosines(table, tiny, "moon cat").items() if number in chosen}
     expected = {"lexical": lexical, "semantic": semantic, "hybrid": fused(lexical, semantic)}[mode]
@@ -274,10 +276,10 @@ def test_filters_loose_and_strict_give_what_comparing_everything_gives(library, 
         semantic = {n: score for n, score in cosines(table, tiny, query).items() if table[n]["document"] in chosen}
         words = library.search(query, DEEP, mode="lexical", where=where)
         assert [hit.score for hit in words] == sorted(lexical.values(), reverse=True)[:DEEP]
-        assert all(lexical[hit.chunk] == hit.score for hit in words)
+        assert all(lexical[hit.passage] == hit.score for hit in words)
         meaning = library.search(query, DEEP, mode="semantic", where=where)
-        assert [hit.chunk for hit in meaning] == best(semantic, DEEP)
-        if len({*best(lexical, DEEP)} - {hit.chunk for hit in words}) == 0:  # else others of equal scores
+        assert [hit.passage for hit in meaning] == best(semantic, DEEP)
+        if len({*best(lexical, DEEP)} - {hit.passage for hit in words}) == 0:  # else others of equal scores
             both = fused(lexical, semantic, DEEP)
             hits = library.search(query, 10**6 if len(chosen) <= DEEP else DEEP, mode="hybrid", where=where)
             np.testing.assert_allclose(
@@ -385,7 +387,7 @@ def test_any_text_is_a_query(mode, query, library):
 
 
 def test_words_are_found_among_quotes_and_operators(library):
-    plain = [hit.chunk for hit in library.search("cat dog", 5, mode="lexical")]
+    plain = [hit.passage for hit in library.search("cat dog", 5, mode="lexical")]
     for query in (
         '"cat" dog',
         "+cat +dog",
@@ -397,7 +399,7 @@ def test_words_are_found_among_quotes_and_operators(library):
         "cat\0dog",
         "cat-dog",
     ):
-        assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == plain, query
+        assert [hit.passage for hit in library.search(query, 5, mode="lexical")] == plain, query
 
 
 @pytest.mark.parametrize("query", ["C", "R", "e", "os", "io", "dir", "caring", "multi-", "num", "x"])
@@ -421,8 +423,8 @@ def letters(tmp_path_factory, tiny_model):
 
 def test_a_word_after_many_others_still_counts_within_reason(library):
     query = " ".join(["the"] * 5_000 + ["moon"])
-    assert [hit.chunk for hit in library.search(query, 5, mode="lexical")] == [
-        hit.chunk for hit in library.search("moon", 5, mode="lexical")
+    assert [hit.passage for hit in library.search(query, 5, mode="lexical")] == [
+        hit.passage for hit in library.search("moon", 5, mode="lexical")
     ]
 
 

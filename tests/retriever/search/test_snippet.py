@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from binocle.retriever.search.query import Hit
+from binocle.retriever.search.hit import Hit
 from binocle.retriever.search.snippet import blocks
 
 FIELDS = {
@@ -22,7 +22,7 @@ FIELDS = {
     "format": "text",
     "metadata": {},
     "document": 1,
-    "chunk": 1,
+    "passage": 1,
     "explanation": {"mode": "hybrid", "ranks": {"lexical": 2, "semantic": None}, "milliseconds": {"lexical": 1.234}},
 } | ({"source": "file"} if "source" in Hit.__dataclass_fields__ else {})
 

@@ -313,7 +313,7 @@ def test_a_head_cannot_point_out_of_the_index(retriever, tmp_path):
 def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
     queries = ("cat", "income tax", "timeout of a request")
     expected = {
-        query: [(hit.chunk, round(hit.score, 4)) for hit in retriever.search(query, mode="semantic")]
+        query: [(hit.passage, round(hit.score, 4)) for hit in retriever.search(query, mode="semantic")]
         for query in queries
     }
     (folder,) = (retriever.path / "vectors").iterdir()
@@ -334,14 +334,14 @@ def test_a_damaged_vector_index_does_not_change_an_answer(retriever):
             spoil(file)
             fresh = Retriever.open(retriever.path)
             for query in queries:
-                assert [(hit.chunk, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[
+                assert [(hit.passage, round(hit.score, 4)) for hit in fresh.search(query, mode="semantic")] == expected[
                     query
                 ]
             assert {fault.kind for fault in fresh.verify().faults} == {"vector index"}
             file.write_bytes(data)
     shutil.rmtree(folder)
     assert [
-        (hit.chunk, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")
+        (hit.passage, round(hit.score, 4)) for hit in Retriever.open(retriever.path).search("cat", mode="semantic")
     ] == expected["cat"]
     Retriever.open(retriever.path).repair()
     assert Retriever.open(retriever.path).verify().faults == []
@@ -741,7 +741,7 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
         theirs = chunks.search(words, query_type="fts").limit(20).to_list()
         ours = retriever.search(words, 20, mode="lexical")
         assert {row["id"]: pytest.approx(row["_score"], rel=1e-5) for row in theirs} == {
-            hit.chunk: hit.score for hit in ours
+            hit.passage: hit.score for hit in ours
         }
     (row,) = (
         chunks.search(retriever.encoder.encode(["oven"], kind="query")[0].tolist())

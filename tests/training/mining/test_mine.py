@@ -793,7 +793,7 @@ def test_the_command_mines_an_index(tmp_path, run, retriever):
     code, said, err = run(tmp_path / "pairs.jsonl", "--out", out, "--index", retriever.folder, "--mode", "hybrid")
     assert (code, err) == (0, "")
     assert "from 9 texts" in said
-    found = [hit.chunk for hit in retriever.search("cancel a task", 5)]
+    found = [hit.passage for hit in retriever.search("cancel a task", 5)]
     passages = retriever.snapshot().chunks_by_id(found, ["context"])
     row = json.loads(out.read_text())
     assert [row[f"negative_{place}"] for place in range(1, 6)] == [passages[number]["context"] for number in found]
