@@ -1,4 +1,4 @@
-"""Names of array types, and membership tests on sorted int64 arrays in O(log n) per id."""
+"""Names for array types, and sets of int64 ids with membership tests in O(log n) per id."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ Integers = NDArray[np.int64]
 Positions = NDArray[np.intp]  # indices into another array
 Mask = NDArray[np.bool_]
 
-_FEW = 65_536  # new keys that are sorted again whenever some are added
+_MAX_NEW = 65_536  # new keys, which are sorted again on every addition
 _NONE = np.empty(0, np.int64)
 
 
-def are_among(ids: Ids, known: Ids) -> NDArray[np.bool_]:
-    """As `np.isin`, where `known` ascends."""
+def isin_sorted(ids: Ids, known: Ids) -> Mask:
+    """Return a mask of the ids that are in `known`, which ascends; faster than `np.isin`."""
     if not len(known):
         return np.zeros(len(ids), np.bool_)
-    places = np.searchsorted(known, ids).clip(max=len(known) - 1)
-    found: NDArray[np.bool_] = known[places] == ids
-    return found
+    positions = np.searchsorted(known, ids).clip(max=len(known) - 1)
+    matches: Mask = known[positions] == ids
+    return matches
 
 
 class Keys:
-    """A growing set of numbers. The new ones are kept apart, so that few have to be sorted when some are added."""
+    """A growing set of numbers. New keys are kept apart for a while, so that an addition sorts only those."""
 
     def __init__(self, keys: Ids) -> None:
-        self._most = np.sort(keys)
+        self._sorted = np.sort(keys)
         self._new = _NONE
 
     def add(self, keys: Ids) -> None:
-        self._new = _sorted(self._new, keys)
-        if len(self._new) > _FEW:
-            self._most, self._new = _sorted(self._most, self._new), _NONE
+        self._new = _merge(self._new, keys)
+        if len(self._new) > _MAX_NEW:
+            self._sorted, self._new = _merge(self._sorted, self._new), _NONE
 
-    def hold(self, keys: Ids) -> NDArray[np.bool_]:
-        """Which of these are in the set."""
-        return are_among(keys, self._most) | are_among(keys, self._new)
+    def contains(self, keys: Ids) -> Mask:
+        """Return a mask of the keys that are in the set."""
+        return isin_sorted(keys, self._sorted) | isin_sorted(keys, self._new)
 
 
-def _sorted(some: Ids, others: Ids) -> Ids:
-    return np.sort(np.concatenate([some, others]), kind="stable")  # which merges what is sorted already
+def _merge(left: Ids, right: Ids) -> Ids:
+    return np.sort(np.concatenate([left, right]), kind="stable")  # a stable sort merges runs that are sorted already

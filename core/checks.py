@@ -1,4 +1,7 @@
-"""What settings of a training run can be: each that cannot is told in one line, before anything is made."""
+"""Check the settings of a run before it starts, and values that come from files.
+
+A setting of None means that the run chooses the value; the checks skip it.
+"""
 
 from __future__ import annotations
 
@@ -11,45 +14,45 @@ from .errors import InputError
 
 
 def above_0(settings: Any, *names: str) -> None:
-    """:raises InputError: for the first that is not; None stands for what the run chooses, here and below."""
-    for name, number in _given(settings, names):
+    """:raises InputError: for the first setting that is not a number above 0."""
+    for name, number in _values(settings, names):
         if not math.isfinite(number) or number <= 0:
-            raise InputError(f"{_said(name)} is a number above 0, not {number}")
+            raise InputError(f"{_spelled(name)} is a number above 0, not {number}")
 
 
 def from_0(settings: Any, *names: str) -> None:
-    """:raises InputError: for the first that is not."""
-    for name, number in _given(settings, names):
+    """:raises InputError: for the first setting that is not a number from 0."""
+    for name, number in _values(settings, names):
         if not math.isfinite(number) or number < 0:
-            raise InputError(f"{_said(name)} is a number from 0, not {number}")
+            raise InputError(f"{_spelled(name)} is a number from 0, not {number}")
 
 
 def share(settings: Any, *names: str) -> None:
-    """:raises InputError: for the first that is not from 0 to below 1."""
-    for name, number in _given(settings, names):
+    """:raises InputError: for the first setting that is not from 0 to below 1."""
+    for name, number in _values(settings, names):
         if not 0 <= number < 1:
-            raise InputError(f"{_said(name)} is a share from 0 to below 1, not {number}")
+            raise InputError(f"{_spelled(name)} is a share from 0 to below 1, not {number}")
 
 
 def seed(settings: Any) -> None:
-    """:raises InputError: for a seed that cannot be drawn from."""
+    """:raises InputError: for a seed that numpy does not take."""
     from_0(settings, "seed")
     if settings.seed >= 1 << 32:
         raise InputError(f"seed is a number below 2**32, which is all that numpy takes, not {settings.seed}")
 
 
 def left_out(settings: Any, names: tuple[str, ...], why: str) -> None:
-    """:raises InputError: for the first that is given, although nothing would come of it."""
+    """:raises InputError: for the first of these settings that differs from its default, although it has no effect."""
     for field in fields(settings):
         if field.name in names and getattr(settings, field.name) != field.default:
-            raise InputError(f"{_said(field.name)} is {why}")
+            raise InputError(f"{_spelled(field.name)} is {why}")
 
 
-def _given(settings: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+def _values(settings: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:
     return [(name, number) for name in names if (number := getattr(settings, name)) is not None]
 
 
-def _said(name: str) -> str:
+def _spelled(name: str) -> str:
     return name.replace("_", " ")
 
 
@@ -59,10 +62,10 @@ def is_count(value: Any) -> bool:
 
 
 def is_whole(value: Any, minimum: int) -> bool:
-    """Whether a value is a whole number, Python's or an array library's, from `minimum`; a bool is none."""
+    """Whether a value is a whole number from `minimum`, Python's or an array library's, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a finite real number, Python's or an array library's; a bool is none."""
+    """Whether a value is a finite real number, Python's or an array library's, and no bool."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""What torch computes on here."""
+"""The device that torch computes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def device() -> str:
-    """Where training runs: "cuda", "mps" or "cpu"."""
+    """Return the best device of this machine: "cuda", "mps" or "cpu"."""
     import torch
 
     if torch.cuda.is_available():
@@ -17,7 +17,7 @@ def device() -> str:
 
 @cache
 def has_bf16() -> bool:
-    """Whether matrix products in bfloat16 are the fast ones here. Emulated, they would be slower than float32."""
+    """Whether this device computes matrix products in bfloat16 natively; emulated, they are slower than float32."""
     import torch
 
     if device() == "cuda":

@@ -1,18 +1,18 @@
-"""Every error a user can meet, in the lowest layer so that all folders can raise them.
+"""Every error that a user can meet. All rooms can raise them, so they stand in the lowest layer.
 
     BinocleError
-    ├── InputError (ValueError)            an argument or a file that cannot be used as given
-    ├── UnreadableError (ValueError)       one document that no text could be taken from
-    │   └── readers.errors.UnsupportedError    because nothing here reads its format
-    ├── ModelNotFoundError (LookupError)   an encoder that is neither here nor on the hub
+    ├── InputError (ValueError)            an argument or a file that cannot be used
+    ├── UnreadableError (ValueError)       a document with unreadable text
+    │   └── UnsupportedError           no reader for its format, or no text in it
+    ├── ModelNotFoundError (LookupError)   a model that is neither on this machine nor on the hub
     ├── MissingExtraError (ImportError)    an optional dependency, with the pip line
-    └── StoreError (RuntimeError)          what is wrong with an index folder
-        ├── NoIndexError                   there is none
+    └── StoreError (RuntimeError)          a problem of an index folder
+        ├── NoIndexError                   there is no index
         ├── LockedError                    another process is writing
-        ├── EncoderMismatchError           it was built with another encoder
-        └── DamagedError                   a file in it is not what was written
+        ├── EncoderMismatchError           the index was built with another encoder
+        └── DamagedError                   a file of it was damaged or changed
 
-A message says what was expected, what came, and what to do, in one line.
+A message has one line: what was expected, what came, and what to do.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class ModelNotFoundError(BinocleError, LookupError):
 class MissingExtraError(BinocleError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'binocle[{extra}]'")
-        self._given = package, extra, purpose
+        self._arguments = package, extra, purpose
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
-        return type(self), self._given  # BaseException would make it anew of the message alone, in another process
+        return type(self), self._arguments  # pickle would pass the message alone
 
 
 class StoreError(BinocleError, RuntimeError):
@@ -69,7 +69,7 @@ class DamagedError(StoreError):
 
 
 class UnsupportedError(UnreadableError):
-    """There is no text in such files, or no reader for them: reported as skipped, not as failed."""
+    """A file without text or without a reader for its format: reported as skipped, not as failed."""
 
 
 def first_line(error: BaseException, limit: int = 160) -> str:

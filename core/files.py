@@ -1,4 +1,4 @@
-"""What the bytes of a file are known by."""
+"""Checksums, atomic writes, cached JSON and paths."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ if TYPE_CHECKING:
 
 
 def sha256(file: Path) -> str:
+    """Return the hexadecimal sha256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def known_sha256(file: Path) -> str:
-    """The file's sha256, remembered by place, size and time, since a search must not hash 90 MB each time."""
+    """Return a file's sha256 from a cache keyed by path, size and time; a search must not hash 90 MB each time."""
     status = file.stat()
     key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     if status.st_size < 1_000_000:
         return sha256(file)
-    memory = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "binocle" / "sha256.json"
-    known: dict[str, str] = {}
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "binocle" / "sha256.json"
+    checksums: dict[str, str] = {}
     try:
-        known = json.loads(memory.read_text("utf-8"))
-        if isinstance(known.get(key), str):
-            return known[key]
+        checksums = json.loads(cache.read_text("utf-8"))
+        if isinstance(checksums.get(key), str):
+            return checksums[key]
     except (OSError, ValueError, AttributeError):
-        known = {}
+        checksums = {}
     value = sha256(file)
     try:
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        aside = memory.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps({**known, key: value}), "utf-8")
-        aside.replace(memory)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        staging = cache.with_suffix(f".{os.getpid()}")
+        staging.write_text(json.dumps({**checksums, key: value}), "utf-8")
+        staging.replace(cache)
     except OSError:
-        pass  # a home that cannot be written: hash again next time
+        pass  # the home is read-only: hash again next time
     return value
 
 
 def write_atomic(file: Path, text: str) -> None:
-    aside = file.with_name(f".{file.name}")
-    aside.write_text(text, "utf-8")
-    aside.replace(file)
+    """Write a text file so that a reader sees the old content or the new, and never a part."""
+    staging = file.with_name(f".{file.name}")
+    staging.write_text(text, "utf-8")
+    staging.replace(file)
 
 
 def json_or_make(file: Path, make: Callable[[], Any]) -> Any:
-    """What `make` gives, as JSON has it: made when the file is not there, and read from it."""
+    """Read a value from a JSON file; if the file is missing, compute the value with `make` and write it first."""
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, json.dumps(make()))
@@ -57,7 +59,7 @@ def json_or_make(file: Path, make: Callable[[], Any]) -> Any:
 
 
 def expand_home(path: str | os.PathLike[str]) -> Path:
-    """With "~" as the home that it names; as it stands where that is the home of nobody here."""
+    """Expand "~" and "~user"; a path with an unknown user stays unchanged."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Lance and OpenVINO have threads, which a forked process lacks: it would wait for them for ever, or crash."""
+"""Refuse Lance and OpenVINO in a forked process: it lacks their threads and would hang or crash."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 
 from .errors import StoreError
 
-_processes: set[int] = set()  # in which an index was read or a model compiled; a forked one has its parent's
+_processes: set[int] = set()  # that read an index or compiled a model; a fork inherits its parent's
 
 
 def check() -> None:
-    """To be called before either is used.
+    """Record that this process uses Lance or OpenVINO; call it before each use.
 
-    :raises StoreError: when this process was forked from one that had used them.
+    :raises StoreError: when this process was forked from one that used them.
     """
     _processes.add(os.getpid())
     if len(_processes) > 1:
         raise StoreError(
-            "this process was forked from one that had searched already, which Lance and OpenVINO do not outlive: "
+            "this process was forked from one that had searched already, which Lance and OpenVINO do not survive: "
             "search in the workers alone (gunicorn without --preload), or start them by 'spawn' or 'forkserver'"
         )

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 else:
 
     class locked_cached_property(cached_property):  # noqa: N801 - a decorator
-        """`functools.cached_property`, computed under `self.once`, a lock of the object.
+        """A `functools.cached_property` that threads compute only once, under the object's lock `self.once`.
 
-        The lock that `cached_property` had of its own is gone from Python 3.12 on.
+        `cached_property` itself has no lock since Python 3.12.
         """
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Where sentences begin and end, by rules over punctuation for any alphabet, and what they say without markup."""
+"""Split text into sentences by rules over punctuation, for any alphabet, and strip Markdown from them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Ends of sentences: a mark and what closes after it, before white space; a full-width mark, which needs none; a blank
-# line; a line before an item of a list.
+# Ends of a sentence: a mark with its closing quotes or brackets before white space; a full-width mark, which needs no
+# white space; a blank line; a line before an item of a list.
 _END = re.compile(
     r"(?P<mark>[.!?…‽؟۔।]+)[\"')\]»”’*_]*+(?=\s|$)"
     r"|[。！？｡]+[」』）”’]*+"
     r"|(?=\n[ \t]*+\n|\n[ \t]*+(?:[-*+•>|#]|\d{1,3}[.)])[ \t])"
 )
-# Words that end in a dot inside a sentence, in a few languages; single letters and words with a dot inside count too.
+# Abbreviations that end in a dot inside a sentence, in several languages. Single letters and words with a dot inside
+# count as abbreviations too.
 _SHORT = frozenset(
     re.findall(
         r"\w+",
@@ -26,19 +27,19 @@ _SHORT = frozenset(
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of each sentence in order, without white space around it."""
+    """Yield (start, end) of each sentence in order, without white space around it."""
     cased = any(character.isupper() for character in text)
     start = 0
-    for found in _END.finditer(text):
-        if found["mark"] == "." and _goes_on(text, found.start(), found.end(), cased=cased):
+    for match in _END.finditer(text):
+        if match["mark"] == "." and _continues(text, match.start(), match.end(), cased=cased):
             continue
-        yield from _stripped(text, start, found.end())
-        start = found.end()
+        yield from _stripped(text, start, match.end())
+        start = match.end()
     yield from _stripped(text, start, len(text))
 
 
-def _goes_on(text: str, dot: int, end: int, *, cased: bool) -> bool:
-    """Whether the dot belongs to an abbreviation or a number rather than to the sentence."""
+def _continues(text: str, dot: int, end: int, *, cased: bool) -> bool:
+    """Whether the dot belongs to an abbreviation or a number, so that the sentence continues."""
     if dot == 0 or text[dot - 1].isspace():
         return False
     after = text[end : end + 40].lstrip()
@@ -65,5 +66,5 @@ _MARK = re.compile(
 
 
 def plain(text: str) -> str:
-    """On one line, and without comments and what Markdown writes around words."""
+    """Return a text on one line, without comments and Markdown's marks around words."""
     return " ".join(_MARK.sub("", _LINK.sub(r"\1", _COMMENT.sub(" ", text))).split())

@@ -1,3 +1,3 @@
-"""The version of Binocle, as pyproject.toml has it."""
+"""The version of Binocle, the same as in pyproject.toml."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,7 @@
-"""Words: letters and digits, with the marks on them, which are the vowels of scripts such as Devanagari."""
+"""Split text into words, numbers and names.
+
+A word is letters and digits with their marks, which are the vowels in scripts such as Devanagari.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,24 @@ from typing import TYPE_CHECKING
 from .sentences import spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     Span = tuple[int, int]
-    from collections.abc import Sequence
 
-_MARK = "\uffff"  # no character: `\w` matches no mark, so each is taken for this one
+_MARK = "\uffff"  # no character: stands for every mark, because `\w` matches none
 _WORD = re.compile(rf"\w[\w{_MARK}]*")
 _NAMED = re.compile(rf"{_WORD.pattern}(?:[+#]+(?!\w))?")
 _ELIDED = re.compile(rf"{_WORD.pattern}(?:[’'][^\W\d_](?:[^\W\d_]|{_MARK})*)*")
-UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # written without spaces
+# The characters of scripts without spaces between words, as ranges for a regular expression: Thai and Lao, Burmese,
+# Khmer, Japanese, Chinese.
+UNSPACED_RANGES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+UNSPACED = re.compile(f"[{UNSPACED_RANGES}]")
 
 
 def word_spans(text: str, *, signs: bool = False, elisions: bool = False) -> Iterator[Span]:
-    """(start, end) of each word.
+    """Yield (start, end) of each word.
 
-    :param signs: whether those that end a word belong to it which tell C++ and C# from C.
+    :param signs: whether plus and hash signs at the end belong to the word, as in C++ and C#.
     :param elisions: whether letters after an apostrophe belong to the word before it, as in don't.
     """
     marks = {ord(sign) for sign in set(text) if is_mark(sign)}
@@ -32,7 +37,13 @@ def word_spans(text: str, *, signs: bool = False, elisions: bool = False) -> Ite
     return (word.span() for word in (_NAMED if signs else _ELIDED if elisions else _WORD).finditer(bare))
 
 
+def split_words(text: str, *, signs: bool = False, elisions: bool = False) -> list[str]:
+    """Return the words of a text as they stand in it; see `word_spans`."""
+    return [text[start:end] for start, end in word_spans(text, signs=signs, elisions=elisions)]
+
+
 def is_mark(character: str) -> bool:
+    """Whether a character is a combining mark."""
     return unicodedata.category(character)[0] == "M"
 
 
@@ -40,37 +51,37 @@ _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
 def words(text: str) -> list[str]:
-    bare = folded(text)
-    return [bare[start:end] for start, end in word_spans(bare)]
+    """Return the words of a text, folded."""
+    return split_words(folded(text))
 
 
 def numbers(text: str) -> list[str]:
-    """The different numbers of a text."""
+    """Return the different numbers of a text, in order."""
     return list(dict.fromkeys(_NUMBER.findall(text)))
 
 
 def number_spans(text: str) -> list[Span]:
-    """(start, end) of each number."""
-    return [found.span() for found in _NUMBER.finditer(text)]
+    """Return (start, end) of each number."""
+    return [match.span() for match in _NUMBER.finditer(text)]
 
 
-def _standing(wanted: Sequence[str], text: str) -> list[str]:
-    """The numbers that stand in a text, whatever space there is around their signs: tokens come as 3 . 14."""
-    return [number for number in wanted if re.search(_loose(number), text)]
+def numbers_in(candidates: Sequence[str], text: str) -> list[str]:
+    """Return the numbers that a text contains, with any space around their signs: tokens may read 3 . 14."""
+    return [number for number in candidates if re.search(_spaced_pattern(number), text)]
 
 
-def _loose(number: str) -> str:
+def _spaced_pattern(number: str) -> str:
     inside = re.sub(r"[.,:/-]", lambda sign: rf"\s*{re.escape(sign[0])}\s*", number)
     return rf"(?<!\d)(?<!\d[.,:/-]){inside}(?!\d)(?![.,:/-]\d)"
 
 
 def names(text: str) -> list[str]:
-    """The different names of a text, folded."""
+    """Return the different names of a text, folded."""
     return list(dict.fromkeys(folded(text[start:end]) for start, end in name_spans(text)))
 
 
 def name_spans(text: str) -> list[Span]:
-    """(start, end) of each name."""
+    """Return (start, end) of each name: a capitalized word of two letters or more inside a sentence."""
     later = (
         (start + first, start + last)
         for start, end in spans(text)
@@ -80,11 +91,11 @@ def name_spans(text: str) -> list[Span]:
 
 
 def folded(text: str) -> str:
-    """Without case and accents."""
+    """Remove case and accents."""
     bare = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     return unicodedata.normalize("NFC", bare).casefold()
 
 
 def encodable(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold, by question marks."""
+    """Replace halves of surrogate pairs, which JSON can smuggle in and UTF-8 cannot hold, by "?"."""
     return text.encode("utf-8", "replace").decode()

@@ -97,7 +97,7 @@ class ProductCode(Code):
         return 1.5 * self.parts(dim, values)
 
     def training_vectors(self, values: Values) -> int:
-        return 2 ** int(values["part_bits"])
+        return 1 << int(values["part_bits"])
 
     def parts(self, dim: int, values: Values) -> int:
         """Return the number of parts: the user's, or the greatest divisor of dim up to dim / `shortest_part`."""

@@ -160,7 +160,7 @@ class Indexer:
 
     def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
         wanted = np.unique(np.array(keys, np.int64))
-        hits = wanted[self._keys.hold(wanted)]
+        hits = wanted[self._keys.contains(wanted)]
         if not len(hits):
             return {}, {}
         table = self._writer.staged(["context", "vector", *([PREVIOUS] if self._keeps else [])], hits.tolist())

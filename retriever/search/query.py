@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from ...core.arrays import are_among
+from ...core.arrays import isin_sorted
 from ...core.checks import is_real, is_whole
 from ...core.errors import InputError
 from ...core.words import encodable
@@ -159,7 +159,7 @@ class Query:
         limit = math.ceil(_SPARE * depth / share)
         while limit < len(passing.documents):
             table = self._snapshot.full_text(words, limit)
-            matches = table.filter(are_among(table["id"].to_numpy(), passing.chunks))
+            matches = table.filter(isin_sorted(table["id"].to_numpy(), passing.chunks))
             if len(matches) >= depth or len(table) < limit:
                 return matches
             limit *= _MORE

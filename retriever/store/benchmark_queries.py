@@ -19,6 +19,7 @@ import numpy as np
 
 from ...core.checks import is_whole
 from ...core.errors import InputError
+from ...core.words import UNSPACED
 from ...indexes.tuning.benchmark import MAX_QUERIES, queries_needed
 from ..models.encoder import encode_finite
 from .location import ANY
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？｡])[」』）”’]*\s*|\n+")
 _WORDS = range(4, 41)  # so many make a sentence
-# Thai, Lao, Burmese, Khmer, Japanese and Chinese put no blanks between words, some between sentences.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _CHARACTERS = range(8, 121)  # so many of these make a sentence
 _FAMILIES = ("asked", "made")
 
@@ -134,7 +133,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _is_unspaced(text: str) -> bool:
-    return 2 * len(_UNSPACED.findall(text)) > len(text)
+    return 2 * len(UNSPACED.findall(text)) > len(text)
 
 
 def _dealt(groups: Iterable[list[str]], count: int, random: np.random.Generator) -> list[str]:

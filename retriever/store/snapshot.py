@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...core.arrays import are_among
+from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError, StoreError
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex, top_k
@@ -155,7 +155,7 @@ class Snapshot:
         rows = self.document_rows.select(["id", "chunks", *COLUMNS]).to_pylist()
         documents = np.sort(np.array([row["id"] for row in rows if row["chunks"] and where.passes(row)], np.int64))
         held = self.chunk_ids["document"].to_numpy()
-        return Passing(documents, self.chunk_ids["id"].to_numpy()[are_among(held, documents)])
+        return Passing(documents, self.chunk_ids["id"].to_numpy()[isin_sorted(held, documents)])
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
         return self._by_id("documents", ids, [*(columns or self.document_rows.column_names), "id"])
@@ -167,7 +167,7 @@ class Snapshot:
         """Rows are taken from where they lie: to look for their ids would read all of them for each query."""
         known, places = self._places(table)
         wanted = np.unique(np.asarray(ids, np.int64))
-        at = np.searchsorted(known, wanted[are_among(wanted, known)])
+        at = np.searchsorted(known, wanted[isin_sorted(wanted, known)])
         with self.reading(table):
             rows = getattr(self, table).take(places[at], columns=list(dict.fromkeys(columns))).to_pylist()
         return {row["id"]: row for row in rows}
@@ -276,7 +276,7 @@ class LiveIndex:
         scores, ids = self.published.search(vectors, k, allowed=self._passing(allowed))
         if self.tail is None:
             return scores, ids
-        passing_tail = None if allowed is None else are_among(self.tail.ids, allowed)
+        passing_tail = None if allowed is None else isin_sorted(self.tail.ids, allowed)
         tail_scores, tail_ids = self.tail.search(vectors, k, allowed=passing_tail)
         return top_k(np.hstack([scores, tail_scores]), np.hstack([ids, tail_ids]), k)
 
@@ -288,7 +288,7 @@ class LiveIndex:
         if len(allowed) < len(ids) / _FEW:
             places = np.unique(np.searchsorted(ids, allowed))
             places = places[places < len(ids)]
-            places = places[are_among(ids[places], allowed)]
+            places = places[isin_sorted(ids[places], allowed)]
             return places if self.held is None else places[self.held[places]]
         passing = np.isin(ids, allowed, assume_unique=True)
         return passing if self.held is None else self.held & passing

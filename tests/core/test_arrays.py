@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from binocle.core import arrays as looking_up
-from binocle.core.arrays import Keys, are_among
+from binocle.core import arrays
+from binocle.core.arrays import Keys, isin_sorted
 
 LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -19,20 +19,20 @@ def test_are_among_answers_as_isin_does(seed):
     random = np.random.default_rng(seed)
     known, ids = np.sort(drawn(random, 200)), drawn(random, 50)
     ids = random.permutation(np.concatenate([ids, known[::3]]))
-    found = are_among(ids, known)
+    found = isin_sorted(ids, known)
     assert found.dtype == np.bool_
     np.testing.assert_array_equal(found, np.isin(ids, known))
 
 
 def test_nothing_is_among_nothing():
     none = np.empty(0, np.int64)
-    assert are_among(np.array([0, 5]), none).tolist() == [False, False]
-    assert are_among(none, np.array([0, 5])).tolist() == are_among(none, none).tolist() == []
+    assert isin_sorted(np.array([0, 5]), none).tolist() == [False, False]
+    assert isin_sorted(none, np.array([0, 5])).tolist() == isin_sorted(none, none).tolist() == []
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_keys_hold_what_they_began_with_and_what_was_added(seed, monkeypatch):
-    monkeypatch.setattr(looking_up, "_FEW", 20)
+def test_keys_contain_what_they_began_with_and_what_was_added(seed, monkeypatch):
+    monkeypatch.setattr(arrays, "_MAX_NEW", 20)
     random = np.random.default_rng(seed)
     every = drawn(random, 30)
     keys = Keys(every)
@@ -41,12 +41,12 @@ def test_keys_hold_what_they_began_with_and_what_was_added(seed, monkeypatch):
         keys.add(more)
         every = np.concatenate([every, more])
         asked = np.concatenate([drawn(random, 10), every[::2]])
-        np.testing.assert_array_equal(keys.hold(asked), np.isin(asked, every))
+        np.testing.assert_array_equal(keys.contains(asked), np.isin(asked, every))
 
 
 def test_adding_keys_does_not_sort_the_ones_there_are_again():
     keys = Keys(np.arange(1_000))
-    most = keys._most
+    before = keys._sorted
     keys.add(np.array([5_000]))
-    assert keys._most is most
-    assert keys.hold(np.array([4, 5_000, 5_001])).tolist() == [True, True, False]
+    assert keys._sorted is before
+    assert keys.contains(np.array([4, 5_000, 5_001])).tolist() == [True, True, False]

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
+from ...core.words import UNSPACED_RANGES
 from ..data.dataset import hash_of
 
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf" ?(?:[{_UNSPACED}]|[^ {_UNSPACED}]+)")  # or a character, where a script has no spaces
+_WORD = re.compile(rf" ?(?:[{UNSPACED_RANGES}]|[^ {UNSPACED_RANGES}]+)")  # or a character, where a script has no spaces
 
 
 def delete_words(text: str, epoch: int, seed: int) -> str:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError, MissingExtraError
-from ...core.words import _standing, names, numbers, words
+from ...core.words import names, numbers, numbers_in, words
 from ..evaluation.significance import bootstrap, mean
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def compare(
     if cosines is not None:
         per_text["cosine"] = cosines
     weighted = {name: mean(np.asarray(values, np.float64)) for name, values in per_text.items()}
-    weighted["numbers"] = _share([_counts(numbers(one), _standing(numbers(one), other)) for one, other in both])
+    weighted["numbers"] = _share([_counts(numbers(one), numbers_in(numbers(one), other)) for one, other in both])
     weighted["names"] = _share([_counts(names(one), words(other)) for one, other in both])
     measures = {name: _value(weighting, len(true), seed) for name, weighting in weighted.items()}
     measures["bleu"] = _value(_corpus_bleu(both), len(true), seed, _BLEU_SAMPLES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.words import word_spans
+from ...core.words import split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,8 +129,7 @@ class TextDatabase:
 def words(text: str) -> str:
     """The words of a text in one case and form, one space between them; without words, its signs."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    found = (folded[start:end] for start, end in word_spans(folded, signs=True))
-    return " ".join(found) or "".join(folded.split())
+    return " ".join(split_words(folded, signs=True)) or "".join(folded.split())
 
 
 def text_key(text: str) -> int:

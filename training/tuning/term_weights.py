@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.sentences import spans
-from ...core.words import UNSPACED, word_spans
+from ...core.words import UNSPACED, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,8 +40,7 @@ def normalised(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    folded = text.casefold()
-    return [folded[start:end] for start, end in word_spans(folded, elisions=True)]
+    return split_words(text.casefold(), elisions=True)
 
 
 class Counts:
