@@ -8,6 +8,7 @@ import sys
 import tomllib
 from importlib import import_module
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_type_hints
 
@@ -25,9 +26,14 @@ SOURCES = sorted(
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def imports(name):
-    """Modules that a source file imports, wherever in it: as absolute names, the relative ones below `binocle`."""
+def imports(name, *, types=True):
+    """Modules that a source file imports, wherever in it: as absolute names, the relative ones below `binocle`.
+
+    :param types: whether imports for types alone count.
+    """
     tree = ast.parse((ROOT / name).read_text("utf-8"))
+    if not types:
+        tree.body = [node for node in tree.body if not is_for_types(node)]
     package = ["binocle", *Path(name).parent.parts]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -37,6 +43,10 @@ def imports(name):
             module = ".".join([*base, *([node.module] if node.module else [])])
             yield module, node.level
             yield from ((f"{module}.{alias.name}", node.level) for alias in node.names)
+
+
+def is_for_types(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def test_programs_can_read_what_the_signatures_say():
@@ -239,14 +249,59 @@ def test_help_of_every_command_needs_no_numpy_and_no_lance():
     assert loaded == "\n"
 
 
+def imported_at_the_top(name):
+    """Modules that a source file imports as soon as it is imported itself, outside functions."""
+    package = ["binocle", *Path(name).parent.parts]
+    blocks = list(ast.parse((ROOT / name).read_text("utf-8")).body)
+    while blocks:
+        node = blocks.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
+        elif isinstance(node, (ast.Try, ast.If)) and not is_for_types(node):
+            blocks += [
+                *node.body,
+                *node.orelse,
+                *(line for part in getattr(node, "handlers", []) for line in part.body),
+            ]
+
+
+def light_modules():
+    """The modules that import without a heavy library, by their name, and those that import one at their top."""
+    names = {
+        "binocle." + name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in SOURCES
+    }
+    tops = {module: set(imported_at_the_top(name)) for module, name in names.items() if name != "__init__.py"}
+    libraries = {*HEAVY, "safetensors.torch"}
+    heavy = {
+        module
+        for module, top in tops.items()
+        if {part for name in top for part in (name, name.split(".")[0])} & libraries
+    }
+    while more := {module for module, top in tops.items() if top & heavy} - heavy:
+        heavy |= more
+    return sorted(tops.keys() - heavy), heavy
+
+
 def test_every_module_imports_by_itself_without_printing():
-    modules = [
-        "binocle." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        for name in SOURCES
-        if name != "__init__.py"
-    ]
-    out, loaded = loaded_after("".join(f"import {module}\n" for module in modules))
+    light, heavy = light_modules()
+    out, loaded = loaded_after("".join(f"import {module}\n" for module in light))
     assert (out, loaded.strip()) in {("", ""), ("", "pandas")}
+    if find_spec("torch"):
+        out, _ = loaded_after("".join(f"import {module}\n" for module in sorted(heavy)))
+        assert out == ""
+
+
+def test_torch_is_imported_at_the_top_of_few_rooms_and_behind_a_door():
+    _, heavy = light_modules()
+    rooms = ("binocle.retriever.inversion.", "binocle.retriever.models.", "binocle.indexes.", "binocle.training.")
+    assert all(module.startswith(rooms) for module in heavy), heavy
+    commands = [name for name in SOURCES if name.startswith("commands/")]
+    doors = {module for name in commands for module, _ in imports(name, types=False)}
+    assert not doors & heavy  # so that a command says which extra is missing, and checks its options first
 
 
 def test_a_search_needs_no_torch_lancedb_or_openvino(retriever):
