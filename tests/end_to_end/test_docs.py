@@ -1,0 +1,311 @@
+"""The documentation holds: its blocks run, its links resolve, its tables, charts and command reference are current."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from binocle import Retriever
+from binocle.retriever.inversion.inverter import EmbeddingInverter
+from binocle.retriever.models import files as model_files
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = {str(page.relative_to(DOCS)): page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))}
+OUTSIDE = {"README.md": ROOT / "README.md", "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md"}
+TRAINING = ("train", "tune", "distill", "pretrain", "fill", "audit", "invert", "mine", "compare", "evaluate")
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    language: str
+    code: str
+    not_run: str  # the reason, or ""
+
+
+def find_blocks(page: str, text: str) -> list[Block]:
+    pattern = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return [
+        Block(page, text.count("\n", 0, match.start(2)) + 1, match[2], match[3], match[1] or "")
+        for match in pattern.finditer(text)
+    ]
+
+
+BLOCKS = [block for page, text in PAGES.items() for block in find_blocks(page, text)]
+RUN = [block for block in BLOCKS if block.language in ("sh", "python")]
+NOT_RUN = {  # every block that cannot run here, and why
+    ("how-to/cluster.md", "needs S3 and a Ray cluster"): 1,
+    ("how-to/encoders.md", "downloads a model"): 2,
+    ("how-to/python.md", "needs lancedb, which some installations lack"): 1,
+    ("how-to/train.md", "needs GPUs"): 1,
+    ("how-to/vector-indexes.md", "needs a GPU"): 1,
+    ("tutorial.md", "installs packages"): 1,
+}
+
+
+def test_blocks_are_shell_python_or_text_and_those_that_cannot_run_are_known():
+    assert {block.language for block in BLOCKS} <= {"sh", "python", "text"}
+    skipped: dict[tuple[str, str], int] = {}
+    for block in RUN:
+        if block.not_run:
+            skipped[block.page, block.not_run] = skipped.get((block.page, block.not_run), 0) + 1
+    assert skipped == NOT_RUN
+
+
+THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese".split()
+PAIRS = [
+    {"query": f"{a} {b}", "positive": f"The {a} and the {b} sat in the house. A {b} ran at night."}
+    for a in THINGS
+    for b in THINGS
+]
+# Options that make the documented command small: the rest of the line runs as it stands.
+LESS = {
+    "train encoder": ["--steps", "4", "--evaluations", "1"],
+    "train reranker": ["--steps", "4", "--evaluations", "1", "--queries", "24", "--depth", "10"],
+    "train inverter": ["--steps", "4", "--evaluations", "1"],
+    "tune": ["--steps", "2", "--pairs", "200"],
+    "distill": ["--epochs", "0.1"],
+    "pretrain": ["--steps", "4", "--evaluations", "1"],
+    "audit": ["--seconds", "0.05", "--lengths", "8", "--texts", "5"],
+    "invert": ["--seconds", "0.2", "--rows", "2"],
+}
+
+
+@pytest.fixture
+def home(tmp_path, folder, monkeypatch, tiny_model, make_model, make_reranker, write):
+    """A home directory with the files that the pages name; hub names are tiny models in its cache."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(model_files, "BUNDLED", {})
+    monkeypatch.chdir(home)
+    cache_model(home / "hub", model_files.DEFAULT_MODEL, Path(tiny_model))
+    make_reranker(home / "my-reranker")
+    cache_model(home / "hub", "cross-encoder/ms-marco-MiniLM-L6-v2", home / "my-reranker")
+    make_model(home / "my-encoder", seed=1)
+    shutil.copytree(folder, home / "notes")
+    shutil.copytree(folder / "notes", home / "notes", dirs_exist_ok=True)
+    shutil.rmtree(home / "notes" / "notes")
+    write(home, {"docs/shipping.md": "# Shipping\n\nOrders leave within two days.\n", "faq/about.md": "# Questions\n"})
+    Retriever.open(home / "notes", model=model_files.DEFAULT_MODEL).sync()
+    correct = EmbeddingInverter.corrected  # for 24 seconds, to find the threshold of a new inverter
+    monkeypatch.setattr(
+        EmbeddingInverter,
+        "corrected",
+        lambda self, vector, _, *rest, **named: correct(self, vector, 0.05, *rest, **named),
+    )
+    return home
+
+
+def cache_model(hub: Path, name: str, folder: Path) -> None:
+    """Put a model where the hub's client would have put it."""
+    repository = hub / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0", "utf-8")
+    shutil.copytree(folder, repository / "snapshots" / "0")
+
+
+@pytest.fixture
+def training_data(home):
+    """Pairs, judged rows, a collection in BEIR's layout, questions, and vectors."""
+    Retriever.open(home / "notes").add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
+    (home / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
+    rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
+    (home / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
+    (home / "scifact" / "qrels").mkdir(parents=True)
+    for name, column in (("corpus", "positive"), ("queries", "query")):
+        lines = [json.dumps({"_id": f"{n}", "title": "", "text": row[column]}) for n, row in enumerate(PAIRS)]
+        (home / "scifact" / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    judged = "".join(f"{n}\t{n}\t1\n" for n in range(0, len(PAIRS), 2))
+    for split in ("train", "test"):
+        (home / "scifact" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
+    (home / "questions.tsv").write_text("q1\tcat\nq2\tincome tax\n", "utf-8")
+    (home / "answers.tsv").write_text("q1\tcats.txt\t1\nq2\ttaxes.md\t1\n", "utf-8")
+    queries = [f"{row['query']} {word}" for row in PAIRS for word in ("night", "house", "year", "tax")]
+    (home / "queries.txt").write_text("\n".join(queries), "utf-8")
+    np.save(home / "stolen.npy", np.eye(32, dtype=np.float32)[:3])
+    return home
+
+
+def needs_training(page: str) -> bool:
+    return any(
+        re.search(rf"^binocle ({'|'.join(TRAINING)})\b", block.code, re.MULTILINE)
+        for block in RUN
+        if block.page == page
+    )
+
+
+def runnable_pages() -> list:
+    """Pages with blocks to run; those that train are skipped where nothing can."""
+    torch = [pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs binocle[train]")]
+    names = dict.fromkeys(block.page for block in RUN if not block.not_run)
+    return [pytest.param(name, marks=torch if needs_training(name) else []) for name in names]
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+@pytest.mark.parametrize("page", runnable_pages())
+def test_every_block_of_a_page_runs(page, home, run, request):
+    if needs_training(page) or page == "how-to/vector-indexes.md":
+        request.getfixturevalue("training_data")
+    if page == "how-to/train.md":
+        shutil.rmtree(home / "my-encoder")  # what its first command makes
+    variables: dict[str, object] = {}
+    for block in (block for block in RUN if block.page == page and not block.not_run):
+        if block.language == "python":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(block.code, f"{page}:{block.line}", "exec"), variables)
+        else:
+            for line in block.code.splitlines():
+                run_line(line, run, f"{page}:{block.line}")
+
+
+def run_line(line: str, run, where: str) -> None:
+    """Run `binocle …` in this process with fewer steps; pipes and redirections around it are the shell's."""
+    words = shlex.split(line, comments=True)
+    piped = re.match(r'echo "([^"]*)" \| binocle ', line)
+    words = words[words.index("|") + 1 :] if piped else words
+    for sign in ("|", ">"):
+        words = words[: words.index(sign)] if sign in words else words
+    assert words[0] == "binocle", f"{where}: {line}"
+    arguments = [os.path.expanduser(word) for word in words[1:]]
+    command = " ".join(arguments[: 2 if arguments[0] == "train" else 1])
+    if command == "audit" and "--defences" not in arguments:
+        arguments += ["--defences", "int8"]
+    answer = run(*arguments, *LESS.get(command, []), stdin=(piped[1] if piped else "").encode())
+    assert answer.code in (0, 1), f"{where}: {line}\n{answer.err}"
+    assert "Traceback" not in answer.err, answer.err
+
+
+# Links
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that headings get, on the site and on GitHub."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("name", [*PAGES, *OUTSIDE])
+def test_every_relative_link_and_anchor_resolves(name):
+    file = OUTSIDE.get(name, DOCS / name)
+    text = file.read_text("utf-8")
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+        if re.match(r"[a-z]+://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (file.parent / path).resolve() if path else file
+        if not linked.is_file() or (anchor and anchor not in anchors(linked.read_text("utf-8"))):
+            dead.append(target)
+    assert dead == []
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(navigation) == sorted(PAGES)
+
+
+# Drift
+
+
+def load_script(file: Path):
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_tables_pictures_and_the_command_reference_are_current():
+    files = load_script(DOCS / "generate.py").generated()
+    stale = [str(file.relative_to(DOCS)) for file, text in files.items() if file.read_text("utf-8") != text]
+    assert stale == [], "run python docs/generate.py"
+
+
+def test_charts_match_the_committed_results():
+    charts = load_script(ROOT / "benchmarks" / "charts.py")
+    stale = [
+        name for name, draw in charts.CHART_OF.items() if (charts.CHARTS / f"{name}.svg").read_text("utf-8") != draw()
+    ]
+    assert stale == [], "run python -m benchmarks.charts"
+    assert {file.stem for file in charts.CHARTS.glob("*.svg")} == charts.CHART_OF.keys()
+
+
+def test_pages_quote_the_committed_results():
+    results = {file.stem: json.loads(file.read_text("utf-8"))["results"] for file in charts_results()}
+    text = (DOCS / "measurements.md").read_text("utf-8")
+    modes = results["quality"]["scifact"]["modes"]
+    values = [f"{modes[mode]['nDCG@10']:.3f}".removeprefix("0") for mode in ("semantic", "lexical", "hybrid")]
+    assert ", ".join(values) in text
+    rate = sorted(results["encoding"]["binocle_index_passages_per_second"])
+    assert f"{rate[1]:.0f} ({rate[0]:.0f} to {rate[2]:.0f})" in text
+    for name in ("pq=96", "pq=48", "binary", "truncate=96"):
+        assert f"{results['audit']['settings'][name]['keep']:.3f}".removeprefix("0") in text
+
+
+def charts_results() -> list[Path]:
+    return sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+
+
+# Other hosts
+
+
+def test_pictures_ask_no_other_host():
+    for picture in DOCS.rglob("*.svg"):
+        text = picture.read_text("utf-8")
+        hosts = set(re.findall(r"(?:href=|src=|url\()[\"']?(https?://[^\"')]+)", text))
+        assert hosts == set(), picture
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built strictly."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_another_host(site):
+    loaded = set()
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf-8")
+        loaded |= set(re.findall(r"<(?:script|img|iframe|source)\b[^>]*\ssrc=[\"']?(https?://[^\"'\s>]+)", text))
+        loaded |= {
+            link
+            for link in re.findall(r"<link\b[^>]*>", text)
+            if re.search(r"href=[\"']?https?://", link) and "stylesheet" in link
+        }
+    for sheet in site.rglob("*.css"):
+        loaded |= set(re.findall(r"url\([\"']?(https?://[^\"')]+)", sheet.read_text("utf-8")))
+    assert loaded == set()
+
+
+def test_the_python_reference_shows_every_public_name(site):
+    import binocle
+
+    text = unescape((site / "reference" / "python.html").read_text("utf-8"))
+    assert [name for name in binocle.__all__ if f'id="binocle.{name}"' not in text and f'.{name}"' not in text] == []
