@@ -235,9 +235,9 @@ def load_script(file: Path):
 
 
 def test_generated_tables_pictures_and_the_command_reference_are_current():
-    files = load_script(DOCS / "generate.py").generated()
+    files = load_script(ROOT / ".ci" / "docs.py").generated()
     stale = [str(file.relative_to(DOCS)) for file, text in files.items() if file.read_text("utf-8") != text]
-    assert stale == [], "run python docs/generate.py"
+    assert stale == [], "run python .ci/docs.py"
 
 
 def test_charts_match_the_committed_results():

@@ -1,4 +1,4 @@
-"""Generate the parts of the documentation that the code decides: `python docs/generate.py`, or `--check`.
+"""Generate the parts of the documentation that the code decides: `python .ci/docs.py`, or `--check`.
 
 It writes reference/cli.md from the commands, the tables between `<!-- generated: NAME -->` and `<!-- end -->` in other
 pages, and the pictures of the three walks. `--check` writes nothing and names the files that would change.
@@ -20,8 +20,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 _ROOMS = ("core", "indexes", "retriever", "training", "commands")
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -47,7 +47,7 @@ def command_reference() -> str:
 
     parts = [
         "# Command line",
-        "<!-- Written by docs/generate.py from the commands: change their help instead. -->",
+        "<!-- Written by .ci/docs.py from the commands: change their help instead. -->",
         "Every command takes `--help`. Exit codes: 0 found or done, 1 nothing found or not reached, 2 an error.",
     ]
     for name, command, context in _commands(cli, click.Context(cli, info_name="binocle")):
