@@ -26,11 +26,13 @@ class ProgressBar:
     :param first: the stage until the first event.
     :param lines: the seconds between plain lines where stderr is no terminal; None prints no lines. An event without a
         total and the last one of a stage are always printed.
+    :param silence: the seconds at the beginning without plain lines, so that a short run prints none.
     """
 
-    def __init__(self, first: str = "", lines: float | None = None) -> None:
+    def __init__(self, first: str = "", lines: float | None = None, silence: float = 0.0) -> None:
         self._first = first
         self._lines = lines
+        self._first_line = time.monotonic() + silence
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
         self._stage: str | None = None
@@ -64,6 +66,8 @@ class ProgressBar:
 
     def _print(self, event: Progress, seconds: float) -> None:
         now = time.monotonic()
+        if now < self._first_line:
+            return
         if not event.total:
             click.echo(f"{describe(event)} …", err=True)
         elif event.done >= event.total or now - self._printed >= seconds:

@@ -135,7 +135,7 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -
 def test_example_of_the_help_works_as_written(
     words: list[str], run, documented, tmp_path, monkeypatch, tiny_model, make_masked
 ):
-    for module in ("retriever.models.cache", "training.mining.mine", "training.pretraining.pretrain"):
+    for module in ("retriever.models.cache", "training.mining.corpus", "training.pretraining.pretrain"):
         monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     home = shutil.copytree(documented, tmp_path / "home")
     words = [re.sub("^(~|/tmp)", str(home), word) for word in words]

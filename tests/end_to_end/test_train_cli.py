@@ -17,7 +17,7 @@ from binocle import Retriever
 from binocle.cli import cli
 from binocle.training.encoders import train as encoder
 from binocle.training.inversion import train as inverter
-from binocle.training.mining import negatives
+from binocle.training.mining.config import MiningConfig
 from binocle.training.pretraining import pretrain as pretraining
 from binocle.training.rerankers import train as reranker
 
@@ -35,7 +35,7 @@ PAIRS = [
 def home(tmp_path, monkeypatch, tiny_model):
     """Where the examples run: pairs, judged rows, a collection and an indexed folder."""
     monkeypatch.setattr("binocle.retriever.models.files.DEFAULT_MODEL", tiny_model)
-    for module in ("retriever.models.cache", "training.mining.mine", "training.encoders.mining_rounds"):
+    for module in ("retriever.models.cache", "training.mining.corpus", "training.encoders.mining_rounds"):
         monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
@@ -236,7 +236,7 @@ def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
         (("train", "reranker", "pairs.jsonl"), reranker.RerankerConfig),
         (("train", "inverter", "docs"), inverter.InverterConfig),
         (("pretrain", "docs"), pretraining.PretrainingConfig),
-        (("mine", "pairs.jsonl"), negatives.MiningConfig),
+        (("mine", "pairs.jsonl"), MiningConfig),
     ],
 )
 def test_what_an_option_is_unless_given_is_what_the_library_takes(words, settings, tmp_path):

@@ -225,7 +225,7 @@ def test_negatives_of_many_queries_are_looked_for_on_gpus(tmp_path, tiny, one_gp
     pairs = [{"query": f"word{number}", "positive": text} for number, text in enumerate(texts)]
     options = {"corpus": texts, "model": tiny, "negatives": 2}
     on_cpu = mining.mine(pairs, tmp_path / "cpu.jsonl", **options)
-    monkeypatch.setattr(mining, "_MANY", 1)
+    monkeypatch.setattr(mining, "_GPU_COMPARISONS", 1)
     on_gpu = mining.mine(pairs, tmp_path / "gpu.jsonl", **options)
     assert (on_cpu.searched_by, on_gpu.searched_by) == ("the CPU", "1 GPU")
     assert (tmp_path / "gpu.jsonl").read_text() == (tmp_path / "cpu.jsonl").read_text()

@@ -29,7 +29,7 @@ def documents(folder: Path) -> Iterator[dict[str, str]]:
         yield {"id": str(row["_id"]), "title": row.get("title") or "", "text": text or row.get("title") or ""}
 
 
-def joined(document: Mapping[str, str]) -> str:
+def passage(document: Mapping[str, str]) -> str:
     """Title and text as one passage."""
     return "\n".join(dict.fromkeys(filter(None, (document["title"], document["text"]))))
 
@@ -89,7 +89,7 @@ def qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
     return judged
 
 
-def place(folder: Path, split: str, query: str, document: str) -> str:
+def line_of(folder: Path, split: str, query: str, document: str) -> str:
     """File and line of a judgement."""
     file = folder / "qrels" / f"{split}.tsv"
     cells = (line.split("\t")[:2] for line in file.read_text("utf-8-sig").split("\n"))

@@ -226,12 +226,12 @@ def _beir(path: Path, split: str) -> Rows:
     """Each judged query with each of its relevant documents, as title and text."""
     texts, qrels = beir.queries(path), beir.qrels(path, split)
     wanted = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
-    documents = {row["id"]: beir.joined(row) for row in beir.documents(path) if row["id"] in wanted}
+    documents = {row["id"]: beir.passage(row) for row in beir.documents(path) if row["id"] in wanted}
     for query, grades in qrels.items():
         for document in (document for document, grade in grades.items() if grade > 0):
             for name, known, file in ((query, texts, "queries.jsonl"), (document, documents, "corpus.jsonl")):
                 if name not in known:
-                    place = beir.place(path, split, query, document)
+                    place = beir.line_of(path, split, query, document)
                     raise InputError(f"{place}: {file} has no {name!r}: add it there, or take this line out")
             where = f"{path}/qrels/{split}.tsv, query {query!r}"
             yield where, {"query": texts[query], "positive": documents[document], "document_id": document}

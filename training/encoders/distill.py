@@ -146,7 +146,7 @@ def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
         yield from dict.fromkeys(source)
         return
     if beir.is_collection(Path(source)):
-        yield from dict.fromkeys(map(beir.joined, beir.documents(Path(source))))
+        yield from dict.fromkeys(map(beir.passage, beir.documents(Path(source))))
         return
     seen: set[int] = set()
     for where, row in rows(source):

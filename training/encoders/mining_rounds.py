@@ -27,7 +27,8 @@ from .train import train_encoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..mining.negatives import MiningReport
+    from ...core.progress import OnProgress
+    from ..mining.report import MiningReport
     from ..runs.progress import Progress, Tell
     from .result import TrainingResult
 
@@ -100,9 +101,9 @@ def train_rounds(
     return made
 
 
-def _counting(tell: Tell) -> Callable[[str, int, int], None]:
+def _counting(tell: Tell) -> OnProgress:
     """Mining's `progress`."""
-    return lambda what, done, total: tell(f"{what}, {done:,} of {total:,}")
+    return lambda event: tell(f"{event.stage}, {event.done:,} of {event.total:,}")
 
 
 def _tell_short(report: MiningReport, wanted: int, tell: Callable[[str], None]) -> None:

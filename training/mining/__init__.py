@@ -1,4 +1,4 @@
 """Mine hard negatives for training pairs, in bounded memory.
 
-`mine` is the way in; `negatives` chooses, `candidates` searches, `text_db` holds the texts on disk.
+Enter by `mine`; `corpus` opens the inputs, `candidates` searches, `negatives` chooses, `row_writer` writes.
 """

@@ -1,4 +1,4 @@
-"""Where candidates for negatives come from: the documents of a collection, or the passages of an index."""
+"""Search candidates for negatives: the documents of a collection, or the passages of an index."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ...core.progress import Progress
 from ...indexes.flat import FlatKind
 from ...retriever.search.query import Query
 from .text_db import name_key, text_key
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...core.arrays import Floats, Ids
+    from ...core.progress import OnProgress
     from ...indexes.base import VectorIndex
     from ...indexes.flat import FlatIndex
     from ...retriever.models.encoder import Encoder
@@ -24,31 +26,33 @@ if TYPE_CHECKING:
 
 
 class FirstStage(Protocol):
-    """What finds candidates."""
+    """Finds candidates."""
 
-    size: int  # how many there are in all
-    cut: bool  # whether they may be pieces of what the positives are
+    size: int  # number of all candidates
+    cut: bool  # whether a candidate may be a part of a positive
 
     def search(self, queries: Sequence[str], vectors: Floats, k: int) -> tuple[Floats, Ids]:
-        """The k best candidates of each query, best first: cosines and ids, both (queries, k).
+        """Return the k best candidates of each query, best first: cosines and ids, both (queries, k).
 
-        Where there are fewer, the rest is filled with -inf and -1.
+        A query with fewer candidates has -inf and -1 in the rest of its row.
         """
         ...
 
     def keys(self, ids: Ids) -> tuple[Ids, Ids]:
-        """`text_key` and `name_key` of these candidates, in their shape; anything for an id of -1."""
+        """Return `text_key` and `name_key` of these candidates, in their shape; undefined for an id of -1."""
         ...
 
-    def texts(self, ids: Ids) -> dict[int, str]: ...
+    def texts(self, ids: Ids) -> dict[int, str]:
+        """Return the texts of these candidates by id."""
+        ...
 
     def bodies(self, ids: Ids) -> dict[int, str]:
-        """Their texts without titles: what can be found again in the document that they are from."""
+        """Return their texts without titles, as they stand in their documents."""
         ...
 
 
 class Documents:
-    """The documents of a collection, by exact search over their vectors."""
+    """Searches the documents of a collection, exactly."""
 
     cut = False
 
@@ -66,7 +70,7 @@ class Documents:
 
 
 class Passages:
-    """The passages of an index as its own search ranks them. A passage's text is its context: titles, then text."""
+    """Ranks the passages of an index by its own search. A passage's text is its context: titles, then text."""
 
     cut = True
 
@@ -78,12 +82,12 @@ class Passages:
         self._ids = table["id"].to_numpy()
         self._text_keys = np.empty(self.size, np.int64)
         for batch in snapshot.batches(["id", "text"]):
-            places = np.searchsorted(self._ids, batch["id"].to_numpy())
-            self._text_keys[places] = [text_key(text) for text in batch["text"].to_pylist()]
+            rows = np.searchsorted(self._ids, batch["id"].to_numpy())
+            self._text_keys[rows] = [text_key(text) for text in batch["text"].to_pylist()]
         paths = snapshot.read("documents", ["id", "path"]).to_pylist()
         keys = {row["id"]: name_key(row["path"]) for row in paths}
-        documents, which = np.unique(table["document"].to_numpy(), return_inverse=True)
-        self._name_keys = np.array([keys[number] for number in documents.tolist()], np.int64)[which]
+        documents, owners = np.unique(table["document"].to_numpy(), return_inverse=True)
+        self._name_keys = np.array([keys[number] for number in documents.tolist()], np.int64)[owners]
 
     def search(self, queries: Sequence[str], vectors: Floats, k: int) -> tuple[Floats, Ids]:
         if self._mode == "semantic":
@@ -91,13 +95,13 @@ class Passages:
         cosines = np.full((len(queries), k), -np.inf, np.float32)
         ids = np.full((len(queries), k), -1, np.int64)
         for row, (text, vector) in enumerate(zip(queries, vectors, strict=True)):
-            found, scores = Query(self._snapshot, text, _constant(vector[None])).ranked(k, mode=self._mode)
-            ids[row, : len(found)], cosines[row, : len(found)] = found, scores
+            hits, scores = Query(self._snapshot, text, _constant(vector[None])).ranked(k, mode=self._mode)
+            ids[row, : len(hits)], cosines[row, : len(hits)] = hits, scores
         return cosines, ids
 
     def keys(self, ids: Ids) -> tuple[Ids, Ids]:
-        places = np.searchsorted(self._ids, ids)
-        return self._text_keys[places], self._name_keys[places]
+        rows = np.searchsorted(self._ids, ids)
+        return self._text_keys[rows], self._name_keys[rows]
 
     def texts(self, ids: Ids) -> dict[int, str]:
         return self._column(ids, "context")
@@ -114,13 +118,13 @@ def _constant(vector: Floats) -> Callable[[], Floats]:
     return lambda: vector
 
 
-def encoded(collection: TextDatabase, encoder: Encoder, folder: Path, tell: Callable[[int], None]) -> FlatIndex:
-    """The vectors of a collection's documents, written to a new folder and mapped into memory."""
+def encode_documents(collection: TextDatabase, encoder: Encoder, folder: Path, progress: OnProgress) -> FlatIndex:
+    """Encode a collection's documents, write the vectors to a new folder and map them into memory."""
 
     def batches() -> Iterator[tuple[Ids, Floats]]:
         for ids, texts in collection.document_blocks():
             yield ids, encoder.encode(texts)
-            tell(int(ids[-1]) + 1)
+            progress(Progress("encoding texts", int(ids[-1]) + 1, collection.documents))
 
     folder.mkdir()
     kind = FlatKind()

@@ -1,4 +1,4 @@
-"""What is mined: queries, documents and which answers which, each text once, in a file rather than in memory."""
+"""The texts of a mining run in a SQLite file: queries, documents and positives, each text once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Ids
 
 
-_BLOCK_TEXTS = 1_024  # encoded together: enough for batches of equal lengths, and little beside a model's weights
+_BLOCK_TEXTS = 1_024  # encoded together: enough for batches of equal lengths, small beside a model's weights
 _BLOCK_CHARACTERS = 4_000_000
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
@@ -33,7 +33,7 @@ CREATE TABLE positives (query INTEGER, document INTEGER, PRIMARY KEY (query, doc
 
 
 class TextDatabase:
-    """Queries and documents, numbered from 0 in the order they came. Fill it first, then read."""
+    """Queries and documents, numbered from 0 in the order of their arrival. Fill it first, then read."""
 
     def __init__(self, file: Path) -> None:
         self._tables = sqlite3.connect(file, isolation_level=None)
@@ -41,15 +41,15 @@ class TextDatabase:
         self.queries = 0
         self.documents = 0
         self.pairs = 0
-        self.has_names = False  # whether rows of training data tell their documents
+        self.has_names = False  # whether rows of training data name their documents
 
     def close(self) -> None:
         self._tables.close()
 
     def add_pair(self, query: str, positive: str, name: str = "") -> None:
-        """A row of training data; one that is there already is not added again.
+        """Add a row of training data, unless it is there.
 
-        :param name: of the document that the positive is from, where documents have names.
+        :param name: of the positive's document, if documents have names.
         """
         number = self._number("queries", query)
         if number is None:
@@ -62,7 +62,7 @@ class TextDatabase:
         self.pairs += added.rowcount
 
     def add_document(self, text: str, name: str = "") -> int:
-        """A text of the corpus; one that is there already is not added again, but named if it was not. Its number."""
+        """Add a text of the corpus and return its number; a text that is there only gets a missing name."""
         number = self._number("documents", text)
         if number is None:
             number = self.documents
@@ -73,11 +73,11 @@ class TextDatabase:
         return number
 
     def named_documents(self) -> Iterator[tuple[str, str]]:
-        """Name and text of every document in order."""
+        """Yield name and text of every document in order."""
         yield from self._tables.execute("SELECT name, text FROM documents ORDER BY id")
 
     def document_blocks(self) -> Iterator[tuple[Ids, list[str]]]:
-        """Numbers and texts of every document in order, as many at a time as are encoded together."""
+        """Yield numbers and texts of all documents in order, in blocks to encode together."""
         texts: list[str] = []
         first = length = 0
         for _, text in self.named_documents():
@@ -90,11 +90,12 @@ class TextDatabase:
             yield np.arange(first, first + len(texts)), texts
 
     def query_texts(self, first: int, end: int) -> list[str]:
+        """Return the texts of queries `first` to `end` - 1."""
         rows = self._tables.execute("SELECT text FROM queries WHERE id >= ? AND id < ? ORDER BY id", (first, end))
         return [text for (text,) in rows]
 
     def positives(self, first: int, end: int) -> tuple[Ids, Ids]:
-        """Which query, counted from `first`, is answered by which document: both of shape (pairs,), in order."""
+        """Return the query, counted from `first`, and the document of each pair: both of shape (pairs,), in order."""
         rows = self._tables.execute(
             "SELECT query, document FROM positives WHERE query >= ? AND query < ? ORDER BY query, document",
             (first, end),
@@ -103,42 +104,45 @@ class TextDatabase:
         return both[:, 0] - first, both[:, 1]
 
     def texts(self, ids: Ids) -> dict[int, str]:
-        """The texts of these documents."""
+        """Return the texts of these documents."""
         return {number: text for number, (_, text) in self.named(ids).items()}
 
     def named(self, ids: Ids) -> dict[int, tuple[str, str]]:
-        """Name and text of each of these documents."""
-        wanted = json.dumps(np.unique(ids).tolist())  # a statement has no room for so many
+        """Return name and text of each of these documents."""
+        numbers = json.dumps(np.unique(ids).tolist())  # a statement has no room for so many parameters
         rows = self._tables.execute(
-            "SELECT id, name, text FROM documents WHERE id IN (SELECT value FROM json_each(?))", (wanted,)
+            "SELECT id, name, text FROM documents WHERE id IN (SELECT value FROM json_each(?))", (numbers,)
         )
         return {number: (name, text) for number, name, text in rows}
 
     def keys(self) -> tuple[Ids, Ids]:
-        """For each document `text_key` of its text and `name_key` of its name, both of shape (documents,)."""
-        both = np.empty((2, self.documents), np.int64)
-        for place, (name, text) in enumerate(self.named_documents()):
-            both[:, place] = text_key(text), name_key(name)
-        return both[0], both[1]
+        """Return `text_key` and `name_key` of each document, both of shape (documents,)."""
+        keys = np.empty((2, self.documents), np.int64)
+        for number, (name, text) in enumerate(self.named_documents()):
+            keys[:, number] = text_key(text), name_key(name)
+        return keys[0], keys[1]
 
     def _number(self, table: str, text: str) -> int | None:
         row = self._tables.execute(f"SELECT id FROM {table} WHERE digest = ?", (_digest(text),)).fetchone()  # noqa: S608
         return None if row is None else int(row[0])
 
 
-def words(text: str) -> str:
-    """The words of a text in one case and form, one space between them; without words, its signs."""
+def join_words(text: str) -> str:
+    """Join the words of a text in one case and form by single spaces; a text without words keeps its signs.
+
+    Accents count, and so do the signs of C++ and C#: different texts must stay different.
+    """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(split_words(folded, signs=True)) or "".join(folded.split())
 
 
 def text_key(text: str) -> int:
-    """Equal for texts of the same words, whatever their case, signs and white space."""
-    return _integer(words(text))
+    """Return a key that is equal for texts with the same words, whatever their case, signs and white space."""
+    return _integer(join_words(text))
 
 
 def name_key(name: str) -> int:
-    """Equal for texts of one document; 0 for a text without a name, which has that in common with none."""
+    """Return a key that is equal for texts of one document; 0 for a text without a name, which equals no other."""
     return _integer(name) if name else 0
 
 

@@ -36,7 +36,7 @@ from binocle.training.encoders.mining_rounds import train_rounds
 from binocle.training.encoders.teacher_vectors import _shortener, teacher_vectors
 from binocle.training.encoders.train import train_encoder
 from binocle.training.encoders.tsdae import delete_words
-from binocle.training.mining.negatives import MiningReport
+from binocle.training.mining.report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
 from binocle.training.runs.callbacks import watcher

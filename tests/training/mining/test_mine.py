@@ -21,12 +21,14 @@ from filelock import FileLock
 from binocle import Retriever
 from binocle.cli import main
 from binocle.core.errors import EncoderMismatchError, InputError, LockedError, ModelNotFoundError
+from binocle.training.mining import corpus as mining_corpus
 from binocle.training.mining import mine as mining
 from binocle.training.mining import negatives
 from binocle.training.mining import text_db as collection
+from binocle.training.mining.config import MiningConfig
 from binocle.training.mining.mine import mine
-from binocle.training.mining.output import row_writer
-from binocle.training.mining.text_db import text_key, words
+from binocle.training.mining.row_writer import row_writer
+from binocle.training.mining.text_db import join_words, text_key
 
 
 class Random:
@@ -233,7 +235,7 @@ def test_a_positive_in_another_form_is_no_negative_nor_is_the_query(tmp_path):
     ],
 )
 def test_words_are_what_is_left_of_a_text(text, expected):
-    assert words(text) == expected
+    assert join_words(text) == expected
     assert text_key(text) == text_key(expected)
     assert text_key(text) != text_key(text + " more")
 
@@ -323,7 +325,7 @@ def test_the_judges_lowest_score_of_a_positive_counts(tmp_path):
 
 def test_an_object_that_scores_nothing_is_no_judge():
     with pytest.raises(InputError, match="score_pairs"):
-        negatives.MiningConfig(judge="a name")
+        MiningConfig(judge="a name")
 
 
 # What is written
@@ -484,7 +486,7 @@ def test_every_part_of_mining_is_told_to_its_end(tmp_path, tiny_model):
         model=tiny_model,
         mode="hybrid",
         form="list",
-        progress=lambda what, done, total: ends.update({what: total - done}),
+        progress=lambda event: ends.update({event.stage: event.total - event.done}),
     )
     assert ends == {"encoding texts": 0, "indexing": 0, "mining": 0}
 
@@ -817,7 +819,7 @@ def test_a_mistake_on_the_command_line_is_one_line_and_leaves_nothing(
     tmp_path, run, arguments, message, monkeypatch, tiny_model
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mining, "DEFAULT_MODEL", tiny_model)
+    monkeypatch.setattr(mining_corpus, "DEFAULT_MODEL", tiny_model)
     (tmp_path / "pairs.jsonl").write_text('{"query": "a", "positive": "b"}\n')
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -1,4 +1,7 @@
-"""A file of rows that appears when it is whole, and not before."""
+"""Write rows to a file that appears when it is complete.
+
+Unlike `core.files.write_atomic` it takes rows one block at a time, and one process at a time writes a file.
+"""
 
 from __future__ import annotations
 
@@ -18,37 +21,38 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
     Write = Callable[[Sequence[Row]], None]
 
-_TOGETHER = 16_000_000  # characters of a Parquet row group
+_GROUP_CHARACTERS = 16_000_000  # of a Parquet row group
 
 
 @contextlib.contextmanager
 def row_writer(out: str | os.PathLike[str]) -> Iterator[tuple[Write, Path]]:
-    """Give a function that writes rows, all of the same columns, and a folder for what else is needed meanwhile.
+    """Yield a function that writes rows, all with the same columns, and a folder for temporary files.
 
-    The folder lies beside the file, hidden. It goes in any case; where a process was killed, with the next one.
+    The folder is hidden, beside the file. It is always removed; after a killed process the next run removes it.
 
     :raises InputError: when the file is of no known kind or cannot be written.
     :raises LockedError: when another process is writing it.
     """
     file = Path(out).expanduser()
-    opened = {".jsonl": _json_lines, ".parquet": _parquet}.get(file.suffix.lower())
-    if opened is None:
+    open_writer = {".jsonl": _json_lines, ".parquet": _parquet}.get(file.suffix.lower())
+    if open_writer is None:
         raise InputError(f"{file} has no known kind: expected a name that ends in .jsonl or .parquet")
     if file.is_dir():
         raise InputError(f"{file} is a folder: expected the name of a file to write")
     try:
-        with _aside(file) as work:
-            with opened(work / file.name) as write:
+        with _work_folder(file) as work:
+            with open_writer(work / file.name) as write:
                 yield write, work
-            os.replace(work / file.name, file)  # noqa: PTH105 - Path.replace gives no other error
+            os.replace(work / file.name, file)  # noqa: PTH105 - the tests let it fail
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):  # of this disk, for all that is needed lies beside the file
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):  # a full disk: temporary files lie beside the file
             raise
         raise InputError(f"{file} cannot be written: {os.strerror(error.errno)}") from error
 
 
 @contextlib.contextmanager
-def _aside(file: Path) -> Iterator[Path]:
+def _work_folder(file: Path) -> Iterator[Path]:
+    """Create and lock the folder beside the file."""
     from filelock import FileLock, Timeout
 
     work = file.parent / f".{file.name}.mining"
@@ -69,12 +73,12 @@ def _aside(file: Path) -> Iterator[Path]:
 
 
 def _clear(work: Path) -> None:
-    """Remove what a killed process left."""
-    for left in work.iterdir():
-        if left.is_dir():
-            shutil.rmtree(left)
-        elif left.name != "lock":
-            left.unlink()
+    """Remove the files of a killed process."""
+    for entry in work.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != "lock":
+            entry.unlink()
 
 
 @contextlib.contextmanager
@@ -94,24 +98,24 @@ def _parquet(file: Path) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    held: list[Row] = []
+    waiting: list[Row] = []
     length = 0
     writer: pq.ParquetWriter | None = None
 
     def flush() -> None:
         nonlocal writer, length
-        if held:
-            table = pa.Table.from_pylist(held)
+        if waiting:
+            table = pa.Table.from_pylist(waiting)
             writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
             writer.write_table(table)
-            held.clear()
+            waiting.clear()
             length = 0
 
     def write(rows: Sequence[Row]) -> None:
         nonlocal length
-        held.extend(rows)
+        waiting.extend(rows)
         length += sum(_length(value) for row in rows for value in row.values())
-        if length > _TOGETHER:
+        if length > _GROUP_CHARACTERS:
             flush()
 
     try:
