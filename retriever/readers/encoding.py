@@ -49,8 +49,8 @@ def _decode(data: bytes) -> str:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    if b"\0" in data and (encoding := _wide_encoding(data)):
-        return data.decode(encoding, "replace")
+    if b"\0" in data and (wide := _wide_encoding(data)):
+        return data.decode(wide, "replace")
     if b"\x1b$" in data[:_SAMPLE] and (text := _decode_strictly(data, "iso2022_jp")):
         return text
     try:

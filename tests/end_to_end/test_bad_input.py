@@ -1,5 +1,7 @@
-"""Bad input of every sort, over the command line and the library: one clear line that names what is wrong, exit code 2, and
-an index that is as it was."""
+"""Bad input of every kind, through the command line and the library.
+
+Each case ends with exit code 2 and one clear line that names the mistake, and leaves the index unchanged.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,12 @@ def answers(index: Path) -> list[tuple[str, int, float]]:
 
 
 @pytest.fixture
-def refused(run, here: Path):
-    """`refused("search", "", naming="empty")`: holds that the command is refused as it should be."""
+def assert_refused(run, here: Path):
+    """Assert that a command fails with one line that names the mistake: `assert_refused("search", "", naming="empty")`."""
     index = here / ".binocle"
     before = files_of(index)
 
-    def refusing(*arguments: object, naming: str, stdin: bytes = b"") -> str:
+    def check(*arguments: object, naming: str, stdin: bytes = b"") -> str:
         done = run(*arguments, stdin=stdin)
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("binocle: ")
@@ -67,7 +69,7 @@ def refused(run, here: Path):
         assert files_of(index) == before  # the very bytes, so the very answers
         return done.err
 
-    return refusing
+    return check
 
 
 # Words that are no command, option or value
@@ -114,8 +116,8 @@ def refused(run, here: Path):
     ],
     ids=str,
 )
-def test_usage(words: list[str], naming: str, refused):
-    assert " --help')" in refused(*words, naming=naming)
+def test_usage(words: list[str], naming: str, assert_refused):
+    assert " --help')" in assert_refused(*words, naming=naming)
 
 
 # Queries
@@ -126,9 +128,9 @@ def test_usage(words: list[str], naming: str, refused):
     [([""], b""), (["  \t"], b""), (["\n"], b""), (["-"], b""), (["-"], b" \n\t "), (["\u3000\u00a0"], b"")],
     ids=str,
 )
-def test_empty_query(words: list[str], stdin: bytes, refused):
-    refused("search", *words, stdin=stdin, naming="the query is empty")
-    refused("search", *words, "--json", stdin=stdin, naming="the query is empty")
+def test_empty_query(words: list[str], stdin: bytes, assert_refused):
+    assert_refused("search", *words, stdin=stdin, naming="the query is empty")
+    assert_refused("search", *words, "--json", stdin=stdin, naming="the query is empty")
 
 
 # Folders and indexes
@@ -183,35 +185,35 @@ def test_empty_query(words: list[str], stdin: bytes, refused):
     ],
     ids=str,
 )
-def test_folder_or_index_that_will_not_do(words: list[str], naming: str, refused, here):
+def test_folder_or_index_that_will_not_do(words: list[str], naming: str, assert_refused, here):
     listed = sorted(here.parent.rglob("*"))
-    refused(*words, naming=naming)
+    assert_refused(*words, naming=naming)
     assert [path for path in sorted(here.parent.rglob("*")) if path not in listed] in (
         [],
         [here / ".binocle/lock.json"],
     )
 
 
-def test_index_is_never_made_among_files_of_another_kind(here: Path, tmp_path: Path, refused):
+def test_index_is_never_made_among_files_of_another_kind(here: Path, tmp_path: Path, assert_refused):
     """A folder that has `.binocle` for a name but holds something else is not taken over."""
     foreign = tmp_path / "foreign/.binocle"
     foreign.mkdir(parents=True)
     (foreign / "keep.txt").write_text("mine")
-    refused("index", ".", "--index", foreign, naming=str(foreign))
+    assert_refused("index", ".", "--index", foreign, naming=str(foreign))
     assert [path.name for path in foreign.iterdir()] == ["keep.txt"]
 
 
-def test_index_of_another_folder(here: Path, tmp_path: Path, write, refused):
+def test_index_of_another_folder(here: Path, tmp_path: Path, write, assert_refused):
     write(tmp_path / "other", {"a.txt": "The sea.\n"})
-    message = refused("index", tmp_path / "other", "--index", here / ".binocle", naming=str(tmp_path / "other"))
+    message = assert_refused("index", tmp_path / "other", "--index", here / ".binocle", naming=str(tmp_path / "other"))
     assert str(here) in message
 
 
-def test_indexed_folder_that_has_vanished(here: Path, tmp_path: Path, monkeypatch, refused):
+def test_indexed_folder_that_has_vanished(here: Path, tmp_path: Path, monkeypatch, assert_refused):
     index = shutil.copytree(here / ".binocle", tmp_path / "index")
     settings = json.loads((index / "settings.json").read_text())
     (index / "settings.json").write_text(json.dumps(settings | {"folder": str(tmp_path / "vanished")}))
-    refused("index", tmp_path / "vanished", "--index", index, naming=str(tmp_path / "vanished"))
+    assert_refused("index", tmp_path / "vanished", "--index", index, naming=str(tmp_path / "vanished"))
     with pytest.raises(InputError, match="vanished"):
         Retriever.open(index).sync()
     assert len(Retriever.open(index).search("tax", mode="lexical")) == 1  # the index is all there
@@ -244,12 +246,12 @@ def test_indexed_folder_that_has_vanished(here: Path, tmp_path: Path, monkeypatc
     ],
     ids=repr,
 )
-def test_filter_that_cannot_be_read(where: str, refused):
+def test_filter_that_cannot_be_read(where: str, assert_refused):
     naming = {"path<x": "path", "type>md": "type", f"modified={ESCAPES}": "0;x"}.get(
         where, where.split("=")[-1].split(">")[-1]
     )
-    refused("search", "x", "--where", where, naming=naming)
-    refused("similar", "README.md:1", "-w", "type=md", "-w", where, naming=naming)
+    assert_refused("search", "x", "--where", where, naming=naming)
+    assert_refused("similar", "README.md:1", "-w", "type=md", "-w", where, naming=naming)
 
 
 # Places
@@ -293,8 +295,8 @@ def test_filter_that_cannot_be_read(where: str, refused):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_place_that_is_not_in_the_index(words: list[str], naming: str, refused):
-    refused(*words, naming=naming)
+def test_place_that_is_not_in_the_index(words: list[str], naming: str, assert_refused):
+    assert_refused(*words, naming=naming)
 
 
 def test_forgotten_document_has_no_text_to_show(here: Path, run):
@@ -362,12 +364,12 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_model_folder_that_is_broken(name: str, here: Path, tmp_path: Path, refused, tiny_model):
+def test_model_folder_that_is_broken(name: str, here: Path, tmp_path: Path, assert_refused, tiny_model):
     broken = shutil.copytree(tiny_model, tmp_path / "m")
     change, naming = MODELS[name]
     change(broken)
-    refused("index", ".", "--index", tmp_path / "new", "--model", broken, naming=naming)
-    refused("index", ".", "--model", broken, naming=str(broken))  # perhaps for not being the index's model
+    assert_refused("index", ".", "--index", tmp_path / "new", "--model", broken, naming=naming)
+    assert_refused("index", ".", "--model", broken, naming=str(broken))  # perhaps for not being the index's model
     assert not (tmp_path / "new").exists()
     with pytest.raises(BinocleError):
         load_encoder(str(broken))
@@ -387,24 +389,24 @@ def test_model_folder_that_is_broken(name: str, here: Path, tmp_path: Path, refu
         ("https://example.org/model", "https://example.org/model"),
     ],
 )
-def test_model_that_is_not_there(model: str, naming: str, here: Path, tmp_path: Path, refused):
-    refused("index", ".", "--index", tmp_path / "new", "--model", model, naming=naming)
-    refused("index", ".", "--model", model, naming=naming)
+def test_model_that_is_not_there(model: str, naming: str, here: Path, tmp_path: Path, assert_refused):
+    assert_refused("index", ".", "--index", tmp_path / "new", "--model", model, naming=naming)
+    assert_refused("index", ".", "--model", model, naming=naming)
     assert not (tmp_path / "new").exists()
 
 
-def test_model_that_the_index_was_not_made_with(here: Path, tmp_path: Path, refused, make_model, tiny_model):
-    other = make_model(tmp_path / "other", seed=1)
-    message = refused("index", ".", "--model", other, naming=str(other))
+def test_model_that_the_index_was_not_made_with(here: Path, tmp_path: Path, assert_refused, make_model, tiny_model):
+    model = make_model(tmp_path / "other", seed=1)
+    message = assert_refused("index", ".", "--model", model, naming=str(model))
     assert tiny_model in message
-    refused("search", "x", "--model", other, naming=str(other))
+    assert_refused("search", "x", "--model", model, naming=str(model))
     for call in (
         Retriever.search,
         lambda retriever, _: retriever.sync(),
         lambda retriever, _: retriever.add([{"text": "x"}]),
     ):
         with pytest.raises(EncoderMismatchError, match="was made with"):
-            call(Retriever.open(here, model=str(other)), "x")
+            call(Retriever.open(here, model=str(model)), "x")
 
 
 def test_model_that_changed_after_indexing(here: Path, tmp_path: Path, make_model, run):
@@ -444,7 +446,7 @@ COMMANDS = [
     ["index", "."],
 ]
 
-SOME_COMMANDS = [["search", "tax"], ["status"], ["verify", "--repair"], ["forget", "README.md"], ["index", "."]]
+SAMPLE_COMMANDS = [["search", "tax"], ["status"], ["verify", "--repair"], ["forget", "README.md"], ["index", "."]]
 
 JSON_DAMAGE = {
     "empty": b"",
@@ -458,7 +460,7 @@ JSON_DAMAGE = {
 }
 
 
-def damage_is_told(run, index: Path, naming: str, commands: list[list[str]]) -> None:
+def assert_damage_reported(run, index: Path, naming: str, commands: list[list[str]]) -> None:
     """Every command that meets the damage says so, and none makes it worse. Some have no need of the damaged part."""
     before = files_of(index)
     refusals = 0
@@ -481,7 +483,7 @@ def damage_is_told(run, index: Path, naming: str, commands: list[list[str]]) -> 
 @pytest.mark.parametrize("damage", JSON_DAMAGE)
 def test_index_whose_json_is_damaged(file: str, damage: str, here: Path, run):
     (here / ".binocle" / file).write_bytes(JSON_DAMAGE[damage])
-    damage_is_told(run, here / ".binocle", file, COMMANDS if damage == "empty" else SOME_COMMANDS)
+    assert_damage_reported(run, here / ".binocle", file, COMMANDS if damage == "empty" else SAMPLE_COMMANDS)
     with pytest.raises(StoreError, match=file):
         Retriever.open(here).search("tax")
 
@@ -531,7 +533,7 @@ def test_index_whose_json_is_damaged(file: str, damage: str, here: Path, run):
 def test_index_whose_json_holds_an_impossible_value(file: str, field: str, value: object, here: Path, run):
     path = here / ".binocle" / file
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
-    damage_is_told(run, here / ".binocle", ".binocle", SOME_COMMANDS)
+    assert_damage_reported(run, here / ".binocle", ".binocle", SAMPLE_COMMANDS)
     with pytest.raises(StoreError, match="index"):
         Retriever.open(here).search("tax")
 
@@ -554,12 +556,12 @@ def garble(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [remove, cut, garble])
 @pytest.mark.parametrize(
-    "place", ["chunks.lance", "chunks.lance/data", "chunks.lance/_versions", "documents.lance", "documents.lance/data"]
+    "path", ["chunks.lance", "chunks.lance/data", "chunks.lance/_versions", "documents.lance", "documents.lance/data"]
 )
-def test_index_whose_tables_are_damaged(place: str, damage, here: Path, run):
-    damage(here / ".binocle" / place)
-    damage_is_told(run, here / ".binocle", place.split("/")[0], COMMANDS)
-    with pytest.raises(DamagedError, match=place.split("/")[0]):
+def test_index_whose_tables_are_damaged(path: str, damage, here: Path, run):
+    damage(here / ".binocle" / path)
+    assert_damage_reported(run, here / ".binocle", path.split("/")[0], COMMANDS)
+    with pytest.raises(DamagedError, match=path.split("/")[0]):
         Retriever.open(here).search("tax")
 
 
@@ -603,9 +605,9 @@ def test_index_whose_full_text_is_damaged_says_how_to_mend_it(damage, here: Path
 def test_full_text_that_is_cut_short_is_a_fault(part: str, here: Path, run):
     (file,) = (here / ".binocle/chunks.lance/_indices").glob(f"*/part_*_{part}.lance")
     cut(file)
-    found = run("verify")
-    assert found.code == 1
-    assert found.out.startswith("full-text index: ")
+    result = run("verify")
+    assert result.code == 1
+    assert result.out.startswith("full-text index: ")
     assert run("verify", "--repair").code == 0
 
 
@@ -616,17 +618,17 @@ def test_index_whose_vectors_are_damaged_answers_from_the_store(damage, here: Pa
     again = answers(here / ".binocle")
     assert [hit[:2] for hit in again] == [hit[:2] for hit in answered]
     assert [hit[2] for hit in again] == pytest.approx([hit[2] for hit in answered], abs=1e-5)
-    found = run("verify")
-    assert found.code == 1
-    assert run("verify", "--repair") == (0, "clean\n", found.err.replace("\n", " mended\n"))
+    result = run("verify")
+    assert result.code == 1
+    assert run("verify", "--repair") == (0, "clean\n", result.err.replace("\n", " mended\n"))
     assert answers(here / ".binocle") == answered
 
 
-# What the system refuses
+# Errors of the operating system
 
 
 @pytest.mark.parametrize(
-    ("place", "mode", "words"),
+    ("path_in_index", "mode", "words"),
     [
         (".", 0o000, ["index", "."]),
         (".", 0o300, ["index", "."]),
@@ -641,10 +643,10 @@ def test_index_whose_vectors_are_damaged_answers_from_the_store(damage, here: Pa
     ],
     ids=str,
 )
-def test_permission_that_is_missing(place: str, mode: int, words: list[str], here: Path):
+def test_permission_that_is_missing(path_in_index: str, mode: int, words: list[str], here: Path):
     (here / "new.txt").write_text("The queen of the city.\n")
     before, answered = files_of(here / ".binocle"), answers(here / ".binocle")
-    target = here / place
+    target = here / path_in_index
     for path in [target, *target.rglob("*")] if mode == 0o555 else [target]:
         path.chmod(mode if path.is_dir() or mode == 0 else mode & 0o444)
     try:
@@ -656,7 +658,7 @@ def test_permission_that_is_missing(place: str, mode: int, words: list[str], her
             path.chmod(0o755 if path.is_dir() else 0o644)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    assert str(target if place != "." else here) in done.err
+    assert str(target if path_in_index != "." else here) in done.err
     assert "permission denied" in done.err.lower()
     assert "remove the folder" not in done.err
     assert answers(here / ".binocle") == answered
@@ -775,10 +777,10 @@ def test_disk_that_is_full_is_one_line(here: Path):
     assert answers(here / ".binocle") == answered
 
 
-def test_lock_that_another_holds(here: Path, refused):
+def test_lock_that_another_holds(here: Path, assert_refused):
     with Store.open(here / ".binocle").write():
         for words in (["index", "."], ["forget", "README.md"], ["verify", "--repair"]):
-            assert f"process {os.getpid()}" in refused(*words, naming="is being written by")
+            assert f"process {os.getpid()}" in assert_refused(*words, naming="is being written by")
         for call in (
             lambda retriever: retriever.sync(),
             lambda retriever: retriever.add([{"text": "x"}]),
@@ -790,11 +792,11 @@ def test_lock_that_another_holds(here: Path, refused):
 
 
 @pytest.mark.parametrize("note", [b"", b"null", b"{}", b'{"pid": []}', b"\xff", None])
-def test_lock_without_a_readable_note_of_its_holder(note: bytes | None, here: Path, refused):
+def test_lock_without_a_readable_note_of_its_holder(note: bytes | None, here: Path, assert_refused):
     with Store.open(here / ".binocle").write():
         file = here / ".binocle/lock.json"
         file.unlink() if note is None else file.write_bytes(note)
-        refused("index", ".", naming="is being written by")
+        assert_refused("index", ".", naming="is being written by")
 
 
 def test_argument_that_is_not_utf_8(here: Path):
@@ -864,10 +866,10 @@ def collection(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
-def test_collection_that_is_broken(name: str, collection: Path, tiny_model, refused):
+def test_collection_that_is_broken(name: str, collection: Path, tiny_model, assert_refused):
     change, naming = COLLECTIONS[name]
     change(collection)
-    refused("evaluate", collection, "--model", tiny_model, naming=naming)
+    assert_refused("evaluate", collection, "--model", tiny_model, naming=naming)
     with pytest.raises(InputError):
         evaluate(collection, model=tiny_model)
 
@@ -886,9 +888,11 @@ def test_collection_that_is_broken(name: str, collection: Path, tiny_model, refu
     ids=str,
 )
 def test_evaluation_with_an_option_that_will_not_do(
-    words: list[str], naming: str, collection: Path, tiny_model, refused
+    words: list[str], naming: str, collection: Path, tiny_model, assert_refused
 ):
-    refused("evaluate", collection, *words, *([] if "--model" in words else ["--model", tiny_model]), naming=naming)
+    assert_refused(
+        "evaluate", collection, *words, *([] if "--model" in words else ["--model", tiny_model]), naming=naming
+    )
 
 
 @pytest.mark.parametrize("mode", ["dense", "", None, 1])
@@ -1064,9 +1068,9 @@ def test_many_threads_with_bad_and_good_input_at_once(retriever: Retriever):
 
     def good() -> None:
         for _ in range(5):
-            found = [(hit.path, hit.char_start, hit.score) for hit in retriever.search("cancel a task")]
-            if found != right[: len(found)]:
-                wrong.append(found)
+            hits = [(hit.path, hit.char_start, hit.score) for hit in retriever.search("cancel a task")]
+            if hits != right[: len(hits)]:
+                wrong.append(hits)
 
     threads = [threading.Thread(target=target) for target in (bad, good, bad, good)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""The command line as a person or a script meets it: what is printed where, and with which exit code."""
+"""The command line as a person or a script uses it: its output on both streams, and its exit codes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run
         cli.commands[command].make_context(command, arguments)
 
 
-ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert"}  # those that train are run in test_train_cli.py
+ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert"}  # test_train_cli.py runs the commands that train
 EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] not in ELSEWHERE]
 
 
@@ -270,12 +270,12 @@ def test_hints_are_commands_that_run_as_printed(here: Path, tmp_path: Path, run,
     ):
         assert run("index", *words).out.endswith(f"; '{hint}' says why\n")
         assert run(*shlex.split(hint)[1:]).out.startswith("failed   folder/broken.pdf")
-    told = run("show", "nothing.md", "folder").err
-    assert told == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists its files\n"
+    message = run("show", "nothing.md", "folder").err
+    assert message == "binocle: 'nothing.md' is not in the index: 'binocle files folder' lists its files\n"
     (tmp_path / "empty").mkdir()
     run("index", "empty", "--model", tiny_model)
-    told = run("search", "cheese", "empty").err
-    assert told.endswith(f"holds no passages yet: 'binocle index {tmp_path}/empty' fills it\n")
+    message = run("search", "cheese", "empty").err
+    assert message.endswith(f"holds no passages yet: 'binocle index {tmp_path}/empty' fills it\n")
 
 
 def test_index_elsewhere_leaves_the_folder_alone(folder: Path, tmp_path: Path, run, tiny_model):
@@ -286,15 +286,17 @@ def test_index_elsewhere_leaves_the_folder_alone(folder: Path, tmp_path: Path, r
     assert (tmp_path / "elsewhere/.gitignore").read_text() == "*\n"
 
 
-@pytest.mark.parametrize("held", ["a.txt", "HEAD.json"])
-def test_index_elsewhere_is_made_in_no_folder_that_holds_something_else(held: str, folder: Path, tmp_path: Path, run):
+@pytest.mark.parametrize("file_name", ["a.txt", "HEAD.json"])
+def test_index_elsewhere_is_made_in_no_folder_that_holds_something_else(
+    file_name: str, folder: Path, tmp_path: Path, run
+):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / held).write_text("{}")
-    done = run("index", folder, "--index", elsewhere)
-    said = f"binocle: {elsewhere} is not empty and not a whole index: give another folder with --index\n"
-    assert done == (2, "", said)
-    assert [entry.name for entry in elsewhere.iterdir()] == [held]
+    (elsewhere / file_name).write_text("{}")
+    result = run("index", folder, "--index", elsewhere)
+    message = f"binocle: {elsewhere} is not empty and not a whole index: give another folder with --index\n"
+    assert result == (2, "", message)
+    assert [entry.name for entry in elsewhere.iterdir()] == [file_name]
 
 
 def test_index_may_be_named_by_the_environment(here: Path, tmp_path: Path, run, monkeypatch):
@@ -314,8 +316,8 @@ def test_index_moves_with_its_folder(here: Path, run, monkeypatch):
 
 
 def test_search_prints_place_heading_and_passage(here: Path, run):
-    found = run("search", "cancel", "--mode", "lexical")
-    assert found == (
+    result = run("search", "cancel", "--mode", "lexical")
+    assert result == (
         0,
         (
             " 1  notes/guide/tasks.md:1  Tasks\n"
@@ -329,7 +331,7 @@ def test_search_prints_place_heading_and_passage(here: Path, run):
 
 
 def test_search_json_has_one_whole_object_a_line(here: Path, run):
-    found = run("search", "a task of the queue", "--json")
+    result = run("search", "a task of the queue", "--json")
     types = {
         "rank": int,
         "score": float,
@@ -348,9 +350,9 @@ def test_search_json_has_one_whole_object_a_line(here: Path, run):
         "format": str,
         "source": str,
     }
-    assert (found.code, found.err) == (0, "")
-    assert [row["rank"] for row in found.rows] == list(range(1, 10))
-    for row in found.rows:
+    assert (result.code, result.err) == (0, "")
+    assert [row["rank"] for row in result.rows] == list(range(1, 10))
+    for row in result.rows:
         assert list(row)[: len(types)] == list(types)
         assert {name: type(row[name]) for name in types} == types
         assert list(row["scores"]) == ["lexical", "semantic"]
@@ -377,19 +379,19 @@ def test_search_json_gives_the_page_of_a_pdf(here: Path, run):
 def test_search_json_keeps_every_alphabet_readable(here: Path, run, write):
     write(here, {"東京/天気.txt": "東京の天気は晴れ\n"})
     run("index", ".")
-    found = run("search", "東京の天気は晴れ", "-k", 1, "--json")
-    assert "東京/天気.txt" in found.out
-    assert "東京の天気は晴れ" in found.out
+    result = run("search", "東京の天気は晴れ", "-k", 1, "--json")
+    assert "東京/天気.txt" in result.out
+    assert "東京の天気は晴れ" in result.out
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
 def test_search_in_every_mode_explains_its_stages(mode: str, here: Path, run):
-    told = run("search", "cheese", "--mode", mode, "--explain", "-k", 1)
+    result = run("search", "cheese", "--mode", mode, "--explain", "-k", 1)
     number = r"-?\d+\.\d{3}"
     stage = {name: rf"{name} {number} \(rank \d+\)" for name in ("lexical", "semantic")}
     stage |= {"semantic": f"{stage['semantic']}|semantic –", "lexical": f"{stage['lexical']}|lexical –"}
     pattern = rf"    score {number} = {mode} of ({stage['lexical']}), ({stage['semantic']}); [a-z]+ \d+\.\d ms.*"
-    assert re.fullmatch(pattern, told.out.splitlines()[-2])
+    assert re.fullmatch(pattern, result.out.splitlines()[-2])
     (row,) = run("search", "cheese", "--mode", mode, "--explain", "-k", 1, "--json").rows
     assert row["explanation"]["mode"] == mode
     assert set(row["explanation"]["ranks"]) == {"lexical", "semantic"}
@@ -438,8 +440,8 @@ def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Pat
     hint = f"after indexing: 'binocle index {here}' brings the index up to date\n"
     write(here, {"README.md": "The ship is gone.\n"})
     assert run("search", "moon", "notes").err == ""
-    told = f"binocle: one of these files was changed or removed {hint}"
-    assert run("search", "ship").err == run("similar", "notes/cats.txt:1").err == told
+    message = f"binocle: one of these files was changed or removed {hint}"
+    assert run("search", "ship").err == run("similar", "notes/cats.txt:1").err == message
     (here / "notes/cats.txt").unlink()
     assert run("search", "ship").err == f"binocle: 2 of these files were changed or removed {hint}"
     assert run("search", "ship", "--json").err == ""
@@ -471,9 +473,9 @@ def test_search_gives_as_many_as_there_are_when_asked_for_more(here: Path, run):
     ["🎉", "שלום עולם", "((", '"unclosed', "a AND b OR", "*", "\\", "%s", "w" * 5_000, "x\x1b[31m\x07", "e\u0301"],
 )
 def test_any_text_can_be_searched_for(query: str, here: Path, run):
-    found = run("search", query, "-k", 2, "--json")
-    assert (found.code, found.err) == (0, "")
-    assert len(found.rows) == 2
+    result = run("search", query, "-k", 2, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert len(result.rows) == 2
 
 
 def test_query_that_looks_like_an_option_goes_behind_two_dashes(here: Path, run):
@@ -538,8 +540,8 @@ def test_paths_are_printed_as_they_open_from_here(here: Path, run, monkeypatch):
         here / "web": "bread.html",
         here / "notes": str(here / "web/bread.html"),
     }
-    for place, path in printed.items():
-        monkeypatch.chdir(place)
+    for folder, path in printed.items():
+        monkeypatch.chdir(folder)
         assert cited() == Path(path)
         assert cited().read_text() == (here / "web/bread.html").read_text()
 
@@ -561,8 +563,8 @@ def test_a_path_that_files_or_verify_prints_is_the_one_that_forget_takes(here: P
     assert f"indexed  {here}/README.md  (" in listed
     assert f"skipped  {here}/data/  (ignored by .gitignore)\n" in listed
     two = "'README.md' means 'notes/README.md' of the index from here, and there is 'README.md' too"
-    told = f"binocle: {two}: expected a whole path, such as '{here}/notes/README.md'\n"
-    assert run("forget", "README.md") == (2, "", told)
+    message = f"binocle: {two}: expected a whole path, such as '{here}/notes/README.md'\n"
+    assert run("forget", "README.md") == (2, "", message)
     write(here, {"README.md": "Changed.\n"})
     assert f"document: {here}/README.md: has changed since it was indexed" in run("verify").out
     assert run("forget", here / "README.md").out == "1 document forgotten\n"
@@ -571,11 +573,11 @@ def test_a_path_that_files_or_verify_prints_is_the_one_that_forget_takes(here: P
 
 
 def test_index_folder_itself_can_be_searched(here: Path, run, monkeypatch):
-    found = run("search", "cheese", "--json")
-    assert run("search", "cheese", here / ".binocle", "--json") == found
-    assert run("search", "cheese", "--index", here, "--json") == found
+    result = run("search", "cheese", "--json")
+    assert run("search", "cheese", here / ".binocle", "--json") == result
+    assert run("search", "cheese", "--index", here, "--json") == result
     monkeypatch.chdir(".binocle")
-    assert run("search", "cheese", "--json") == found
+    assert run("search", "cheese", "--json") == result
 
 
 def test_long_passage_is_cut_to_where_the_words_stand(here: Path, run, write):
@@ -592,11 +594,13 @@ def test_long_passage_is_cut_to_where_the_words_stand(here: Path, run, write):
 
 
 def test_similar_leaves_the_passage_itself_out(here: Path, run):
-    found = run("similar", "notes/guide/tasks.md:9", "--json")
+    result = run("similar", "notes/guide/tasks.md:9", "--json")
     own = [
-        row for row in found.rows if row["path"] == "notes/guide/tasks.md" and row["line_start"] <= 9 <= row["line_end"]
+        row
+        for row in result.rows
+        if row["path"] == "notes/guide/tasks.md" and row["line_start"] <= 9 <= row["line_end"]
     ]
-    assert (found.code, own, len(found.rows)) == (0, [], 8)
+    assert (result.code, own, len(result.rows)) == (0, [], 8)
     assert {row["path"] for row in run("similar", "notes/guide/tasks.md:9", "src", "--json").rows} == {"src/queue.py"}
     assert run("similar", "notes/guide/tasks.md:9", "--where", "type=pdf").code == 1
 
@@ -606,37 +610,39 @@ def test_place_may_be_as_printed_or_as_it_is_from_here(here: Path, run, monkeypa
     assert text == (0, "## Filing\n\nFile the return before the moon is full, or pay.\n", "")
     assert run("show", here / "notes/taxes.md:5-7") == text
     monkeypatch.chdir("notes")
-    for place in ("taxes.md", "./taxes.md", "../notes/taxes.md", "notes/taxes.md"):
-        assert run("show", f"{place}:5-7") == text
-        assert run("similar", f"{place}:5", "-k", 1).code == 0
+    for path in ("taxes.md", "./taxes.md", "../notes/taxes.md", "notes/taxes.md"):
+        assert run("show", f"{path}:5-7") == text
+        assert run("similar", f"{path}:5", "-k", 1).code == 0
 
 
 def test_a_place_that_is_not_in_the_index_is_told_with_the_one_that_may_be_meant(here: Path, run, monkeypatch):
-    def told(*words) -> str:
+    def message_of(*words) -> str:
         code, out, err = run(*words)
         assert (code, out) == (2, "")
         return err.removeprefix("binocle: ").rstrip()
 
     listed = "'binocle files' lists its files"
-    assert told("show", "taxes.md:5") == f"'taxes.md' is not in the index: is it 'notes/taxes.md'? {listed}"
-    assert told("similar", "notes/texas.md:5") == (
+    assert message_of("show", "taxes.md:5") == f"'taxes.md' is not in the index: is it 'notes/taxes.md'? {listed}"
+    assert message_of("similar", "notes/texas.md:5") == (
         f"'notes/texas.md' is not in the index: is it 'notes/taxes.md'? {listed}"
     )
-    assert told("show", "zyzzyva") == f"'zyzzyva' is not in the index: {listed}"
-    assert told("show", "notes/guide/") == "'notes/guide/' is a folder: 'binocle files notes/guide' lists its files"
+    assert message_of("show", "zyzzyva") == f"'zyzzyva' is not in the index: {listed}"
+    assert (
+        message_of("show", "notes/guide/") == "'notes/guide/' is a folder: 'binocle files notes/guide' lists its files"
+    )
     assert run("files", "notes/guide").out == "indexed  notes/guide/tasks.md  (2 passages, markdown)\n"
     monkeypatch.chdir("notes")
-    assert told("show", "tasks.md") == f"'tasks.md' is not in the index: is it 'guide/tasks.md'? {listed}"
+    assert message_of("show", "tasks.md") == f"'tasks.md' is not in the index: is it 'guide/tasks.md'? {listed}"
 
 
 def test_the_id_of_an_added_document_is_no_path(here: Path, run, monkeypatch):
     guide = "https://example.org/guide"
     Retriever.open(here).add([{"id": guide, "text": "The walrus sat."}])
-    for place in (here, here / "notes"):
-        monkeypatch.chdir(place)
+    for folder in (here, here / "notes"):
+        monkeypatch.chdir(folder)
         for near in ("https://example.org/guid", "https://example.org"):
-            told = f"binocle: {near!r} is not in the index: is it '{guide}'? 'binocle files' lists its files\n"
-            assert run("show", near) == (2, "", told)
+            message = f"binocle: {near!r} is not in the index: is it '{guide}'? 'binocle files' lists its files\n"
+            assert run("show", near) == (2, "", message)
         assert run("show", guide).out == "The walrus sat.\n"
         assert f"indexed  {guide}  (" in run("files").out
     assert run("forget", guide).out == "1 document forgotten\n"
@@ -773,8 +779,8 @@ def test_verify_is_clean_until_something_changes(here: Path, run):
     assert run("verify", "--json") == (0, "", "")
     (here / "README.md").unlink()
     (here / "notes/cats.txt").write_text("The dog is gone.\n")
-    told = run("verify")
-    assert told == (
+    result = run("verify")
+    assert result == (
         1,
         (
             "document: README.md: cannot be read now: it is no longer there\n"
@@ -783,7 +789,7 @@ def test_verify_is_clean_until_something_changes(here: Path, run):
         "2 faults\n",
     )
     rows = run("verify", "--json").rows
-    assert [f"{row['kind']}: {row['path']}: {row['problem']}" for row in rows] == told.out.splitlines()
+    assert [f"{row['kind']}: {row['path']}: {row['problem']}" for row in rows] == result.out.splitlines()
 
 
 def test_verify_repair_mends_documents_and_indexes(here: Path, run):
@@ -791,8 +797,8 @@ def test_verify_repair_mends_documents_and_indexes(here: Path, run):
     (here / "notes/cats.txt").write_text("The zebra is gone.\n")
     for file in (here / ".binocle/vectors").glob("*/*"):
         file.write_bytes(b"nonsense")
-    found = run("verify")
-    assert (found.code, found.err) == (1, "3 faults\n")
+    result = run("verify")
+    assert (result.code, result.err) == (1, "3 faults\n")
     assert run("verify", "--repair") == (0, "clean\n", "3 faults mended\n")
     assert run("search", "zebra", "--mode", "lexical").code == 0
     assert run("verify") == run("verify", "--repair") == (0, "clean\n", "")
@@ -825,10 +831,10 @@ def test_evaluate_prints_the_measures(tmp_path: Path, run, tiny_model):
     words = ["evaluate", folder, "--model", tiny_model, "--mode", "lexical", "--index", tmp_path / "kept"]
     shown = run(*words, "--run", tmp_path / "small.run")
     assert (shown.code, shown.err) == (0, "")
-    one = r"1\.0000  \[1\.0000, 1\.0000\]\n"
+    perfect = r"1\.0000  \[1\.0000, 1\.0000\]\n"
     assert re.fullmatch(
         "small test: 2 queries, 3 documents, lexical\n"
-        rf"nDCG@10     {one}Recall@100  {one}MRR@10      {one}MAP         {one}"
+        rf"nDCG@10     {perfect}Recall@100  {perfect}MRR@10      {perfect}MAP         {perfect}"
         r"indexed in \d+\.\d s, \d+\.\d ms a query\n",
         shown.out,
     )
@@ -1000,9 +1006,9 @@ def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
         ["forget", name],
     ):
         _, sent = in_terminal(*arguments)
-        found = {char for char in plain(sent) if not char.isprintable() and char not in "\n\t"}
+        controls = {char for char in plain(sent) if not char.isprintable() and char not in "\n\t"}
         bar = {"\r", "\x1b"} if arguments == ["verify"] else set()  # which is drawn and wiped away
-        assert found <= bar, arguments
+        assert controls <= bar, arguments
         assert not any(part in sent for part in ("\x1b]0", "\x1b[31m", "\x9b2J")), arguments
 
 
@@ -1034,11 +1040,11 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     assert (process.returncode, out) == (130, b"")
     assert err == b"binocle: interrupted; what was committed is kept, and the same command continues from there\n"
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
-    held = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
-    assert 0 < held < 3_000
+    indexed = run("status", tmp_path / "many", "--json").rows[0]["documents"]["indexed"]
+    assert 0 < indexed < 3_000
     (report,) = run("index", tmp_path / "many", "--json").rows
-    assert (report["files"]["unchanged"], report["files"]["indexed"]) == (held, 3_000 - held)
-    assert report["passages"] == {"total": 3_000, "embedded": 3_000 - held, "reused": 0, "removed": 0}
+    assert (report["files"]["unchanged"], report["files"]["indexed"]) == (indexed, 3_000 - indexed)
+    assert report["passages"] == {"total": 3_000, "embedded": 3_000 - indexed, "reused": 0, "removed": 0}
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
 
 

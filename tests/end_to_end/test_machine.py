@@ -1,4 +1,4 @@
-"""What a result of `benchmarks/` says about the run."""
+"""The description of a run in the results of `benchmarks/`."""
 
 import importlib.util
 import json
@@ -28,8 +28,8 @@ def git(folder, *arguments):
 
 
 def test_a_result_says_by_which_code_when_and_with_which_arguments(machine, tmp_path, monkeypatch, capsys):
-    given = ["--vectors", "/data/real.npy", "--folder=/home/me/docs/", "a/b,../c", "--recalls", "0.95,0.99"]
-    monkeypatch.setattr(sys, "argv", ["/work/benchmarks/filters.py", *given])
+    arguments = ["--vectors", "/data/real.npy", "--folder=/home/me/docs/", "a/b,../c", "--recalls", "0.95,0.99"]
+    monkeypatch.setattr(sys, "argv", ["/work/benchmarks/filters.py", *arguments])
     monkeypatch.setattr(machine, "COMMIT", "c0ffee1")
     machine.save("it", {"x": 1}, seed=7)
     assert json.loads(capsys.readouterr().out) == {"x": 1}

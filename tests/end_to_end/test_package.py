@@ -104,8 +104,8 @@ def test_every_extra_that_is_named_exists():
     written = {
         extra
         for text in [*DECLARED, *texts]
-        for one in re.findall(r"binocle\[(.+?)\]", text)
-        for extra in one.split(",")
+        for names in re.findall(r"binocle\[(.+?)\]", text)
+        for extra in names.split(",")
     }
     raised = {extra for text in texts for extra in re.findall(r'MissingExtraError\(\s*"[\w-]+",\s*"(\w+)"', text)}
     assert {"train", "s3", "ray"} <= raised
@@ -149,8 +149,8 @@ def test_a_type_checker_sees_the_same_names():
     assert "__getattr__" in {node.name for node in hidden.body}
     names = {alias.asname or alias.name for node in block.body for alias in node.names}
     assert names == set(binocle.__all__)
-    places = {alias.asname or alias.name: (node.module, alias.name) for node in block.body for alias in node.names}
-    assert places == binocle._PLACES
+    origins = {alias.asname or alias.name: (node.module, alias.name) for node in block.body for alias in node.names}
+    assert origins == binocle._PLACES
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error():
@@ -180,8 +180,8 @@ FORBIDDEN = {
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "cli.py"])
 def test_dependencies_run_one_way(name):
     for module, _ in imports(name):
-        for other in FORBIDDEN[name.split("/")[0]]:
-            assert not f"{module}.".startswith(f"binocle.{other}."), module
+        for room in FORBIDDEN[name.split("/")[0]]:
+            assert not f"{module}.".startswith(f"binocle.{room}."), module
 
 
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
@@ -205,7 +205,7 @@ def test_there_is_no_room_for_things_without_a_name():
     assert not [name for name in SOURCES if Path(name).stem in ("utils", "helpers", "common", "misc")]
 
 
-# What an import and a search cost
+# The cost of an import and of a search
 
 HEAVY = [
     "torch",

@@ -221,8 +221,8 @@ def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
         "    try:\n        main()\n    except SystemExit as end:\n        assert end.code == 2, (words, end.code)\n"
         "print(*{'torch', 'transformers', 'sentence_transformers'} & set(sys.modules))"
     )
-    given = "\n".join(cases).replace("TINY", tiny_model)
-    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False)
+    lines = "\n".join(cases).replace("TINY", tiny_model)
+    done = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=False)
     for said, message in zip(done.stderr.splitlines(), cases.values(), strict=True):
         assert message in said
     assert (done.returncode, done.stdout) == (0, "\n")
@@ -244,8 +244,8 @@ def test_what_an_option_is_unless_given_is_what_the_library_takes(words, setting
     command = cli
     for name in names:
         command = command.commands[name]
-    given = command.make_context(names[-1], [words[-1], "--out", str(tmp_path / "out.jsonl")]).params
-    given["texts"] = given.get("most")  # of an inverter, whose argument has the field's name
-    usual = {field.name: field.default for field in fields(settings) if field.name in given}
+    parameters = command.make_context(names[-1], [words[-1], "--out", str(tmp_path / "out.jsonl")]).params
+    parameters["texts"] = parameters.get("most")  # the option of an inverter for the field `texts`
+    usual = {field.name: field.default for field in fields(settings) if field.name in parameters}
     assert len(usual) > 8
-    assert {name: given[name] for name in usual} == usual
+    assert {name: parameters[name] for name in usual} == usual

@@ -59,7 +59,7 @@ def obey(data, format):
 
 @pytest.fixture
 def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which "*.do" files make their reader misbehave."""
+    """A folder of "*.do" files, which make their reader misbehave."""
     library = tmp_path / "library"
     library.mkdir()
     (library / "obedient.py").write_text(READERS)
@@ -84,10 +84,10 @@ def write(folder: Path, *contents: str) -> list[Path]:
 
 
 def children() -> set[int]:
-    found = set()
+    processes = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= set(map(int, (task / "children").read_text().split()))
-    return found
+        processes |= set(map(int, (task / "children").read_text().split()))
+    return processes
 
 
 def test_readings_come_in_the_order_of_the_paths(tmp_path: Path) -> None:

@@ -574,8 +574,8 @@ def test_addresses_do_not_make_xml_a_source() -> None:
 
 
 def test_of_texts_to_translate_the_texts_are_read_and_no_ids() -> None:
-    place = '<context-group purpose="location"><context context-type="sourcefile">app/a.ts</context></context-group>'
-    unit = f'<trans-unit id="{"3f9a" * 10}" datatype="html"><source>Save</source><target>Sichern</target>{place}</trans-unit>'
+    location = '<context-group purpose="location"><context context-type="sourcefile">app/a.ts</context></context-group>'
+    unit = f'<trans-unit id="{"3f9a" * 10}" datatype="html"><source>Save</source><target>Sichern</target>{location}</trans-unit>'
     source = f'<xliff version="1.2"><file original="a"><body>{unit}</body></file></xliff>'
     assert reading(source, "a.xlf").text == "Save Sichern"
     memory = (
@@ -738,12 +738,12 @@ def test_a_pdf_without_text_says_how_many_pages_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "kept"),
+    ("title", "is_title"),
     [("Learning ASP.NET", True), ("Introduction to Node.js", True), ("Notes for 2.10", True), ("x", True),
      ("paper.tex", False), ("Report final.DOCX", False), ("Untitled", False)],
 )  # fmt: skip
-def test_a_pdfs_title_is_none_where_it_is_the_name_of_a_file(title: str, kept: bool) -> None:
-    assert reading(pdf([""], title=title), "a.pdf").title == (title if kept else "")
+def test_a_pdfs_title_is_none_where_it_is_the_name_of_a_file(title: str, is_title: bool) -> None:
+    assert reading(pdf([""], title=title), "a.pdf").title == (title if is_title else "")
 
 
 @pytest.mark.parametrize(
@@ -915,8 +915,8 @@ def test_an_outline_level_that_is_no_number_costs_no_document(digits: str) -> No
 
 def test_pptx_is_read_by_slide_with_tables_notes_and_groups() -> None:
     def shape(text: str, kind: str = "") -> str:
-        place = f'<p:nvSpPr><p:nvPr><p:ph type="{kind}"/></p:nvPr></p:nvSpPr>' if kind else ""
-        return f"<p:sp>{place}<p:txBody>{''.join(f'<a:p><a:r><a:t>{line}</a:t></a:r></a:p>' for line in text.split('/'))}</p:txBody></p:sp>"
+        placeholder = f'<p:nvSpPr><p:nvPr><p:ph type="{kind}"/></p:nvPr></p:nvSpPr>' if kind else ""
+        return f"<p:sp>{placeholder}<p:txBody>{''.join(f'<a:p><a:r><a:t>{line}</a:t></a:r></a:p>' for line in text.split('/'))}</p:txBody></p:sp>"
 
     def slide(content: str, kind: str = "sld") -> str:
         return (
@@ -981,7 +981,7 @@ def test_xlsx_rows_are_lines_and_cells_are_shown_as_people_see_them() -> None:
 
 def test_cells_of_a_sheet_stand_in_their_columns() -> None:
     def row(**cells: str) -> str:
-        written = "".join(f'<c r="{place}"><v>{value}</v></c>' for place, value in cells.items())
+        written = "".join(f'<c r="{reference}"><v>{value}</v></c>' for reference, value in cells.items())
         return f"<row>{written}</row>"
 
     rows = (
@@ -1244,9 +1244,9 @@ def test_a_line_of_a_mailbox_that_was_quoted_since_it_would_begin_a_mail_is_read
 
 
 def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
-    def multipart(kind: str, other: str) -> str:
+    def multipart(kind: str, part: str) -> str:
         page = f"Content-Type: multipart/{kind}; boundary=X\n\n--X\nContent-Type: text/html\n\n<p>said</p>\n"
-        return f"Subject: x\nMIME-Version: 1.0\n{page}--X\nContent-Type: {other}\n\nBEGIN {{}}\n--X--\n"
+        return f"Subject: x\nMIME-Version: 1.0\n{page}--X\nContent-Type: {part}\n\nBEGIN {{}}\n--X--\n"
 
     for mail in multipart("related", "text/css"), multipart("alternative", "text/calendar"):
         assert reading(mail, "a.mht").text == "Subject: x\n\nsaid"
@@ -1305,8 +1305,8 @@ def test_an_office_file_with_a_password_says_so() -> None:
 
 def test_a_package_in_an_unknown_compression_is_not_said_to_have_a_password() -> None:
     data = docx(p("words")).replace(b"PK\x03\x04\x14\0\0\0\x08\0", b"PK\x03\x04\x14\0\0\0\x09\0")
-    for found in re.finditer(b"PK\x01\x02", data):
-        data = data[: found.start() + 10] + b"\x09\0" + data[found.start() + 12 :]
+    for match in re.finditer(b"PK\x01\x02", data):
+        data = data[: match.start() + 10] + b"\x09\0" + data[match.start() + 12 :]
     assert "does not unpack (That compression method" in outcome(data, "a.docx")
 
 
