@@ -88,7 +88,7 @@ def optimize(
     ray: str | None,
     as_json: bool,
 ) -> int:
-    """Choose the vector index by the recall, memory and latency that it must reach.
+    """Choose the fastest vector index that meets your limits.
 
     The command builds several kinds of index beside the one in service and searches them with one half of the queries.
     The other half proves the fastest one that meets the requirements, and it is published. If none meets them, nothing

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..documents.document import Document
     from ..documents.scan import Entry
     from ..models.encoder import Encoder
-    from ..readers.pool.pool import Reading
+    from ..readers.pool.reading import Reading
     from ..store.writer import Writer
 
     Row = dict[str, Any]

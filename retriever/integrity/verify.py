@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
-    from ..readers.pool.pool import Reading
+    from ..readers.pool.reading import Reading
     from ..store.snapshot import Snapshot
     from .wrong_vectors import VectorCheck, WrongVector
 

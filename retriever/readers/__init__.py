@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
     from ..documents.document import Document
     from .formats import Format
-    from .pool.pool import ReaderPool, Reading, read_file
+    from .pool.pool import ReaderPool, read_file
+    from .pool.reading import Reading
 
 __all__ = ["FORMATS", "ReaderPool", "Reading", "UnsupportedError", "read", "read_file"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"Reading", "ReaderPool", "read_file"}:
+    if name in {"ReaderPool", "read_file"}:
         return getattr(import_module(".pool.pool", __name__), name)
+    if name == "Reading":
+        return import_module(".pool.reading", __name__).Reading
     raise AttributeError(name)
 
 

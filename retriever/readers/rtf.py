@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError
-from .base import DocumentBuilder
+from .base import DocumentBuilder, join_surrogates
 
 if TYPE_CHECKING:
     from ..documents.document import Document
@@ -38,6 +38,4 @@ def _text(source: str) -> str:
         text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
-    return text.encode("utf-16-le", "surrogatepass").decode(
-        "utf-16-le", "replace"
-    )  # RTF writes a surrogate pair as two characters
+    return join_surrogates(text)  # RTF writes a surrogate pair as two characters

@@ -8,7 +8,7 @@ import re
 from itertools import islice
 
 from ..documents.document import Document
-from .base import MAX_TITLE, PartStart, split_parts
+from .base import MAX_TITLE, PartStart, join_surrogates, split_parts
 from .encoding import decode
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -41,7 +41,7 @@ def read_json_lines(data: bytes, format_name: str) -> Document:
 
 def unescape(text: str) -> str:
     r"""Replace each \uXXXX of a JSON text by its letter, unless that would change its meaning or its lines."""
-    return _join_halves(_ESCAPES.sub(_character, text)) if "\\u" in text else text
+    return join_surrogates(_ESCAPES.sub(_character, text)) if "\\u" in text else text
 
 
 def _character(match: re.Match[str]) -> str:
@@ -52,11 +52,6 @@ def _character(match: re.Match[str]) -> str:
         plain = 0x20 <= code < 0x7F and chr(code) not in '"\\'
         return chr(code) if plain else match[0]
     return chr(code)
-
-
-def _join_halves(text: str) -> str:
-    """Join surrogate pairs into their characters; a half without a partner becomes U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def looks_like_json(text: str) -> bool:

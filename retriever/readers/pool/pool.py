@@ -6,17 +6,16 @@ import os
 import selectors
 import time
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from .process import WorkerProcess
+from .reading import Job, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...documents.document import Document
     from ..formats import Format
 
 _MAX_AHEAD = 512  # files that are read before the caller takes them
@@ -26,34 +25,6 @@ _MAX_BATCH_BYTES = 512 << 10  # a larger file is sent alone
 _MAX_QUEUED = 2  # batches at a worker: the one it reads, and the next, so that it never waits
 
 Name = str | os.PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The result of reading one file.
-
-    `state` is "ok", "skipped" (no text, or no reader for it) or "failed", with the `reason` in one line. `sha256`,
-    `size` and `mtime_ns` belong to the very bytes that were read; they are "" and 0 if the file could not be opened.
-    """
-
-    path: str
-    sha256: str = ""
-    size: int = 0
-    mtime_ns: int = 0
-    document: Document | None = None
-    state: str = "failed"
-    reason: str = ""
-
-
-@dataclass(slots=True)
-class Job:
-    """One file to read."""
-
-    index: int
-    path: str  # as the caller names it
-    file: str  # the absolute path that is opened
-    size: int
-    identity: dict[str, Any] | None = None  # sha256, size and mtime_ns, once a worker has read the bytes
 
 
 class ReaderPool:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import BinocleError
 from .protocol import LENGTHS, Json, Lengths, frame, load, load_document
+from .reading import Job, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .pool import Job, Reading
 
 _START = """
 import signal, sys
@@ -156,8 +156,6 @@ class WorkerProcess:
         yield reading, job.index
 
     def _reading(self, job: Job, message: Json, text: str) -> Reading:
-        from .pool import Reading
-
         identity = job.identity or {}
         if message["state"] == "ok":
             document = load_document(message["document"], text)

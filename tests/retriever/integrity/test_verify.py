@@ -9,7 +9,8 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.readers.pool.pool import ReaderPool, Reading
+from binocle.retriever.readers.pool.pool import ReaderPool
+from binocle.retriever.readers.pool.reading import Reading
 from binocle.retriever.store.tables import chunk_schema, document_schema
 
 

@@ -1,0 +1,37 @@
+"""A file to read, and the result of reading it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...documents.document import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The result of reading one file.
+
+    `state` is "ok", "skipped" (no text, or no reader for it) or "failed", with the `reason` in one line. `sha256`,
+    `size` and `mtime_ns` belong to the very bytes that were read; they are "" and 0 if the file could not be opened.
+    """
+
+    path: str
+    sha256: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    document: Document | None = None
+    state: str = "failed"
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Job:
+    """One file to read."""
+
+    index: int
+    path: str  # as the caller names it
+    file: str  # the absolute path that is opened
+    size: int
+    identity: dict[str, Any] | None = None  # sha256, size and mtime_ns, once a worker has read the bytes
