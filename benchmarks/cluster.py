@@ -33,6 +33,7 @@ import numpy as np
 
 from binocle.retriever.retriever import Retriever
 from binocle.retriever.store.open_location import open_location
+from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 
 from .crash import queries
@@ -134,10 +135,10 @@ def killed(folder: Path, work: Path, seed: int) -> dict[str, Any]:
         print(json.dumps(found, indent=1), flush=True)
         spread = Retriever.open(index, ray=nodes.address)
         found["bytes_a_passage"] = {
-            name: round(retriever.place.size() / retriever.snapshot().chunks.count_rows())
+            name: round(retriever.location.size() / retriever.snapshot().chunks.count_rows())
             for name, retriever in (("one_machine", one), ("on_s3", spread))
         }
-        found["shards"] = len(spread.snapshot().head.parts)
+        found["shards"] = len(Snapshot.latest(spread).head.parts)
         found |= contents(one, spread)
         found["answers"] = compared(one, spread, seed)
     return found

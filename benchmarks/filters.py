@@ -34,8 +34,10 @@ from binocle.indexes.tuning.benchmark import QuerySample, Requirements, recall_l
 from binocle.indexes.tuning.optimize import optimize
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store.benchmark_queries import BenchmarkQueries
+from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import chunk_schema, document_schema
+from binocle.retriever.store.writer import open_writer
 
 from .machine import RESULTS, save
 
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from binocle.indexes.flat import FlatIndex
     from binocle.indexes.published import BuiltFolder
     from binocle.indexes.registry import IndexSpec
-    from binocle.retriever.store.snapshot import Snapshot
     from binocle.retriever.store.writer import Writer
 
 K, SEED = 10, 0
@@ -181,22 +182,22 @@ def turnover(vectors: Floats, more: Floats, asked: Floats, queries: Floats, reca
     live, states, notes, kinds = np.arange(held), [], [], set()
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(Path(folder) / "index", EncoderId("benchmark", "benchmark", every.shape[1]))
-        with store.write() as writer:
+        with open_writer(store) as writer:
             for part in np.array_split(live, 10):
                 change(writer, every, part, np.empty(0, np.int64))
             writer.finish()
-            outcome = writer.optimize(Requirements(recall), BenchmarkQueries(asked, "benchmark", asked=True))
+            outcome = writer.index.optimize(Requirements(recall), BenchmarkQueries(asked, "benchmark", real=True))
             if not outcome.met:
                 raise SystemExit(f"not met: {outcome.alternatives}")
             for step in np.array_split(operations, STEPS):
                 new, gone = np.sort(step[step >= held]), step[step < held]
                 change(writer, every, new, gone)
                 live = np.concatenate([np.setdiff1d(live, gone), new])
-                states.append(looked_at(store.snapshot(), every, live, queries, random))
+                states.append(looked_at(Snapshot.latest(store), every, live, queries, random))
                 before, note = writer.head.vectors, writer.finish()
                 notes += [note] if note else []
                 if writer.head.vectors != before:  # built anew
-                    states.append(looked_at(store.snapshot(), every, live, queries, random))
+                    states.append(looked_at(Snapshot.latest(store), every, live, queries, random))
                 kinds.add(str(writer.head.index))
                 print(len(states), states[-1], note, flush=True)
     recalls = [state.pop("recall") for state in states]
@@ -229,8 +230,8 @@ def looked_at(
 ) -> dict[str, Any]:
     """One state: its recall; ids that are answered but gone, or not held; and rows that do not find themselves."""
     index = snapshot.index
-    published = index.published.ids if index.held is None else index.published.ids[index.held]
-    ids = published if index.tail is None else np.concatenate([published, index.tail.ids])
+    published = index.published.ids if index.live_mask is None else index.published.ids[index.live_mask]
+    ids = published if index.unindexed is None else np.concatenate([published, index.unindexed.ids])
     scores, found = index.search(queries, K)
     exact = faiss.knn(queries, every[live], K, metric=faiss.METRIC_INNER_PRODUCT)[0]
     some = np.sort(random.choice(live, 200, replace=False))

@@ -29,6 +29,7 @@ from binocle.retriever.models import files as model_folder
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.retriever import Retriever
 from binocle.retriever.store.store import Store
+from binocle.retriever.store.writer import open_writer
 
 from .machine import save
 
@@ -84,7 +85,7 @@ def other(change: Callable[[Path], None], folder: Path) -> encoders.Encoder:
 
 def replaced(index: Path, vectors: dict[int, Any]) -> None:
     """Wrong vectors for these chunks, in the store and in its vector index."""
-    with Store.open(index).write() as writer:
+    with open_writer(Store.open(index)) as writer:
         snapshot = writer.snapshot()
         rows = [misplaced.WrongVector(number, 0, 0, 0, 0.0, vector) for number, vector in vectors.items()]
         writer.replace_vectors(misplaced.mended(snapshot, rows), writer.head.encoder, writer.head.previous)

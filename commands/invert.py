@@ -100,9 +100,12 @@ def _given(
 
         return read_vectors(vectors, column=column, first=first, most=rows), None, None
     assert passage is not None
+    from ..retriever.store.documents import stored_vector
+
     retriever = open_index(folder, index)
-    vector, true = retriever.stored(*parse_citation(retriever, passage))
-    return vector[None], true, retriever.snapshot().head.encoder.fingerprint
+    snapshot = retriever.snapshot()
+    vector, true = stored_vector(snapshot, *parse_citation(retriever, passage))
+    return vector[None], true, snapshot.head.encoder.fingerprint
 
 
 def _print_inverted(made: Inverted, number: int | None, true: str | None, *, as_json: bool) -> None:

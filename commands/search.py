@@ -187,7 +187,7 @@ def show(citation: str, folder: Path | None, index: Path | None) -> None:
     match = re.fullmatch(r"(.+):([0-9]{1,99})(?:-([0-9]{1,99}))?", citation, re.DOTALL)
     if match and not is_document(retriever, citation):
         first = int(match[2])
-        text = retriever.lines(find_document(retriever, match[1]), first, int(match[3] or first))
+        text = retriever.text(find_document(retriever, match[1]), lines=(first, int(match[3] or first)))
     else:
         text = retriever.text(find_document(retriever, citation))
     if sys.stdout.isatty():
@@ -239,7 +239,7 @@ def _warn_of_changed_files(hits: list[Hit], retriever: Retriever) -> None:
     if root is None or not documents or not root.is_dir():
         return
     columns = ["path", "size", "mtime_ns", "sha256"]
-    rows = retriever.read(lambda snapshot: snapshot.documents_by_id(documents, columns))
+    rows = retriever.snapshot().documents_by_id(documents, columns)
     if count := len(written_since(root, rows.values())):
         changed = "one of these files was" if count == 1 else f"{count:,} of these files were"
         hint = command_hint("index", root, at=retriever.path)

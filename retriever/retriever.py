@@ -1,4 +1,4 @@
-"""Retriever: an index of documents, to fill and to search. It joins the parts and holds no algorithm."""
+"""Retriever: fill and search an index of documents. It joins the rooms and contains no algorithm."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core import forking as forked
+from ..core import forking
 from ..core.checks import is_whole
 from ..core.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..core.files import expand_home
@@ -40,20 +39,23 @@ from .models.token_boundaries import token_boundary_digest
 from .search import context as contexts
 from .search import query as queries
 from .search.hit import Hit
-from .store import benchmark_queries as questions
-from .store import documents as lookup
-from .store import root as roots
+from .store import benchmark_queries
+from .store import documents as stored_documents
 from .store.filters import parse
 from .store.folder_location import reachable
 from .store.location import Location
 from .store.open_location import is_s3, open_location
+from .store.root import relative_folder, root_of, to_sync
+from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
-from .store.store import Store
+from .store.store import Store, set_folder
+from .store.writer import open_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .cluster.cluster import Cluster
+    from .store.head import Head
     from .store.writer import Writer
 
 Where = str | Sequence[str] | Mapping[str, Any] | None
@@ -62,27 +64,32 @@ _T = TypeVar("_T")
 
 
 class Retriever:
-    """One index. Safe to share among threads, whose writes wait for each other; other processes may read it meanwhile,
-    and one may write it. A process that is forked from one which has searched cannot: it is told so.
+    """One index of documents.
+
+    Threads may share it; their writes wait for each other. Meanwhile other processes may read the index, and one may
+    write it. A process forked from one that has searched cannot search: it gets an error that says so.
 
     >>> retriever = Retriever.open("docs")  # doctest: +SKIP
     >>> retriever.sync()  # doctest: +SKIP
     >>> retriever.search("how do I cancel a task?", k=3)  # doctest: +SKIP
     """
 
-    def __init__(self, place: Location, *, model: str | None = None, ray: str | None = None, gpu: bool = False) -> None:
-        if isinstance(place, (str, os.PathLike)):
-            raise InputError(f"an index is opened by Retriever.open({os.fspath(place)!r})")
-        self.place = place
-        self.path = place.cache
+    def __init__(
+        self, location: Location, *, model: str | None = None, ray: str | None = None, gpu: bool = False
+    ) -> None:
+        if isinstance(location, (str, os.PathLike)):
+            raise InputError(f"an index is opened by Retriever.open({os.fspath(location)!r})")
+        self.location = location
+        self.path = location.cache
         self._ray = ray
         self._gpu = gpu
         self._cluster: Cluster | None = None
         self._models = ModelCache(self.path, model)
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of the two attributes below
+        self._store: Store | None = None
+        self._current: Snapshot | None = None  # the state last read or written
         self._connecting = threading.Lock()
-        self._turn = threading.RLock()  # of those threads that write, one after the other
-        self._current: Snapshot | None = None
+        self._writing = threading.RLock()  # threads that write take turns
 
     @classmethod
     def open(
@@ -93,34 +100,34 @@ class Retriever:
         ray: str | None = None,
         gpu: bool = False,
     ) -> Retriever:
-        """Open the index at `path`, or of the folder `path`; it is made when something is first put in.
+        """Open the index at `path`, or the index of the folder `path`. The first `sync` or `add` creates a new one.
 
-        An existing index is opened as it is. A folder with something in it gets its index in `.binocle` inside;
-        a new or empty folder becomes the index itself.
+        An existing index is opened wherever it is. A folder with files gets its index in `.binocle` inside; a new or
+        empty folder becomes the index itself.
 
         :param path: a folder, or `s3://BUCKET/PREFIX` for an index on object storage.
         :param model: a sentence-transformers folder or name for a new index, all-MiniLM-L6-v2 unless given.
-        :param ray: the address of a Ray cluster that is to do the work: then every machine of it must reach the index
-            under this path, and have the model.
-        :param gpu: compare every vector on the GPUs of this machine, whatever the kind of index: for a process that
-            answers many queries. Where they cannot, or the index is in shards, it is searched on the CPU as ever;
-            `searched_by` says which.
+        :param ray: the address of a Ray cluster to work on. Every machine of it must reach the index under this path,
+            and have the model.
+        :param gpu: compare every vector on the GPUs of this machine, for a process that answers many queries. The CPU
+            does if there is no GPU, too little memory, or an index in shards; `snapshot().searched_by` says which.
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         name = None if model is None else name_of(model)
         if is_s3(path):
             return cls(open_location(path), model=name, ray=ray, gpu=gpu)
-        place = expand_home(path)
-        with reachable(place):
-            if place.exists() and not place.is_dir():
+        folder = expand_home(path)
+        with reachable(folder):
+            if folder.exists() and not folder.is_dir():
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
-            if not (is_index(place) or place.name == INDEX_NAME or open_location(place).is_free()):
-                place = place / INDEX_NAME
-        return cls(open_location(place.resolve()), model=name, ray=ray, gpu=gpu)
+            if not (is_index(folder) or folder.name == INDEX_NAME or open_location(folder).is_free()):
+                folder = folder / INDEX_NAME
+        return cls(open_location(folder.resolve()), model=name, ray=ray, gpu=gpu)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
-        return _opened, (str(self.place), self._models.asked, self._ray, self._gpu)  # by each process for itself
+        # Each process opens the index for itself.
+        return _reopen, (str(self.location), self._models.asked, self._ray, self._gpu)
 
     # Filling
 
@@ -131,51 +138,51 @@ class Retriever:
         retry: bool = False,
         progress: OnProgress = ignore,
     ) -> Report:
-        """Bring the index in line with a folder; what is already embedded is not embedded again.
+        """Update the index to a folder. A text that was embedded before is not embedded again.
 
-        :param folder: the folder that holds `.binocle`, or the one indexed before, unless given.
-        :param retry: read again what failed before or was forgotten.
+        :param folder: by default the indexed folder, or else the folder that contains `.binocle`.
+        :param retry: read files again that failed before or were deleted from the index.
         :raises LockedError: when another process is writing.
-        :raises EncoderMismatchError: when the index was made with another encoder.
+        :raises EncoderMismatchError: when the index was built with another encoder.
         """
-        root = roots.to_sync(self.place, folder, self.documents)
-        store = self._store_for(self.encoder, root)
-        with self._writing(store) as writer:
+        store = self._existing()
+        root = to_sync(self.location, store, folder, self.documents)
+        with self._writer(self._prepare_store(store, root)) as writer:
             encoder = self._models.encoder_of(writer.head.encoder)
             cluster = self._connected()
             crew = cluster.index if cluster else None
             return sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
-        """Add documents that are not files, or replace those of the same id.
+        """Add documents that are not files, or replace documents with the same id.
 
-        Lines are kept with "\\n" at their ends: the places of hits are those in `text(id)`.
+        Line ends become "\\n"; the positions of hits refer to `text(id)`.
 
-        :param documents: mappings with `text` and, if wanted, `id` (a name that no file of the index and no other added
-            document has; else made from the text), `title` and `metadata` (strings, numbers, booleans or lists of
-            them; dates, which are kept as text; what is None is left out).
-        :raises InputError: naming the first that cannot be added, and how many before it were.
+        :param documents: mappings with `text` and optionally `id`, `title` and `metadata`. An id is a name that no
+            file of the index has, by default made from the text. Values of metadata are strings, numbers, booleans,
+            lists of them, or dates, which become text; None is left out.
+        :raises InputError: naming the first invalid document, and how many documents before it were added.
         """
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
-        with self._writing(self._store_for(self.encoder, None)) as writer:
+        with self._writer(self._prepare_store(self._existing(), None)) as writer:
             return add(writer, self._models.encoder_of(writer.head.encoder), documents)
 
     def delete(self, *paths: str | os.PathLike[str], erase: bool = True) -> Report:
-        """Take documents out of the index for good: by path, by an added document's id, or a folder by "name/".
+        """Remove documents from the index for good: by path, by an added document's id, or a folder by "name/".
 
-        A file that is still there stays out until `sync(retry=True)`. What was stored of it is erased from disk, for
-        which each call builds both indexes anew, and after `optimize` the sentences that it was measured with: delete
-        many in one. Of an index on object storage another machine has its copy of the vectors until it next fetches
-        the vector index.
+        A file that still exists stays out until `sync(retry=True)`. Its text and vectors are erased from the disk, and
+        after `optimize` also the sentences that measured the vector index. Each call builds both indexes anew to do
+        so: delete many documents in one call. If the index is on object storage, another machine has a copy of the
+        vectors until it next downloads the vector index.
 
-        :param erase: whether to; else they are found no more, but go from the disk in the course of later writing.
+        :param erase: erase them now; else no search finds them, but they leave the disk with later writes.
         :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
         """
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
-        with self._writing(self._open_store()) as writer:
+        with self._writer() as writer:
             return delete(writer, [os.fspath(path) for path in paths], erase=erase)
 
     def switch(
@@ -185,21 +192,21 @@ class Retriever:
         keep: bool = True,
         progress: OnProgress = ignore,
     ) -> switching.SwitchReport:
-        """Put another encoder in service: every passage is embedded with it, and then all of them change at once.
+        """Replace the encoder: embed every passage with the new one, then change all vectors at once.
 
-        Until then every search, here and in other processes, is answered by the old encoder, and after that by the new
-        one, with no restart. Interrupt it when you like: the same call goes on where it stopped, unless something else
-        was written meanwhile. The old vectors are kept for `rollback` until the next switch.
+        Until then the old encoder answers every search, here and in other processes; then the new one does, with no
+        restart. You may interrupt it: the same call goes on from there, unless something else was written meanwhile.
+        The old vectors stay for `rollback` until the next switch.
 
-        :param model: a folder or name, of an encoder that cuts texts into the same passages: one fine-tuned from the
-            index's own, say.
-        :param keep: whether the old vectors stay for `rollback`; else they are erased from the disk.
-        :raises EncoderMismatchError: when it cuts them otherwise, which takes an index of its own.
+        :param model: the folder or name of an encoder that splits texts into the same passages, such as one fine-tuned
+            from the index's own.
+        :param keep: keep the old vectors for `rollback`; else they are erased from the disk.
+        :raises EncoderMismatchError: when it splits texts into other passages: that needs a new index.
         """
         name = name_of(model)
-        store = self._open_store()
+        store = self._opened()
         encoder = load_encoder(name)
-        with self._writing(store) as writer:
+        with self._writer(store) as writer:
             report = switching.switch(writer, encoder, progress, keep=keep)
         self._models.use(encoder)
         return report
@@ -210,13 +217,13 @@ class Retriever:
         *,
         progress: OnProgress = ignore,
     ) -> switching.SwitchReport:
-        """Put the encoder before the last switch back, with its vectors; what was indexed since is embedded with it.
+        """Restore the encoder before the last switch, with its vectors; embed newer documents with it.
 
-        :param model: where that encoder is now, if it has moved.
+        :param model: the present location of that encoder, if it was moved.
         :raises StoreError: when there was no switch, or it was rolled back already.
         """
         name = None if model is None else name_of(model)
-        with self._writing(self._open_store()) as writer:
+        with self._writer() as writer:
             encoder = switching.previous_encoder(writer.head, name)
             report = switching.rollback(writer, encoder, progress)
         self._models.use(encoder)
@@ -230,24 +237,24 @@ class Retriever:
         settle: Callable[[VectorIndex], IndexMetadata] | None = None,
         **build: Any,
     ) -> IndexManifest:
-        """Put a vector index of another kind in service; it is built beside the one there is, and kept up to date.
+        """Replace the vector index by one of another kind, built beside the old one; later writes keep it current.
 
         >>> Retriever.open("docs").build_index("ivf_int8", nlist=1024, search={"nprobe": 32})  # doctest: +SKIP
 
-        :param kind: one of `indexes.kinds.KINDS`, whose `build_parameters` and `search_parameters` say what it takes.
-        :param settle: is given the index when it has been written and read again, and may choose the search parameters
-            that it is published with, and say what was measured; what it raises leaves the old index in service.
+        :param kind: a key of `indexes.registry.KINDS`, its `build_parameters` and `search_parameters` describe it.
+        :param settle: gets the finished index, and returns search parameters and measurements to publish it with. If
+            it raises, the old index stays in service.
         :raises InputError: when there is no such kind, or no such parameter.
         """
         if not isinstance(kind, str):
             raise InputError(f"a kind of index is named by a text, not {kind!r}: expected one such as 'ivf_int8'")
         if search is not None and not isinstance(search, Mapping):
             raise InputError(f"search is a mapping of parameters, such as {{'nprobe': 32}}, not {search!r}")
-        with self._writing(self._open_store()) as writer:
-            writer.build_index(IndexSpec(kind, build, dict(search or {})), settle)
-            made = writer.snapshot().published
-        assert made is not None
-        return made
+        with self._writer() as writer:
+            writer.index.build(IndexSpec(kind, build, dict(search or {})), settle)
+            published = writer.snapshot().published
+        assert published is not None
+        return published
 
     def optimize(
         self,
@@ -260,33 +267,28 @@ class Retriever:
         seed: int = 0,
         progress: Callable[[str], None] = lambda _: None,
     ) -> TuningResult:
-        """Put the vector index in service that meets a demand fastest, and is shown to on queries it was not chosen by.
+        """Put the fastest vector index in service that meets requirements, proven on queries that did not choose it.
 
-        Without one that does nothing changes, and the outcome says what would be possible.
+        If no index meets them, nothing changes, and the result says what would be possible.
 
-        :param recall: of the ten best, on average over queries: its lower 95 % bound must reach this.
-        :param memory: bytes that searches may go through at random.
-        :param latency: seconds that 99 of 100 queries may keep the vector index busy, asked one at a time for as many
-            neighbours as a search takes into account, 200.
-        :param queries: real ones, to measure with; made from sentences of the passages unless given.
-        :param kinds: which of `indexes.kinds.KINDS` to try; the promising ones unless given.
+        :param recall: of the ten best passages, on average over queries: its lower 95 % bound must reach this.
+        :param memory: the bytes that searches may read at random.
+        :param latency: the 99th percentile of the seconds that a query may keep the vector index busy, one query at a
+            time, for the 200 neighbours that a search takes into account.
+        :param queries: real queries to measure with; by default sentences of the passages.
+        :param kinds: the keys of `indexes.registry.KINDS` to try; by default the promising ones.
         :param seed: of the sample of queries.
         """
-        demand = Requirements(recall, memory, latency).check()
+        requirements = Requirements(recall, memory, latency).check()
         check_kinds(kinds)
-        questions.check(queries, seed)
-        with self._writing(self._open_store()) as writer:
+        benchmark_queries.check(queries, seed)
+        with self._writer() as writer:
             encoder = self._models.encoder_of(writer.head.encoder)
             if queries is None:
-                asked = questions.of_passages(writer.snapshot(), encoder, demand, seed)
+                sample = benchmark_queries.of_passages(writer.snapshot(), encoder, requirements, seed)
             else:
-                asked = questions.of_texts(queries, encoder, demand, seed)
-            return writer.optimize(demand, asked, kinds=tuple(kinds), tell=progress)
-
-    def amend_index(self, settled: IndexMetadata) -> None:
-        """Publish the vector index there is with other search parameters or measurements, without building it."""
-        with self._writing(self._open_store()) as writer:
-            writer.amend_index(settled)
+                sample = benchmark_queries.of_texts(queries, encoder, requirements, seed)
+            return writer.index.optimize(requirements, sample, kinds=tuple(kinds), log=progress)
 
     # Searching
 
@@ -301,58 +303,50 @@ class Retriever:
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
     ) -> list[Hit]:
-        """The k passages that answer best, best first.
+        """Return the k best passages, best first.
 
-        With a reranker, those of the `rerank_depth` best passages that it reaches come first. Their order is its own
-        unless its folder has a `binocle.json` with a `first_stage_weight`, such as {"first_stage_weight": 0.3}: then
-        it is the mean, so weighted, of the standard scores of both stages among them. The rest follow as they were.
+        A reranker reads as many of the `rerank_depth` best passages as it has time for; these come first, the rest
+        follow in the old order. The reranker alone orders them, unless its folder has a `binocle.json` with a
+        `first_stage_weight`, such as {"first_stage_weight": 0.3}: then the order is the mean, with this weight, of the
+        standard scores of both stages.
 
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
         :param where: filters such as `"path=docs/**"`, `["type=pdf", "modified>=2026-01-01"]` or
-            `{"author": "Ada"}`: see `retriever.where`.
-        :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep.
-        :param rerank_seconds: rerank for about this long, the best passages first, and as many as that reaches;
-            loading the model and compiling it, once a process, do not count.
+            `{"author": "Ada"}`: see `retriever.store.filters`.
+        :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
+        :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
+            once in a process, do not count.
         :raises NoIndexError: when there is no index yet.
-        :raises EncoderMismatchError: when the encoder is not the one that the index was made with.
+        :raises EncoderMismatchError: when the index was built with another encoder.
         """
-        return self.read(self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds))
+        return self._read(self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds))
 
     def warm_up(self) -> None:
-        """Load all that a search needs, for a process that is to answer many.
+        """Load everything that a search needs, for a process that answers many.
 
-        The first is then as fast as the others. Where the encoder is a plain BERT its graph is compiled, so that a
-        query takes a fraction of the time; in bf16, where the processor has it, cosines then differ from those of
-        other processes in the fourth digit.
+        The first search is then as fast as the rest. The graph of a plain BERT encoder is compiled, so that a query
+        takes a fraction of the time. It runs in bf16 where the processor has it: cosines then differ from other
+        processes' in the fourth digit.
 
         :raises NoIndexError: when there is no index yet.
         """
-        self.read(lambda snapshot: self._models.warm_up(snapshot.head.encoder))
+        self._read(lambda snapshot: self._models.warm_up(snapshot.head.encoder))
         self.search("warm up", k=1)
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> list[Hit]:
-        """The passages most like the one that stands on a line of a document, itself left out."""
+        """Return the k passages most similar to the passage at a line of a document, without itself."""
         queries.check("-", k, "semantic")
         if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
             raise InputError(f"a line is a whole number from 1, not {line!r}")
-        chosen = parse(where)
+        conditions = parse(where)
 
         def hits(snapshot: Snapshot) -> list[Hit]:
-            chunk = lookup.chunk_at(snapshot, path, line)
+            chunk = stored_documents.chunk_at(snapshot, path, line)
             vector = np.array([chunk["vector"]], np.float32)
             query = queries.Query(snapshot, "", lambda: vector)
-            return query.hits(int(k), mode="semantic", where=chosen, without=chunk["id"])
+            return query.hits(int(k), mode="semantic", where=conditions, without=chunk["id"])
 
-        return self.read(hits)
-
-    def stored(self, path: str | os.PathLike[str], line: int) -> tuple[NDArray[np.float32], str]:
-        """The vector (dim,) of the passage that stands on a line of a document, and the text that was embedded."""
-
-        def found(snapshot: Snapshot) -> tuple[NDArray[np.float32], str]:
-            chunk = lookup.chunk_at(snapshot, path, line)
-            return np.array(chunk["vector"], np.float32), chunk["context"]
-
-        return self.read(found)
+        return self._read(hits)
 
     def context(
         self,
@@ -366,22 +360,22 @@ class Retriever:
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
     ) -> contexts.Context:
-        """The best passages for a prompt, packed into at most `max_tokens` of the encoder's tokens.
+        """Pack the best passages for a prompt into at most `max_tokens` of the encoder's tokens.
 
-        Passages are deduplicated, neighbours are joined, and each is preceded by its numbered citation. The other
-        parameters are those of `search`.
+        Duplicates are removed, neighbours are joined, and a numbered citation precedes each passage. The other
+        parameters are as in `search`.
         """
         if not is_whole(max_tokens, 1):
             raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
-        found = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
+        search = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
 
-        def packed(snapshot: Snapshot) -> contexts.Context:
-            encoder, hits = self._models.encoder_of(snapshot.head.encoder), found(snapshot)
+        def pack(snapshot: Snapshot) -> contexts.Context:
+            encoder, hits = self._models.encoder_of(snapshot.head.encoder), search(snapshot)
             rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
             texts = {number: row["text"] for number, row in rows.items()}
             return contexts.pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
 
-        return self.read(packed)
+        return self._read(pack)
 
     def _hits(
         self,
@@ -393,91 +387,96 @@ class Retriever:
         rerank_depth: int,
         rerank_seconds: float | None,
     ) -> Callable[[Snapshot], list[Hit]]:
-        """What `search` asks of a committed state."""
+        """Return the search of a committed state that these arguments, checked here, describe."""
         query = queries.check(query, k, mode)
         queries.check_reranking(rerank_depth, rerank_seconds)
-        chosen = parse(where)
+        conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
 
-        request = queries.SearchRequest(query, int(k), mode, chosen, reranking)
+        request = queries.SearchRequest(query, int(k), mode, conditions, reranking)
         return lambda snapshot: request.hits(snapshot, self._models.encoder_of)
 
-    # Looking inside
+    # Inspecting
 
     def snapshot(self) -> Snapshot:
-        """The committed state now; the same object until something is committed."""
-        forked.check()
-        store = self._open_store()
-        head = store.head()
-        with self._lock:
-            if self._current is None or self._current.head != head:
-                earlier, self._current = self._current, Snapshot(store, head)
-                if earlier:
-                    self._current.take_over(earlier)
-            return self._current
-
-    @property
-    def searched_by(self) -> str:
-        """What compares vectors: "2 GPUs" or "the CPU", and why that if GPUs were asked for."""
-        return self.snapshot().searched_by
+        """Return the committed state, for reading rows: the same object until something is committed."""
+        forking.check()
+        store, head = self._committed()
+        return self._set_current(store, head)
 
     @property
     def folder(self) -> Path | None:
-        """The folder that is indexed."""
-        return roots.root_of(self._open_store())
+        """The indexed folder, as the settings name it now; None for added documents only."""
+        store = self._opened()
+        try:
+            return root_of(store.read_settings())
+        except StoreError:  # the index was removed
+            return root_of(self._reopened())
+
+    @property
+    def encoder(self) -> encoders.Encoder:
+        """The encoder of the index, as last read or written; of a new index, its future encoder.
+
+        :raises EncoderMismatchError: when the index has another encoder than the requested `model`.
+        """
+        if self._current is None:
+            with contextlib.suppress(NoIndexError):
+                self.snapshot()
+        current = self._current
+        return self._models.encoder_of(None if current is None else current.head.encoder)
 
     def status(self) -> Status:
-        """Measure what the index holds: documents by state, bytes, its encoder and its vector index."""
-        return self.read(lambda snapshot: measure(snapshot, self.folder))
+        """Measure the index: documents by state, bytes, its encoder and its vector index."""
+        return self._read(lambda snapshot: measure(snapshot, self.folder))
 
     def documents(self) -> list[dict[str, Any]]:
-        """Every document and what became of it, by path: the documents table without the texts; `metadata` is JSON."""
-        return self.read(lookup.rows)
+        """Return all documents in order of path, without their texts; `metadata` is JSON."""
+        return self._read(stored_documents.rows)
 
     def document(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """The row of one document, its text included."""
-        return self.read(lambda snapshot: lookup.row(snapshot, path))
+        """Return one document with its text."""
+        return self._read(lambda snapshot: stored_documents.row(snapshot, path))
 
-    def text(self, path: str | os.PathLike[str]) -> str:
-        """The text that was read from a document.
+    def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
+        """Return the text that was read from a document.
 
-        :raises InputError: when none was, with the reason.
+        :param lines: the first and the last line to return, from 1, as citations count them.
+        :raises InputError: when the document has no text, with the reason, or not these lines.
         """
-        return self.read(lambda snapshot: lookup.text(snapshot, path))
-
-    def lines(self, path: str | os.PathLike[str], first: int, last: int) -> str:
-        """What stands on these lines of a document, counted as its citations count them."""
-        return self.read(lambda snapshot: lookup.lines(snapshot, path, first, last))
+        if lines is None:
+            return self._read(lambda snapshot: stored_documents.text(snapshot, path))
+        first, last = lines
+        return self._read(lambda snapshot: stored_documents.lines(snapshot, path, first, last))
 
     def verify(self, *, deep: bool = False, progress: OnProgress = ignore) -> Verification:
-        """Check the index against its documents as they are now, and its parts against each other.
+        """Check the index against the present documents, and its parts against each other.
 
         :param deep: also look for vectors that do not belong to their texts.
         """
-        return self.read(
+        return self._read(
             lambda snapshot: verify(snapshot, self.folder, self._models.encoder_of, deep=deep, progress=progress)
         )
 
     def repair(self, *, deep: bool = False, progress: OnProgress = ignore) -> Repair:
-        """Build both indexes anew from the store, drop documents whose chunks are faulty, and sync the folder.
+        """Embed wrong vectors anew, drop documents with faulty passages, rebuild both indexes, and sync the folder.
 
-        Before that, vectors that changed in the store since the vector index was published, and with `deep` all that
-        are found not to be those of their texts, are embedded anew.
+        Vectors are wrong if they changed in the store since the vector index was published; with `deep`, also if they
+        do not belong to their texts.
 
-        :raises InputError: when the folder is not there, before anything is changed.
+        :raises InputError: when the folder does not exist, before anything is changed.
         """
         if self.folder:
-            roots.to_sync(self.place, None, self.documents)
+            to_sync(self.location, self._existing(), None, self.documents)
         faults = self.verify().faults
-        with self._writing(self._open_store()) as writer:
+        with self._writer() as writer:
             result = repair(writer, faults, self._models.encoder_of, deep=deep, progress=progress)
         return result.followed_by(self.sync()) if self.folder else result
 
     # The parts
 
-    def read(self, answer: Callable[[Snapshot], _T]) -> _T:
-        """Answer from the committed state; from the next one, if it is gone meanwhile or its encoder is."""
+    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
+        """Answer from the committed state; from the next state, if this one or its encoder was removed meanwhile."""
         while True:
             snapshot = self.snapshot()
             try:
@@ -486,18 +485,49 @@ class Retriever:
                 if self.snapshot() is snapshot:
                     raise
 
-    def _open_store(self) -> Store:
-        return self._helped(Store.open(self.place))
+    def _opened(self) -> Store:
+        """Return the store, opened once."""
+        return self._store or self._reopened()
 
-    def _helped(self, store: Store) -> Store:
-        store.gpu = self._gpu
-        cluster = self._connected()
-        if cluster:
-            store.serve, store.spread = cluster.serve, cluster.shards
+    def _reopened(self) -> Store:
+        """Open the store, or read its settings again."""
+        store = Store.open(self.location)
+        with self._lock:
+            self._store = store
         return store
 
+    def _existing(self) -> Store | None:
+        """Return the store with its present settings; None if there is no index yet."""
+        try:
+            return self._reopened()
+        except NoIndexError:
+            return None
+
+    def _committed(self) -> tuple[Store, Head]:
+        """Read HEAD. An index that was removed, or replaced by another, is opened again."""
+        store = self._opened()
+        try:
+            return store, store.head()
+        except StoreError:
+            store = self._reopened()
+            return store, store.head()
+
+    def _set_current(self, store: Store, head: Head) -> Snapshot:
+        with self._lock:
+            if self._current is None or self._current.head != head:
+                earlier, self._current = self._current, Snapshot(store, head, self._backend())
+                if earlier:
+                    self._current.take_over(earlier)
+            return self._current
+
+    def _backend(self) -> SearchBackend:
+        cluster = self._connected()
+        if cluster is None:
+            return SearchBackend(self._gpu)
+        return SearchBackend(self._gpu, cluster.serve, cluster.build_shards)
+
     def _connected(self) -> Cluster | None:
-        """The cluster, where one was asked for."""
+        """Return the cluster, if one was asked for."""
         if self._ray is None:
             return None
         from .cluster.cluster import Cluster
@@ -507,36 +537,35 @@ class Retriever:
             return self._cluster
 
     @contextlib.contextmanager
-    def _writing(self, store: Store) -> Iterator[Writer]:
-        """Be the one who writes; a cluster then serves what is in service, and nothing before it."""
-        with self._turn, store.write(self._models.encoder_of) as writer:
-            yield writer
+    def _writer(self, store: Store | None = None) -> Iterator[Writer]:
+        """Write to the index; a cluster then serves the new vector index, and no longer the old one."""
+        store = store or self._reopened()
+        with self._writing, open_writer(store, self._models.encoder_of, self._backend()) as writer:
+            try:
+                yield writer
+            finally:
+                self._set_current(store, writer.head)
             if self._cluster:
                 self._cluster.retire(store, writer.head)
 
-    def _store_for(self, encoder: encoders.Encoder, root: Path | None) -> Store:
-        """The store, made if there is none; its folder set if it had none or another name."""
-        folder = None if root is None else roots.as_settings_have(root, self.path)
-        with self._turn:
-            try:
-                store = self._open_store()
-            except NoIndexError:
-                made_with = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
-                return self._helped(Store.create(self.place, made_with, folder))
-            indexed = roots.root_of(store)
-            if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
-                store.set_folder(folder)
+    def _prepare_store(self, store: Store | None, root: Path | None) -> Store:
+        """Create the index if there is none; set its folder if it had none or was renamed."""
+        folder = None if root is None else relative_folder(root, self.path)
+        with self._writing:
+            store = store or self._existing()
+            if store is None:
+                encoder = self._models.encoder_of(None)
+                new = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
+                store = Store.create(self.location, new, folder)
+            else:
+                self._models.encoder_of(store.head().encoder)  # raises before anything is changed
+                indexed = root_of(store)
+                if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
+                    store = set_folder(store, folder)
+            with self._lock:
+                self._store = store
             return store
 
-    @property
-    def encoder(self) -> encoders.Encoder:
-        """The encoder of this index, which is the one asked for, or there is an error."""
-        try:
-            wanted = self._open_store().head().encoder
-        except NoIndexError:
-            wanted = None
-        return self._models.encoder_of(wanted)
 
-
-def _opened(place: str, model: str | None, ray: str | None, gpu: bool) -> Retriever:
-    return Retriever(open_location(place), model=model, ray=ray, gpu=gpu)
+def _reopen(location: str, model: str | None, ray: str | None, gpu: bool) -> Retriever:
+    return Retriever(open_location(location), model=model, ray=ray, gpu=gpu)

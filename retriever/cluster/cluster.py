@@ -1,15 +1,14 @@
 """Many machines as one: Ray workers read and embed a folder, build the vector index in shards, and serve it.
 
-    index   this process looks through the folder, as ever, and cuts what is to be read into portions
-            -> tasks: read, chunk, embed, write fragments of the store's tables, which nobody sees yet
-            -> this process commits the portions that are done, in order: HEAD.json is the one atomic step
-            -> tasks: a vector index for each range of ids, put into the store; named together by the next commit,
-               after they have been searched together where a recall was demanded of them
-    search  an actor for each shard, kept by the cluster -> each answers for its own ids -> the best of all
+    index   this process scans the folder and splits the files to read into batches
+            -> tasks: read, chunk, embed, write fragments of the store's tables, invisible so far
+            -> this process commits the finished batches in order: HEAD.json is the one atomic step
+            -> tasks: a vector index for each range of ids, put into the store; the next commit names them together,
+               after they were searched together if there are requirements to prove
+    search  an actor for each shard, which the cluster keeps -> each answers for its own ids -> the best of all
 
-A task that is lost with its machine is done again by another. Its fragments, if it had written any, are named by no
-version of a table and go when a writer tidies, on object storage after a week. This process being killed costs what was
-not yet committed.
+If a machine is lost, another does its tasks again. No version of a table names the fragments of a lost task: a writer
+tidies them away, on object storage after a week. If this process is killed, only uncommitted work is lost.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ from ...indexes.sharded import BuiltShards, merge_manifests
 from ..indexing.report import progress_of_files
 from . import tasks
 from .serving import RemoteShard, RemoteShardedIndex, Shard
-from .worker import ROOM, FileBatch, fragments_of
+from .worker import CHUNK_IDS, FileBatch, fragments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from ...core.arrays import Ids
     from ...core.progress import OnProgress
     from ...indexes.base import VectorIndex
     from ...indexes.manifest import IndexMetadata
@@ -43,27 +43,26 @@ if TYPE_CHECKING:
     from ..documents.scan import Entry
     from ..indexing.report import Report
     from ..store.head import Head
-    from ..store.snapshot import Snapshot
     from ..store.store import Store
     from ..store.writer import Writer
     from .worker import BatchResult
 
-_AHEAD = 3  # portions a worker that are under way or done before those before them
-_PORTIONS = 12  # portions a worker in all, so that none waits long for the last, within these bounds:
-_FILES = (16, 4_096)
-_BYTES = (128 << 10, 32 << 20)
-_RETRIES = 10  # times that a task is done again because its worker or machine was lost: memory may be short everywhere
-_GLANCE = 15.0  # seconds between two looks at whether the cluster could do what is waited for
-_PATIENCE = 300.0  # seconds that it may have no processor for it: it may be starting machines
-_SHARD = 1_000_000  # most vectors in a shard
-_LEAST_SHARD = 1_000  # fewer are not worth a shard of their own
+_QUEUED = 3  # batches per worker that are submitted and not committed yet
+_BATCHES = 12  # batches per worker in all, so that none waits long for the last; within these bounds:
+_BATCH_FILES = (16, 4_096)
+_BATCH_BYTES = (128 << 10, 32 << 20)
+_RETRIES = 10  # attempts at a task after its worker or machine was lost: memory may be short on all machines
+_POLL_SECONDS = 15.0  # between two checks that the cluster has a processor for the task
+_PATIENCE = 300.0  # seconds that the cluster may have no processor: it may be starting machines
+_MAXIMUM_SHARD = 1_000_000  # vectors
+_MINIMUM_SHARD = 1_000  # vectors: fewer are not worth a shard
 
 
 class Cluster:
-    """A Ray cluster: at an address, "local" for this machine alone, "auto" for the one that it is part of."""
+    """A Ray cluster, by its address: "local" for this machine alone, "auto" for the cluster of this machine."""
 
     def __init__(self, address: str) -> None:
-        self._ray = connected(address)
+        self._ray = connect(address)
         resources = self._ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0))
         self.workers = max(1, self._gpus or int(resources.get("CPU", 1)))
@@ -77,60 +76,60 @@ class Cluster:
         report: Report,
         progress: OnProgress,
     ) -> None:
-        """Read, embed and commit files: a `sync.Crew`.
+        """Read, embed and commit files, for `sync`.
 
-        :param known: path -> the document row that a file takes the place of.
+        :param known: path -> the document row that a new version of the file replaces.
         """
         store, head = writer.snapshot().store, writer.head
         work = self._remote(tasks.work, num_cpus=1, num_gpus=1 if self._gpus else 0)
-        first = (str(store.place), asdict(head), str(root.resolve()), bool(self._gpus))
-        waiting = deque(self._portions(entries, head))
+        arguments = (str(store.location), asdict(head), str(root.resolve()), bool(self._gpus))
+        waiting = deque(self._batches(entries, head))
         under_way: deque[tuple[FileBatch, Any]] = deque()
         start = time.monotonic()
         total, files, size = sum(entry.size for entry in entries), 0, 0
         while waiting or under_way:
-            while waiting and len(under_way) < _AHEAD * self.workers:
-                portion = waiting.popleft()
-                under_way.append((portion, work.remote(*first, portion)))
+            while waiting and len(under_way) < _QUEUED * self.workers:
+                batch = waiting.popleft()
+                under_way.append((batch, work.remote(*arguments, batch)))
             done = []
-            for portion, result in self._ready(under_way):
+            for batch, result in self._ready(under_way):
                 if result is None:
-                    shipped = _with_contents(root, portion)
-                    result = self._got(work.remote(*first, shipped))  # noqa: PLW2901
-                done.append((portion, result))
+                    shipped = _with_contents(root, batch)
+                    result = self._get(work.remote(*arguments, shipped))  # noqa: PLW2901
+                done.append((batch, result))
             _commit(writer, done, known, report)
-            files += sum(len(portion.entries) for portion, _ in done)
-            size += sum(entry.size for portion, _ in done for entry in portion.entries)
+            files += sum(len(batch.entries) for batch, _ in done)
+            size += sum(entry.size for batch, _ in done for entry in batch.entries)
             passages = report.embedded + report.reused
             progress(progress_of_files((files, len(entries)), (size, total), passages, start))
 
-    def _portions(self, entries: list[Entry], head: Head) -> Iterator[FileBatch]:
-        """Files in order of path, cut so that each worker has several portions."""
-        shares = _PORTIONS * self.workers
-        files = min(max(len(entries) // shares, _FILES[0]), _FILES[1])
-        size = min(max(sum(entry.size for entry in entries) // shares, _BYTES[0]), _BYTES[1])
-        document, chunk, some, held = head.next_document, head.next_chunk, list[Any](), 0
+    def _batches(self, entries: list[Entry], head: Head) -> Iterator[FileBatch]:
+        """Split files, in order of path, so that each worker gets several batches."""
+        shares = _BATCHES * self.workers
+        max_files = min(max(len(entries) // shares, _BATCH_FILES[0]), _BATCH_FILES[1])
+        max_size = min(max(sum(entry.size for entry in entries) // shares, _BATCH_BYTES[0]), _BATCH_BYTES[1])
+        document, chunk, batch, size = head.next_document, head.next_chunk, list[Any](), 0
         for entry in entries:
-            if some and (len(some) >= files or held + entry.size > size):
-                yield FileBatch(tuple(some), document, chunk)
-                document, chunk, some, held = document + len(some), chunk + ROOM, [], 0
-            some.append(entry)
-            held += 0 if entry.reason else entry.size
-        if some:
-            yield FileBatch(tuple(some), document, chunk)
+            if batch and (len(batch) >= max_files or size + entry.size > max_size):
+                yield FileBatch(tuple(batch), document, chunk)
+                document, chunk, batch, size = document + len(batch), chunk + CHUNK_IDS, [], 0
+            batch.append(entry)
+            size += 0 if entry.reason else entry.size
+        if batch:
+            yield FileBatch(tuple(batch), document, chunk)
 
     def _ready(self, under_way: deque[tuple[FileBatch, Any]]) -> Iterator[tuple[FileBatch, BatchResult | None]]:
-        """The first portion, when it is done, and those behind it that are done too."""
-        self._got(under_way[0][1])
+        """Wait for the first batch; yield it and the finished batches behind it."""
+        self._get(under_way[0][1])
         ready = set(self._ray.wait([ref for _, ref in under_way], num_returns=len(under_way), timeout=0)[0])
         while under_way and under_way[0][1] in ready:
-            portion, ref = under_way.popleft()
-            yield portion, self._got(ref)
+            batch, ref = under_way.popleft()
+            yield batch, self._get(ref)
 
-    def _got(self, ref: Any) -> Any:
-        """A result, or the error of the worker as if it were raised here."""
+    def _get(self, ref: Any) -> Any:
+        """Return a result, or raise the error of the worker here."""
         try:
-            return self._awaited(ref)
+            return self._wait(ref)
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, BinocleError):
                 raise error.cause from None
@@ -139,100 +138,101 @@ class Cluster:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise StoreError(f"the Ray cluster gave up ({reason}); what was committed is kept: run it again") from None
 
-    def _awaited(self, ref: Any) -> Any:
-        """The result.
+    def _wait(self, ref: Any) -> Any:
+        """Wait for a result.
 
-        :raises StoreError: when the cluster has had no processor to do it with for so long that it may never have.
+        :raises StoreError: when the cluster has had no processor for `_PATIENCE` seconds.
         """
         needed = "GPU" if self._gpus else "CPU"
         idle = 0.0
         while idle < _PATIENCE:
             try:
-                return self._ray.get(ref, timeout=_GLANCE)
+                return self._ray.get(ref, timeout=_POLL_SECONDS)
             except self._ray.exceptions.GetTimeoutError:
-                idle = 0.0 if self._ray.cluster_resources().get(needed) else idle + _GLANCE
+                idle = 0.0 if self._ray.cluster_resources().get(needed) else idle + _POLL_SECONDS
         raise StoreError(
             f"the Ray cluster has had no {needed} for {_PATIENCE / 60:g} minutes; what was committed is kept: add "
             "workers with 'ray start --address HEAD', and run it again"
         )
 
     def _remote(self, function: Callable[..., Any], **resources: Any) -> Any:
-        # Ray would end the worker after each call that has a GPU, and load the encoder anew.
+        # max_calls: else Ray ends the worker after each call with a GPU, and loads the encoder anew.
         return self._ray.remote(max_retries=_RETRIES, max_calls=0, scheduling_strategy="SPREAD", **resources)(function)
 
     # The vector index
 
-    def shards(self, snapshot: Snapshot, spec: IndexSpec) -> BuiltShards | None:
-        """Build the vector index of a state, a task for each range of ids; None where there is nothing to build."""
-        ids, store, head = snapshot.chunk_ids["id"].to_numpy(), snapshot.store, snapshot.head
+    def build_shards(self, store: Store, head: Head, ids: Ids, spec: IndexSpec) -> BuiltShards | None:
+        """Build the vector index of the chunks with these ids, a task for each range of ids; None if there are none."""
         if not len(ids):
             return None
-        count = max(-(-len(ids) // _SHARD), min(self.workers, len(ids) // _LEAST_SHARD), 1)
-        first = (str(store.place), asdict(head), asdict(spec))
+        count = max(-(-len(ids) // _MAXIMUM_SHARD), min(self.workers, len(ids) // _MINIMUM_SHARD), 1)
+        arguments = (str(store.location), asdict(head), asdict(spec))
         ranges = [(int(part[0]), int(part[-1])) for part in np.array_split(ids, count)]
         work = self._remote(tasks.build_shard, num_cpus=1)
-        made = self._all([work.remote(*first, *bounds) for bounds in ranges])
+        built = self._all([work.remote(*arguments, *bounds) for bounds in ranges])
 
-        def opened(names: tuple[str, ...]) -> VectorIndex:
+        def load(names: tuple[str, ...]) -> VectorIndex:
             return self.serve(store, replace(head, vectors=names[0], shards=names[1:]))[0]
 
-        def amended(names: tuple[str, ...], settled: IndexMetadata) -> tuple[str, ...]:
+        def amend(names: tuple[str, ...], metadata: IndexMetadata) -> tuple[str, ...]:
             work = self._remote(tasks.amend_shard, num_cpus=1)
-            others = self._all([work.remote(str(store.place), name, asdict(settled)) for name in names])
-            dropped(names)
-            return tuple(others)
+            amended = self._all([work.remote(str(store.location), name, asdict(metadata)) for name in names])
+            drop(names)
+            return tuple(amended)
 
-        def dropped(names: tuple[str, ...]) -> None:
+        def drop(names: tuple[str, ...]) -> None:
             self._kill(store, names.__contains__)
             for name in names:
-                store.place.drop(name)
+                store.location.drop(name)
 
         return BuiltShards(
-            names=tuple(name for name, _ in made),
+            names=tuple(name for name, _ in built),
             manifest=IndexManifest(
                 spec.kind, len(ids), head.encoder.dim, head.rows, {}, spec.metric, spec.build, spec.search
             ),
-            memory=sum(memory for _, memory in made),
-            open_shards=opened,
-            amend_shards=amended,
-            delete_shards=dropped,
+            memory=sum(memory for _, memory in built),
+            open_shards=load,
+            amend_shards=amend,
+            delete_shards=drop,
         )
 
     def serve(self, store: Store, head: Head) -> tuple[VectorIndex, IndexManifest]:
-        """The published vector index of a state, each shard in an actor that stays for the next search.
+        """Open the published vector index of a state: each shard in an actor that stays for the next search.
 
-        :raises DamagedError: when one is not what was published.
+        :raises DamagedError: when a shard is damaged.
         """
-        kept: dict[str, Any] = {"lifetime": "detached", "get_if_exists": True, "scheduling_strategy": "SPREAD"}
-        again = {"max_restarts": -1, "max_task_retries": _RETRIES}  # on another machine, where one is lost
-        actor = self._ray.remote(num_cpus=0, **again)(Shard)
-        place, dim = str(store.place), head.encoder.dim
-        # Who took others out of service may have had no cluster.
-        self._kill(store, lambda part: part not in head.parts and not store.place.has(part))
-        actors = [actor.options(name=_name(place, part), **kept).remote(place, part, dim) for part in head.parts]
-        manifests = [IndexManifest(**found) for found in self._all([one.manifest.remote() for one in actors])]
-        held = self._all([one.held.remote() for one in actors])
-        shards = [RemoteShard(self._got, one, *part) for one, part in zip(actors, held, strict=True)]
-        return RemoteShardedIndex(self._got, shards), merge_manifests(manifests)
+        detached: dict[str, Any] = {"lifetime": "detached", "get_if_exists": True, "scheduling_strategy": "SPREAD"}
+        retries = {"max_restarts": -1, "max_task_retries": _RETRIES}  # on another machine, if one is lost
+        actor = self._ray.remote(num_cpus=0, **retries)(Shard)
+        location, dim = str(store.location), head.encoder.dim
+        # The process that replaced other shards may have had no cluster.
+        self._kill(store, lambda part: part not in head.parts and not store.location.has(part))
+        actors = [
+            actor.options(name=_name(location, part), **detached).remote(location, part, dim) for part in head.parts
+        ]
+        manifests = [IndexManifest(**values) for values in self._all([shard.manifest.remote() for shard in actors])]
+        contents = self._all([shard.contents.remote() for shard in actors])
+        shards = [RemoteShard(self._get, shard, *ids) for shard, ids in zip(actors, contents, strict=True)]
+        return RemoteShardedIndex(self._get, shards), merge_manifests(manifests)
 
     def retire(self, store: Store, head: Head) -> None:
-        """End the actors of shards that are no longer part of the index."""
+        """End the actors of shards that are no longer in service."""
         self._kill(store, lambda part: part not in head.parts)
 
-    def _kill(self, store: Store, chosen: Callable[[str], bool]) -> None:
-        """End the actors of the shards that are chosen, by their names in the store."""
+    def _kill(self, store: Store, condition: Callable[[str], bool]) -> None:
+        """End the actors of the shards whose name in the store meets a condition."""
         for name in self._ray.util.list_named_actors():
-            place, _, part = name.partition("/")
-            if place == _digest(str(store.place)) and chosen(part.partition("/")[0]):
+            digest, _, part = name.partition("/")
+            if digest == _digest(str(store.location)) and condition(part.partition("/")[0]):
                 with contextlib.suppress(ValueError):  # another process was first
                     self._ray.kill(self._ray.get_actor(name))
 
     def _all(self, refs: Sequence[Any]) -> list[Any]:
-        return [self._got(ref) for ref in refs]
+        return [self._get(ref) for ref in refs]
 
 
-def connected(address: str) -> Any:
-    """Ray, connected."""
+def connect(address: str) -> Any:
+    """Connect to a Ray cluster and return the `ray` module."""
     try:
         import ray
     except ImportError:
@@ -255,21 +255,21 @@ def connected(address: str) -> Any:
     return ray
 
 
-def _with_contents(root: Path, portion: FileBatch) -> FileBatch:
+def _with_contents(root: Path, batch: FileBatch) -> FileBatch:
     contents = {}
-    for entry in portion.entries:
+    for entry in batch.entries:
         if not entry.reason:
             try:
                 contents[entry.path] = (root / entry.path).read_bytes()
             except OSError:
-                continue  # the worker says of it what would be said here: that it is not there
-    return FileBatch(portion.entries, portion.document, portion.chunk, contents)
+                continue  # the worker reports it as missing
+    return FileBatch(batch.entries, batch.document, batch.chunk, contents)
 
 
 def _commit(
     writer: Writer, done: list[tuple[FileBatch, BatchResult]], known: dict[str, dict[str, Any]], report: Report
 ) -> None:
-    replaced = [known[entry.path]["id"] for portion, _ in done for entry in portion.entries if entry.path in known]
+    replaced = [known[entry.path]["id"] for batch, _ in done for entry in batch.entries if entry.path in known]
     writer.adopt(
         drop=replaced,
         documents=fragments_of([text for _, result in done for text in result.documents]),
@@ -281,9 +281,9 @@ def _commit(
         report.join(result.report)
 
 
-def _name(place: str, part: str) -> str:
-    return f"{_digest(place)}/{part}/{__version__}"
+def _name(location: str, part: str) -> str:
+    return f"{_digest(location)}/{part}/{__version__}"
 
 
-def _digest(place: str) -> str:
-    return hashlib.sha256(place.encode()).hexdigest()[:12]
+def _digest(location: str) -> str:
+    return hashlib.sha256(location.encode()).hexdigest()[:12]

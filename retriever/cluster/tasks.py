@@ -1,6 +1,6 @@
-"""What a Ray worker is asked to do: to index a portion of files, to build a shard of the vector index, to amend one.
+"""The tasks of a Ray worker: index a batch of files, build a shard of the vector index, amend a shard.
 
-Arguments are plain values, from which each worker opens the store for itself.
+Arguments are plain values; each worker opens the store for itself.
 """
 
 from __future__ import annotations
@@ -24,56 +24,57 @@ if TYPE_CHECKING:
     from .worker import BatchResult, FileBatch
 
 
-def work(place: str, head: dict[str, Any], root: str, gpu: bool, portion: FileBatch) -> BatchResult | None:
-    _at_ease()
+def work(location: str, head: dict[str, Any], root: str, gpu: bool, batch: FileBatch) -> BatchResult | None:
+    """Read, chunk and embed a batch of files; see `Worker.do`."""
+    _share_processors()
     try:
-        return _worker(place, head, gpu).do(portion, Path(root))
+        return _worker(location, head, gpu).do(batch, Path(root))
     except BaseException:
-        _let_go()  # it holds rows of this portion, which would be written with those of the next
+        _close_worker()  # it has rows of this batch, which it would write with the next
         raise
 
 
-_held: dict[tuple[str, str, bool], Worker] = {}  # the worker of the last run, if there was one in this process
+_workers: dict[tuple[str, str, bool], Worker] = {}  # the worker of the last run in this process, if any
 
 
-def _worker(place: str, head: dict[str, Any], gpu: bool) -> Worker:
-    run = place, json.dumps(head, sort_keys=True), gpu
-    if run not in _held:
-        _let_go()
-        _held[run] = Worker(Store.open(open_location(place)), Head.of(head), gpu=gpu)
-    return _held[run]
+def _worker(location: str, head: dict[str, Any], gpu: bool) -> Worker:
+    run = location, json.dumps(head, sort_keys=True), gpu
+    if run not in _workers:
+        _close_worker()
+        _workers[run] = Worker(Store.open(open_location(location)), Head.of(head), gpu=gpu)
+    return _workers[run]
 
 
-def _let_go() -> None:
-    while _held:
-        _held.popitem()[1].close()
+def _close_worker() -> None:
+    while _workers:
+        _workers.popitem()[1].close()
 
 
-def build_shard(place: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> tuple[str, int]:
-    """Build a vector index of the chunks whose ids are from `first` to `last`; gives its name, and its memory."""
-    _at_ease()
-    store, state = Store.open(open_location(place)), Head.of(head)
+def build_shard(location: str, head: dict[str, Any], spec: dict[str, Any], first: int, last: int) -> tuple[str, int]:
+    """Build a vector index of the chunks with ids from `first` to `last`; return its name and its memory in bytes."""
+    _share_processors()
+    store, state = Store.open(open_location(location)), Head.of(head)
     dim = state.encoder.dim
     batches = Snapshot(store, state).batches(["id", "vector"], where=f"id >= {first} AND id <= {last}")
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
-    parent = store.place.cache / "vectors"
+    parent = store.location.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)
-    made = build(parent, IndexSpec(**spec), rows, dim=dim, covers=state.rows)
-    memory, name = made.memory, made.publish(IndexMetadata())
-    store.place.keep(name)
+    index = build(parent, IndexSpec(**spec), rows, dim=dim, covers=state.rows)
+    memory, name = index.memory, index.publish(IndexMetadata())
+    store.location.keep(name)
     return name, memory
 
 
-def amend_shard(place: str, name: str, settled: dict[str, Any]) -> str:
-    """Publish a shard again with other search parameters or measurements; gives its name."""
-    held = open_location(place)
-    folder = held.vectors(name)
-    made = amend(folder.parent, name, IndexMetadata(**settled))
-    held.keep(made)
-    return made
+def amend_shard(location: str, name: str, metadata: dict[str, Any]) -> str:
+    """Publish a shard again with other search parameters or measurements; return its new name."""
+    shards = open_location(location)
+    folder = shards.vectors(name)
+    amended = amend(folder.parent, name, IndexMetadata(**metadata))
+    shards.keep(amended)
+    return amended
 
 
-def _at_ease() -> None:
-    """Several workers share a machine: none spins while it waits."""
+def _share_processors() -> None:
+    """Stop OpenMP threads from spinning while they wait: several workers share a machine."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("LANCE_LOG", "error")

@@ -1,8 +1,8 @@
-"""A portion of a run's files, read, chunked and embedded by a worker on any machine.
+"""Read, chunk and embed a batch of files, on any machine.
 
-A worker runs the very code that indexes on one machine, `Indexer`, on a writer whose rows become fragments of the
-store's tables: files that are no part of a table until the one process that commits says so. So a worker that is lost
-has written nothing that anyone sees, and what it was to do can be done by another.
+A worker runs the same `Indexer` as a single machine. Its rows become fragments of the store's tables: files outside
+of a table until the one committing process appends them. So nobody sees the rows of a lost worker, and another worker
+can do its batch again.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
     from ..store.head import Head
     from ..store.store import Store
 
-ROOM = 2**24  # ids that each portion has for its chunks: they ascend with the portions, whoever is done first
-_REMEMBERED = 65_536  # chunks whose vectors a worker keeps, for texts that come again in the same run
+CHUNK_IDS = 2**24  # chunk ids for each batch: ids ascend with the batches, whichever is finished first
+_CACHED_CHUNKS = 65_536  # with vectors, for texts that occur again in the same run
 
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """Files to be indexed together, in order of path, and the ids that they may use."""
+    """Files to index together, in order of path, and the ids for them."""
 
     entries: tuple[Entry, ...]
     document: int  # the id of the first document
     chunk: int  # the id of the first chunk
-    contents: dict[str, bytes] | None = None  # path -> bytes, for a worker that does not see the folder
+    contents: dict[str, bytes] | None = None  # path -> bytes, for a worker that cannot see the folder
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What became of a portion: fragments as JSON, to be committed, and counts."""
+    """The result of a batch: fragments as JSON, to be committed, and counts."""
 
     documents: list[str]
     chunks: list[str]
@@ -64,12 +64,12 @@ class BatchResult:
 
 
 class Worker:
-    """An encoder and readers, loaded once, for portion after portion of one run."""
+    """An encoder and readers, loaded once for all batches of a run."""
 
     def __init__(self, store: Store, head: Head, *, gpu: bool = False) -> None:
         """
-        :param head: the state that the run began from: what it holds is not embedded again.
-        :raises EncoderMismatchError: when the encoder on this machine is another.
+        :param head: the state at the start of the run: its texts are not embedded again.
+        :raises EncoderMismatchError: when this machine has another encoder under that name.
         """
         encoder = _load(head.encoder.model, gpu=gpu)
         expect_many(encoder)
@@ -84,31 +84,31 @@ class Worker:
         self._pool = ReaderPool(workers=1)
 
     def close(self) -> None:
-        """End the readers' processes."""
+        """End the processes of the readers."""
         self._pool.close()
 
-    def do(self, portion: FileBatch, root: Path) -> BatchResult | None:
-        """Index a portion; None if its files cannot be seen from here as they were when the folder was looked through.
+    def do(self, batch: FileBatch, root: Path) -> BatchResult | None:
+        """Index a batch; None if this machine does not see the files as the scan of the folder did.
 
-        The next try then comes with their contents.
+        The caller then sends the batch again with the contents of the files.
         """
-        if portion.contents is None:
-            return self._done(portion, root) if all(map(_Seen(root), portion.entries)) else None
+        if batch.contents is None:
+            return self._index(batch, root) if all(_is_unchanged(root, entry) for entry in batch.entries) else None
         with tempfile.TemporaryDirectory() as folder:
-            for entry in portion.entries:
-                if entry.path in portion.contents:
+            for entry in batch.entries:
+                if entry.path in batch.contents:
                     file = Path(folder, entry.path)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(portion.contents[entry.path])
+                    file.write_bytes(batch.contents[entry.path])
                     os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
-            return self._done(portion, Path(folder))
+            return self._index(batch, Path(folder))
 
-    def _done(self, portion: FileBatch, root: Path) -> BatchResult:
+    def _index(self, batch: FileBatch, root: Path) -> BatchResult:
         before = Report(embedded=self._report.embedded, reused=self._report.reused)
         report = Report()
-        self._indexer.number_from(portion.document, portion.chunk)
-        readings = self._pool.read_all(root / entry.path for entry in portion.entries if not entry.reason)
-        for entry in portion.entries:
+        self._indexer.number_from(batch.document, batch.chunk)
+        readings = self._pool.read_all(root / entry.path for entry in batch.entries if not entry.reason)
+        for entry in batch.entries:
             row, document = row_of(entry, None if entry.reason else next(readings))
             report.count(entry, row)
             self._indexer.add(row, document)
@@ -116,29 +116,24 @@ class Worker:
         report.embedded = self._report.embedded - before.embedded
         report.reused = self._report.reused - before.reused
         next_document, next_chunk = self._indexer.next_ids
-        if next_chunk > portion.chunk + ROOM:
-            raise StoreError(f"{portion.entries[0].path} and what follows make more than {ROOM:,} passages")
-        documents, chunks = self._rows.written()
+        if next_chunk > batch.chunk + CHUNK_IDS:
+            raise StoreError(f"{batch.entries[0].path} and what follows make more than {CHUNK_IDS:,} passages")
+        documents, chunks = self._rows.write()
         return BatchResult(documents, chunks, next_document, next_chunk, report)
 
 
-class _Seen:
-    """Whether a file is what it was when the folder was looked through."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def __call__(self, entry: Entry) -> bool:
-        if entry.reason:
-            return True
-        with contextlib.suppress(OSError, ValueError):
-            status = (self._root / entry.path).lstat()
-            return (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime_ns)
-        return False
+def _is_unchanged(root: Path, entry: Entry) -> bool:
+    """Tell whether a file has the size and time that the scan of the folder saw."""
+    if entry.reason:
+        return True
+    with contextlib.suppress(OSError, ValueError):
+        status = (root / entry.path).lstat()
+        return (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime_ns)
+    return False
 
 
 class _Fragments:
-    """The `indexer.Rows` of a worker."""
+    """The rows of a worker, as `Indexer` writes them."""
 
     def __init__(self, store: Store, head: Head) -> None:
         self.head = head
@@ -146,31 +141,31 @@ class _Fragments:
         self._snapshot = Snapshot(store, head)
         self._documents: list[pa.Table] = []
         self._chunks: list[pa.Table] = []
-        self._remembered: deque[pa.Table] = deque()
+        self._cached: deque[pa.Table] = deque()
 
     def snapshot(self) -> Snapshot:
         return self._snapshot
 
     def stage(self, chunks: pa.Table) -> None:
         self._chunks.append(chunks)
-        self._remembered.append(chunks.select([name for name in chunks.column_names if name in _LOOKED_UP]))
-        while sum(map(len, self._remembered)) > _REMEMBERED:
-            self._remembered.popleft()
+        self._cached.append(chunks.select([name for name in chunks.column_names if name in _CACHED_COLUMNS]))
+        while sum(map(len, self._cached)) > _CACHED_CHUNKS:
+            self._cached.popleft()
 
     def staged(self, columns: list[str], keys: Sequence[int]) -> pa.Table:
         import pyarrow.compute as pc
 
-        wanted = pa.array(keys, pa.int64())
-        own = [table.filter(pc.is_in(table["key"], wanted)).select(columns) for table in self._remembered]
+        key_set = pa.array(keys, pa.int64())
+        own = [table.filter(pc.is_in(table["key"], key_set)).select(columns) for table in self._cached]
         return pa.concat_tables([self._snapshot.read("chunks", columns, rows_among("key", keys)), *own])
 
     def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
-        assert not drop  # whoever commits knows what is replaced
+        assert not drop  # the committing process drops replaced documents
         self._documents.append(documents)
 
-    def written(self) -> tuple[list[str], list[str]]:
-        """What has come since the last call as fragments on storage: of documents and of chunks."""
-        with writing(self._store.place):
+    def write(self) -> tuple[list[str], list[str]]:
+        """Write the new documents and chunks as fragments; return both lists as JSON."""
+        with writing(self._store.location):
             return tuple(  # type: ignore[return-value]
                 list(self._fragments(name, tables))
                 for name, tables in (("documents", self._documents), ("chunks", self._chunks))
@@ -180,15 +175,15 @@ class _Fragments:
         if tables:
             rows = pa.concat_tables(tables)
             tables.clear()
-            for fragment in self._store.place.table(name).fragments(rows):
+            for fragment in self._store.location.table(name).fragments(rows):
                 yield json.dumps(fragment.to_json())
 
 
-_LOOKED_UP = ("key", "context", "vector", PREVIOUS)
+_CACHED_COLUMNS = ("key", "context", "vector", PREVIOUS)
 
 
 def _load(name: str, *, gpu: bool) -> Encoder:
-    """The encoder, by torch where there is a GPU for it and it is no defended one, whose folder only names it."""
+    """Load the encoder, with torch if there is a GPU; not a defended encoder, since its folder only names it."""
     folder = model_folder.find(name)
     if not gpu or (folder / model_folder.DEFENCE).is_file():
         return load_encoder(name)
@@ -197,8 +192,8 @@ def _load(name: str, *, gpu: bool) -> Encoder:
     return TorchEncoder(name, folder, model_settings.ModelSettings.read(folder))
 
 
-def fragments_of(written: Sequence[str]) -> list[Any]:
-    """The fragments that a worker has described."""
+def fragments_of(texts: Sequence[str]) -> list[Any]:
+    """Return the fragments that a worker described in JSON."""
     import lance
 
-    return [lance.fragment.FragmentMetadata.from_json(text) for text in written]
+    return [lance.fragment.FragmentMetadata.from_json(text) for text in texts]

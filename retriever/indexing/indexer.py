@@ -45,7 +45,8 @@ class _Batch:
 class Rows(Protocol):
     """What an indexer needs of a writer: of `Writer`, or of a worker's whose rows another commits."""
 
-    head: Head
+    @property
+    def head(self) -> Head: ...
 
     def snapshot(self) -> Snapshot: ...
 
@@ -133,7 +134,7 @@ class Indexer:
             }
             for place, ((number, piece), key, context) in enumerate(zip(waiting, keys, contexts, strict=True))
         ]
-        schema = chunk_schema(self._encoder.dim, keeps=self._keeps)
+        schema = chunk_schema(self._encoder.dim, previous=self._keeps)
         table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
         table = table.append_column(schema.field("vector"), column)

@@ -24,8 +24,8 @@ from ..models import encoder as encoders
 from ..models.identity import EncoderId
 from ..models.load import load_encoder
 from ..models.token_boundaries import token_boundary_digest
+from ..store.commits import SWITCHING
 from ..store.tables import PREVIOUS, chunk_schema, matrix, writing
-from ..store.writer import ASIDE
 from .report import progress_of_passages
 from .vector_log import VectorLog
 
@@ -134,11 +134,12 @@ def _change(
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
     held = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
-        aside = VectorLog(snapshot.store.path / ASIDE, after.fingerprint, after.dim)
+        aside = VectorLog(snapshot.store.path / SWITCHING, after.fingerprint, after.dim)
     _embed(snapshot, encoder, aside, report, held=held, progress=progress)
     rows = _rows(snapshot, aside, after, held=held, keep=keep)
-    writer.encoder_of = lambda _: encoder
-    report.note = writer.replace_vectors(rows, after, before if keep else None, erase=erase)
+    report.note = writer.replace_vectors(
+        rows, after, before if keep else None, erase=erase, encoder_of=lambda _: encoder
+    )
     report.seconds = time.monotonic() - began
     return report
 
@@ -177,7 +178,7 @@ def _rows(
     snapshot: Snapshot, aside: VectorLog, after: EncoderId, *, held: bool, keep: bool
 ) -> Iterator[pa.RecordBatch]:
     """Every chunk as it is, but for its vectors."""
-    schema = chunk_schema(after.dim, keeps=keep)
+    schema = chunk_schema(after.dim, previous=keep)
     plain = [name for name in schema.names if name not in ("vector", PREVIOUS)]
     former = [*(["vector"] if keep else []), *([PREVIOUS] if held else [])]
     for batch in snapshot.batches([*plain, *former]):

@@ -44,19 +44,19 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         states[state] = states.get(state, 0) + 1
     index = snapshot.index
     return Status(
-        path=str(snapshot.store.place),
+        path=str(snapshot.store.location),
         folder=str(folder) if folder else None,
         model=encoder.model,
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,
         documents=states,
         chunks=snapshot.chunks.count_rows(),
-        bytes=snapshot.store.place.size(),
+        bytes=snapshot.store.location.size(),
         vector_index=snapshot.head.vectors,
         vector_kind=_kind(snapshot),
         damage=str(snapshot.damage) if snapshot.damage else None,
-        newer_rows=0 if index.tail is None else len(index.tail.ids),
-        deleted_rows=0 if index.held is None else int((~index.held).sum()),
+        newer_rows=0 if index.unindexed is None else len(index.unindexed.ids),
+        deleted_rows=0 if index.live_mask is None else int((~index.live_mask).sum()),
         previous=_previous(snapshot),
     )
 
@@ -65,7 +65,7 @@ def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
     made = snapshot.published
     if made is None:
         return None
-    size = sum(folder_size(snapshot.store.place.vectors(name)) for name in snapshot.head.parts)
+    size = sum(folder_size(snapshot.store.location.vectors(name)) for name in snapshot.head.parts)
     chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search")}
     return {**chosen, "measured": made.measurements, "count": made.count, "bytes": size}
 
@@ -74,7 +74,7 @@ def _previous(snapshot: Snapshot) -> dict[str, Any] | None:
     before = snapshot.head.previous
     if before is None:
         return None
-    kept = snapshot.count_kept()
+    kept = snapshot.count_previous()
     return {
         "model": before.model,
         "fingerprint": before.fingerprint,

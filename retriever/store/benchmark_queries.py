@@ -1,7 +1,7 @@
-"""The queries that a vector index is measured with: asked by people, or made from the passages.
+"""The queries that measure a vector index: real ones, or sentences of the passages.
 
-Those that a demand was proven with are kept beside the index, to measure with again when its rows have changed. What
-was made from passages goes when a document is forgotten, for it says what was in there.
+The queries that proved the requirements stay beside the index, to measure it again when its rows change. Sentences of
+passages are erased when a document is forgotten, since they contain its text.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from ...core.arrays import Floats
+    from ...core.arrays import Floats, Integers
     from ...indexes.tuning.benchmark import Requirements
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
@@ -39,22 +37,24 @@ if TYPE_CHECKING:
 
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？｡])[」』）”’]*\s*|\n+")
-_WORDS = range(4, 41)  # so many make a sentence
-_CHARACTERS = range(8, 121)  # so many of these make a sentence
-_FAMILIES = ("asked", "made")
+_SENTENCE_WORDS = range(4, 41)
+_SENTENCE_CHARACTERS = range(8, 121)  # in the scripts of UNSPACED
+_FAMILIES = ("asked", "made")  # in the names of files: real queries, sentences of passages
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkQueries:
+    """Encoded queries and their source."""
+
     vectors: Floats  # (n, dim)
-    source: str  # for people: where they are from
-    asked: bool  # by people, not made from the passages
+    source: str  # for people
+    real: bool  # asked by people, not made from the passages
 
 
 def read(file: Path) -> list[str]:
-    """Queries out of a file: BEIR's `queries.jsonl`, or a text a line."""
+    """Read queries from a file: BEIR's `queries.jsonl`, or a text a line."""
     try:
-        lines = file.read_text("utf-8-sig").split("\n")  # JSON may hold the other marks that Unicode ends a line with
+        lines = file.read_text("utf-8-sig").split("\n")  # not splitlines: JSON may contain other line ends of Unicode
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise InputError(f"{file} cannot be read as queries: {reason}") from None
@@ -77,7 +77,10 @@ def _text(file: Path, number: int, line: str) -> str:
 
 
 def check(texts: Collection[str] | None, seed: int) -> None:
-    """Whether queries, if there are any, and the seed of their sample can be used."""
+    """Check the queries, if there are any, and the seed of their sample.
+
+    :raises InputError: when they cannot be used.
+    """
     if not is_whole(seed, 0):
         raise InputError(f"a seed is a whole number from 0, not {seed!r}")
     if isinstance(texts, str) or not isinstance(texts, (Collection, type(None))):
@@ -87,66 +90,71 @@ def check(texts: Collection[str] | None, seed: int) -> None:
             raise InputError(f"a query is a text, not {text!r}")
 
 
-def of_texts(texts: Sequence[str], encoder: Encoder, demand: Requirements, seed: int) -> BenchmarkQueries:
-    """Real queries, or a sample where there are more than it takes.
+def of_texts(texts: Sequence[str], encoder: Encoder, requirements: Requirements, seed: int) -> BenchmarkQueries:
+    """Encode real queries, or a sample of them if there are more than needed.
 
-    :raises InputError: when there are too few to prove the demand with half of them.
+    :raises InputError: when half of them are too few to prove the requirements.
     """
     texts = list(dict.fromkeys(texts))
-    least = 2 * queries_needed(demand.recall) if demand.recall < 1 else 1
-    if len(texts) < least:
+    minimum = 2 * queries_needed(requirements.recall) if requirements.recall < 1 else 1
+    if len(texts) < minimum:
         raise InputError(
-            f"{len(texts):,} queries cannot prove a recall of {demand.recall:g}, half of them to choose by and half to "
-            f"prove with: give {least:,} at the least, ask for less, or have queries made from the passages"
+            f"{len(texts):,} queries cannot prove a recall of {requirements.recall:g}, half of them to choose by "
+            f"and half to prove with: give {minimum:,} at least, ask for less, or have queries made from the passages"
         )
-    chosen = _some(len(texts), 2 * demand.query_count, np.random.default_rng(seed))
-    vectors = encode_finite(encoder, [texts[place] for place in chosen], kind="query")
-    return BenchmarkQueries(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", asked=True)
+    sample = _sample(len(texts), 2 * requirements.query_count, np.random.default_rng(seed))
+    vectors = encode_finite(encoder, [texts[position] for position in sample], kind="query")
+    return BenchmarkQueries(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", real=True)
 
 
-def of_passages(snapshot: Snapshot, encoder: Encoder, demand: Requirements, seed: int) -> BenchmarkQueries:
-    """A sentence out of each of some passages, encoded as a query; several of each where there are few passages."""
-    random, wanted = np.random.default_rng(seed), 2 * demand.query_count
+def of_passages(snapshot: Snapshot, encoder: Encoder, requirements: Requirements, seed: int) -> BenchmarkQueries:
+    """Encode a sentence of each passage of a sample as a query; several of each if there are few passages."""
+    random, count = np.random.default_rng(seed), 2 * requirements.query_count
     ids = snapshot.chunk_ids["id"].to_numpy()
     if not len(ids):
         raise InputError("there is nothing to optimize: the index holds no passages")
-    chosen = ids[_some(len(ids), wanted, random)]
-    rows = snapshot.chunks_by_id(chosen.tolist(), ["text"])
-    by_passage = [sentences(rows[number]["text"]) for number in chosen.tolist() if number in rows]
-    texts = _dealt(by_passage, wanted, random)
+    sample = ids[_sample(len(ids), count, random)].tolist()
+    rows = snapshot.chunks_by_id(sample, ["text"])
+    by_passage = [sentences(rows[chunk]["text"]) for chunk in sample if chunk in rows]
+    texts = _deal(by_passage, count, random)
     vectors = encode_finite(encoder, texts, kind="query")
-    return BenchmarkQueries(vectors, f"{len(texts):,} sentences of the passages, encoded as queries", asked=False)
+    return BenchmarkQueries(vectors, f"{len(texts):,} sentences of the passages, encoded as queries", real=False)
 
 
 def sentences(text: str) -> list[str]:
-    """Its sentences of some words; the beginning of the text where there is none."""
-    found: list[str] = []
+    """Split a text into sentences of 4 to 40 words; return the beginning of the text if there are none."""
+    pieces: list[str] = []
     for part in _ENDS.split(text):
         if _is_unspaced(part):
-            found += [piece for piece in part.split() if len(piece) in _CHARACTERS]
-        elif len(words := part.split()) in _WORDS:
-            found.append(" ".join(words))
-    if found:
-        return found
+            pieces += [piece for piece in part.split() if len(piece) in _SENTENCE_CHARACTERS]
+        elif len(words := part.split()) in _SENTENCE_WORDS:
+            pieces.append(" ".join(words))
+    if pieces:
+        return pieces
     words = text.split()
-    return [words[0][: _CHARACTERS.start * 4] if _is_unspaced(text) else " ".join(words[: _WORDS.start * 2])]
+    return [
+        words[0][: _SENTENCE_CHARACTERS.start * 4]
+        if _is_unspaced(text)
+        else " ".join(words[: _SENTENCE_WORDS.start * 2])
+    ]
 
 
 def _is_unspaced(text: str) -> bool:
     return 2 * len(UNSPACED.findall(text)) > len(text)
 
 
-def _dealt(groups: Iterable[list[str]], count: int, random: np.random.Generator) -> list[str]:
-    """One of each group, then another of each, until there are so many."""
-    groups = [[group[place] for place in random.permutation(len(group))] for group in groups]
+def _deal(groups: Iterable[list[str]], count: int, random: np.random.Generator) -> list[str]:
+    """Take one text of each group, then another of each, up to `count` different texts."""
+    groups = [[group[position] for position in random.permutation(len(group))] for group in groups]
     longest = max(map(len, groups), default=0)
     turns = (group[turn] for turn in range(longest) for group in groups if turn < len(group))
     return list(dict.fromkeys(turns))[:count]
 
 
-def _some(count: int, wanted: int, random: np.random.Generator) -> NDArray[np.int64]:
-    chosen: NDArray[np.int64] = np.sort(random.choice(count, min(count, wanted), replace=False))
-    return chosen
+def _sample(count: int, size: int, random: np.random.Generator) -> Integers:
+    """Draw positions below `count`, ascending: `size` of them or all."""
+    positions: Integers = np.sort(random.choice(count, min(count, size), replace=False))
+    return positions
 
 
 def _file(encoder: EncoderId, family: str) -> str:
@@ -154,34 +162,36 @@ def _file(encoder: EncoderId, family: str) -> str:
     return f"queries-{family}-{name}.npy"
 
 
-def store_queries(place: Location, asked: BenchmarkQueries, encoder: EncoderId, *, alone: bool = True) -> None:
-    """Put the vectors beside the index, in the place of those before.
+def store_queries(
+    location: Location, queries: BenchmarkQueries, encoder: EncoderId, *, replace_all: bool = True
+) -> None:
+    """Write the vectors beside the index, in place of earlier ones.
 
-    :param alone: whether those of other encoders go.
+    :param replace_all: also remove the queries of other encoders.
     """
-    if alone:
-        forget(place, everything=True)
+    if replace_all:
+        forget(location, everything=True)
     stream = io.BytesIO()
-    np.save(stream, asked.vectors, allow_pickle=False)
-    place.write(_file(encoder, _FAMILIES[not asked.asked]), stream.getvalue(), over=ANY)
+    np.save(stream, queries.vectors, allow_pickle=False)
+    location.write(_file(encoder, _FAMILIES[not queries.real]), stream.getvalue(), over=ANY)
 
 
-def read_stored(place: Location, encoder: EncoderId) -> Floats | None:
-    """The vectors kept for this encoder, if they are whole."""
+def read_stored(location: Location, encoder: EncoderId) -> Floats | None:
+    """Read the stored vectors of this encoder; None if there are none or the file is damaged."""
     for family in _FAMILIES:
         with contextlib.suppress(OSError, ValueError, EOFError):
-            data = place.read(_file(encoder, family))[0]
-            if len(data) > 8 * MAX_QUERIES * encoder.dim:  # twice as many of four bytes a number
+            data = location.read(_file(encoder, family))[0]
+            if len(data) > 8 * MAX_QUERIES * encoder.dim:  # twice the most queries, of four bytes a number
                 continue
-            # Not np.load, which would also take archives.
+            # Not np.load, which would also read archives.
             vectors = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-            whole = vectors.dtype == np.float32 and vectors.ndim == 2 and vectors.shape[1] == encoder.dim
-            if whole and len(vectors) > 1 and np.isfinite(vectors).all():
+            is_matrix = vectors.dtype == np.float32 and vectors.ndim == 2 and vectors.shape[1] == encoder.dim
+            if is_matrix and len(vectors) > 1 and np.isfinite(vectors).all():
                 return np.ascontiguousarray(vectors)
     return None
 
 
-def forget(place: Location, *, everything: bool = False) -> None:
-    """Erase the kept queries that were made from passages, or all."""
+def forget(location: Location, *, everything: bool = False) -> None:
+    """Erase the stored sentences of passages, or all stored queries."""
     for family in _FAMILIES[0 if everything else 1 :]:
-        place.remove(f"queries-{family}-")
+        location.remove(f"queries-{family}-")

@@ -1,4 +1,4 @@
-"""Documents of a snapshot by path: their rows, their texts, the lines that citations name."""
+"""Look up documents of a snapshot by path: their rows, their texts, the lines of a citation, a passage's vector."""
 
 from __future__ import annotations
 
@@ -14,89 +14,99 @@ from ...core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...core.arrays import Floats
     from .snapshot import Snapshot
 
     Row = dict[str, Any]
 
 
 def rows(snapshot: Snapshot) -> list[Row]:
-    """Every document by path: the documents table without the texts."""
+    """Return all documents in order of path: the documents table without the texts."""
     return sorted(snapshot.document_rows.to_pylist(), key=lambda row: (row["path"], row["source"]))
 
 
 def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
-    """One document, its text included; of a file and an added document that share a name, the file if it has text."""
+    """Return one document with its text; if a file and an added document share a name, the file if it has text."""
     path, rows = os.fspath(path), snapshot.document_rows
-    is_named = pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass"))
-    named = rows.filter(is_named).to_pylist()
-    if not named:
+    mask = pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass"))
+    candidates = rows.filter(mask).to_pylist()
+    if not candidates:
         raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
-    found = min(named, key=lambda row: (not row["chunks"], row["source"] == "added"))
-    return snapshot.documents_by_id([found["id"]], [*found, "text"])[found["id"]]
+    best = min(candidates, key=lambda row: (not row["chunks"], row["source"] == "added"))
+    return snapshot.documents_by_id([best["id"]], [*best, "text"])[best["id"]]
 
 
 def named(snapshot: Snapshot, paths: Iterable[str]) -> list[Row]:
-    """The documents of these paths, and those below the ones that end in "/"; "./" before a path may be left out."""
+    """Return the documents with these paths, and all below a path that ends in "/". A leading "./" is ignored."""
     rows = snapshot.document_rows.to_pylist()
     names = {row["path"] for row in rows}
-    wanted = {path if path in names else path.removeprefix("./") for path in paths}
-    folders = tuple(path for path in wanted if path.endswith("/"))
-    return [row for row in rows if row["path"] in wanted or row["path"].startswith(folders)]
+    requested = {path if path in names else path.removeprefix("./") for path in paths}
+    folders = tuple(path for path in requested if path.endswith("/"))
+    return [row for row in rows if row["path"] in requested or row["path"].startswith(folders)]
 
 
 def text(snapshot: Snapshot, path: str | os.PathLike[str]) -> str:
-    """The text that was read from a document; InputError where none was, with the reason."""
+    """Return the text that was read from a document.
+
+    :raises InputError: when it has no text, with the reason.
+    """
     return _with_text(snapshot, path)["text"]  # type: ignore[no-any-return]
 
 
 def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: int) -> str:
-    """What stands on these lines of a document, counted as its citations count them.
+    """Return these lines of a document, counted as its citations count them.
 
-    Where the citations' lines are those of the source (HTML, XML) and not of the text, the passages there.
+    If citations count the lines of the source (HTML, XML) and not of the text, return the passages there.
     """
-    found = _with_text(snapshot, path)
-    chunks = _chunks(snapshot, found, ["char_start", "line_start", "line_end", "text"])
-    _check_lines(found, chunks, first, last)
-    if all(_counts_lines_of(found["text"], chunk) for chunk in chunks):
-        return "\n".join(found["text"].split("\n")[first - 1 : last])
+    document = _with_text(snapshot, path)
+    chunks = _chunks(snapshot, document, ["char_start", "line_start", "line_end", "text"])
+    _check_lines(document, chunks, first, last)
+    if all(_counts_lines_of(document["text"], chunk) for chunk in chunks):
+        return "\n".join(document["text"].split("\n")[first - 1 : last])
     return "\n\n".join(chunk["text"] for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first)
 
 
 def chunk_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> Row:
-    """The chunk, with its vector, that stands on a line of a document or nearest to it."""
-    found = _with_text(snapshot, path)
-    chunks = _chunks(snapshot, found, ["id", "char_start", "line_start", "line_end", "vector", "context"])
-    _check_lines(found, chunks, line, line)
+    """Return the chunk, with its vector, at a line of a document or nearest to it."""
+    document = _with_text(snapshot, path)
+    chunks = _chunks(snapshot, document, ["id", "char_start", "line_start", "line_end", "vector", "context"])
+    _check_lines(document, chunks, line, line)
     return min(chunks, key=lambda chunk: (max(chunk["line_start"] - line, line - chunk["line_end"], 0), chunk["id"]))
 
 
+def stored_vector(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> tuple[Floats, str]:
+    """Return the vector (dim,) of the passage at a line of a document, and the text that was embedded."""
+    chunk = chunk_at(snapshot, path, line)
+    return np.array(chunk["vector"], np.float32), chunk["context"]
+
+
 def _with_text(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
-    found = row(snapshot, path)
-    if not found["chunks"]:
-        raise InputError(f"{found['path']!r} is in the index without a text ({found['reason'] or 'it is empty'})")
-    return found
+    document = row(snapshot, path)
+    if not document["chunks"]:
+        raise InputError(f"{document['path']!r} is in the index without a text ({document['reason'] or 'it is empty'})")
+    return document
 
 
-def _chunks(snapshot: Snapshot, found: Row, columns: list[str]) -> list[Row]:
-    """The chunks of a document in order."""
-    table = snapshot.read("chunks", columns, f"document = {found['id']}")
+def _chunks(snapshot: Snapshot, document: Row, columns: list[str]) -> list[Row]:
+    """Return the chunks of a document in order."""
+    table = snapshot.read("chunks", columns, f"document = {document['id']}")
     return sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
 
 
 def _counts_lines_of(text: str, chunk: dict[str, Any]) -> bool:
-    """Whether a chunk's lines are those of the text, not of a source that the text was taken from."""
+    """Tell whether a chunk counts the lines of the text, not of the source that the text was extracted from."""
     start = 1 + text.count("\n", 0, chunk["char_start"])
     return (start, start + chunk["text"].count("\n")) == (chunk["line_start"], chunk["line_end"])
 
 
-def _check_lines(found: Row, chunks: list[Row], first: int, last: int) -> None:
+def _check_lines(document: Row, chunks: list[Row], first: int, last: int) -> None:
     for number in (first, last):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
             raise InputError(f"a line is a whole number from 1, not {number!r}")
-    text = found["text"]
+    text = document["text"]
     count = max(text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
-    asked = f"line {first}" if first == last else f"lines {first} to {last}"
+    requested = f"line {first}" if first == last else f"lines {first} to {last}"
     if first > last:
-        raise InputError(f"{asked} of {found['path']!r}: the first comes after the last")
+        raise InputError(f"{requested} of {document['path']!r}: the first comes after the last")
     if first < 1 or first > count:
-        raise InputError(f"{found['path']!r} has lines 1 to {count}, not {asked}")
+        raise InputError(f"{document['path']!r} has lines 1 to {count}, not {requested}")

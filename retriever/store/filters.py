@@ -1,16 +1,20 @@
 """Filters on documents: `path=docs/**`, `type=pdf`, `modified>=2026-01-01`, `author=Ada`.
 
-A condition is a field, an operator and a value. Fields are `path` (a glob in .gitignore's manner: `*.md` anywhere,
-`/docs/` below the root), `type` (the format or the file name's ending), `modified` (a date, meaning the whole day, or a
-date and time, in local time unless it carries a zone), `size` (bytes, or 10KB, 3MB), `title`, and any key of the
-documents' own metadata. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=`; `=` on text is without regard to case, and what
-is not equal may still match as a glob. Several conditions must all hold.
+A condition is a field, an operator and a value. Several conditions must all hold. The fields are:
 
-What an added document's metadata says under the name of a field (`type`, `title`, …) is found as well: a document may
-have several types. `modified` in it is a date, or seconds since 1970.
+    path      a glob as in .gitignore: `*.md` anywhere, `/docs/` below the root
+    type      the format, or the extension of the file name
+    modified  a date, meaning the whole day, or a date and time; in local time unless it has a zone
+    size      bytes, or 10KB, 3MB
+    title     and any key of the documents' own metadata
 
-A mapping is for programs: a value of `title` or of metadata is found by that very value alone, a text by the same text
-with the same capitals, a number by a number, a boolean by a boolean. Only a path may be a glob.
+The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. On text `=` ignores case, and its value may be a glob.
+
+The metadata of an added document may use the name of a field (`type`, `title`, …). Both values then count: a document
+may have several types. `modified` in metadata is a date, or seconds since 1970.
+
+A mapping is for programs: a value of `title` or of metadata must be equal, with the same type and the same capitals.
+Only a path may be a glob.
 """
 
 from __future__ import annotations
@@ -39,15 +43,23 @@ _CONDITION = re.compile(r"\s*([\w.-]+)\s*(!=|<=|>=|==?|<|>|:)\s*(.*?)\s*", re.DO
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _FIELDS = ("path", "type", "modified", "size", "title")
-_TOLD = 20  # keys of metadata
-COLUMNS = ("path", "source", "size", "mtime_ns", "format", "title", "metadata")  # that conditions look at
+_LISTED_KEYS = 20  # most keys of metadata, or types, that a message lists
+COLUMNS = (
+    "path",
+    "source",
+    "size",
+    "mtime_ns",
+    "format",
+    "title",
+    "metadata",
+)  # that conditions read
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of these conditions on a document row. Filters that ask for the same are equal."""
+    """Conditions on a document row, which must all hold. Filters with the same source are equal."""
 
-    asked: tuple[str | tuple[str, tuple[str, ...]], ...]  # a condition as written, or a field and its values, quoted
+    source: tuple[str | tuple[str, tuple[str, ...]], ...]  # conditions as written, or fields and their quoted values
     conditions: tuple[Callable[[Row], bool], ...] = field(compare=False)
 
     def passes(self, row: Row) -> bool:
@@ -55,8 +67,9 @@ class Filter:
 
 
 def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | None:
-    """
-    :param where: a condition, several of them, or a mapping of field to value (equal) or list of values (any equal).
+    """Read a filter; None if it has no conditions.
+
+    :param where: a condition, a list of conditions, or a mapping of field to a value or to a list of alternatives.
     :raises InputError: naming the condition that cannot be read.
     """
     if isinstance(where, str):
@@ -68,29 +81,29 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
             raise InputError(f"a filter is a text, a list of texts or a mapping, not {where!r}")
         return Filter(tuple(where), tuple(map(_condition, where)))
     if not all(isinstance(name, str) for name in where):
-        raise InputError(f"a filter names what it looks at by a text, such as 'type', not as {where!r} does")
+        raise InputError(f"a filter names its fields by texts, such as 'type', not as {where!r} does")
     fields = {name: _members(name, value) for name, value in where.items()}
-    asked = tuple((name, tuple(map(repr, members))) for name, members in fields.items())  # "1" is not 1, nor is True
-    return Filter(asked, tuple(_equal_any(name, members) for name, members in fields.items()))
+    source = tuple((name, tuple(map(repr, members))) for name, members in fields.items())  # "1" is not 1, nor is True
+    return Filter(source, tuple(_equal_any(name, members) for name, members in fields.items()))
 
 
 def unknown(where: Sequence[str], rows: Sequence[Row]) -> str:
-    """A line that says so where conditions ask for what no document has, and what they may ask for; else ""."""
+    """Return a message if a condition names a field that no document has, with the fields that there are; else ""."""
     known = {key for row in rows for key in json.loads(row["metadata"])}.difference(_FIELDS)
     missing = sorted(_fields(where).difference(known, _FIELDS, ("format",)))
     if not missing:
         return ""
-    some = [*_FIELDS, *sorted(known)[:_TOLD], *["…"] * (len(known) > _TOLD)]
-    return f"no document has {', '.join(map(repr, missing))}: a filter may ask for {', '.join(some)}"
+    fields = [*_FIELDS, *sorted(known)[:_LISTED_KEYS], *["…"] * (len(known) > _LISTED_KEYS)]
+    return f"no document has {', '.join(map(repr, missing))}: a filter may ask for {', '.join(fields)}"
 
 
 def unmet(where: Sequence[str], rows: Sequence[Row]) -> str:
-    """A line that says so where none of these documents passes; of types also those that there are; else ""."""
-    wanted = parse(where)
-    if wanted is None or any(map(wanted.passes, rows)):
+    """Return a message if none of these documents passes, for a filter on types with the types; else ""."""
+    conditions = parse(where)
+    if conditions is None or any(map(conditions.passes, rows)):
         return ""
     types = sorted({row["format"] for row in rows}) if _fields(where) & {"type", "format"} else []
-    here = f" (types here: {', '.join(types[:_TOLD])}{', …' * (len(types) > _TOLD)})" if types else ""
+    here = f" (types here: {', '.join(types[:_LISTED_KEYS])}{', …' * (len(types) > _LISTED_KEYS)})" if types else ""
     return f"no document passes {' and '.join(where)}{here}"
 
 
@@ -110,15 +123,15 @@ def _members(name: str, value: Any) -> Sequence[Any]:
 def _equal_any(name: str, members: Sequence[Any]) -> Callable[[Row], bool]:
     if name in ("path", "type", "format", "modified", "size"):
         timed = name == "modified"
-        choices = [_at(one) if timed and _is_number(one) else _test(name, "=", str(one)) for one in members]
-        return lambda row: any(choice(row) for choice in choices)
+        tests = [_at(value) if timed and _is_number(value) else _test(name, "=", str(value)) for value in members]
+        return lambda row: any(test(row) for test in tests)
     value_of = _value_of(name)
-    return lambda row: any(_is_same(found, member) for found in _listed(value_of(row)) for member in members)
+    return lambda row: any(_is_same(value, member) for value in _listed(value_of(row)) for member in members)
 
 
-def _is_same(found: Any, wanted: Any) -> bool:
-    """Equal, and of one type, but that 1.0 is 1."""
-    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
+def _is_same(value: Any, member: Any) -> bool:
+    """Tell whether two values are equal and of one type; 1.0 equals 1, True does not."""
+    return isinstance(value, bool) == isinstance(member, bool) and bool(value == member)
 
 
 def _condition(text: str) -> Callable[[Row], bool]:
@@ -135,8 +148,8 @@ def _test(name: str, operator: str, value: str) -> Callable[[Row], bool]:
     if name == "path":
         return _path(operator, value)
     if name in ("type", "format"):
-        wanted = value.lower().lstrip(".")
-        return _negated(operator, name, lambda row: wanted in _types(row, name))
+        extension = value.lower().lstrip(".")
+        return _negated(operator, name, lambda row: extension in _types(row, name))
     if name == "modified":
         return _timed(operator, value)
     if name == "size":
@@ -151,16 +164,16 @@ def _value_of(name: str) -> Callable[[Row], Any]:
 
 
 def _stated(row: Row, name: str) -> list[Any]:
-    """What the metadata of a document that is no file says under the name of a field."""
+    """Return the values that an added document's metadata has under the name of a field."""
     return [] if row["source"] == "file" else _listed(json.loads(row["metadata"]).get(name))
 
 
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else [] if found is None else [found]
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _types(row: Row, name: str) -> set[str]:
-    return {row["format"].lower(), _ending(row["path"]), *map(_plain, _stated(row, name))}
+    return {row["format"].lower(), _extension(row["path"]), *map(_plain, _stated(row, name))}
 
 
 def _path(operator: str, value: str) -> Callable[[Row], bool]:
@@ -168,7 +181,9 @@ def _path(operator: str, value: str) -> Callable[[Row], bool]:
     pattern = Pattern.parse("\\" + glob if glob.startswith(("#", "!")) else glob)
     if pattern is None:
         raise InputError(f"cannot read the path filter {value!r}: expected a glob such as docs/** or *.md")
-    around = lru_cache(maxsize=256)(lambda folder: holds(pattern, folder))  # most files lie beside the one before
+    around = lru_cache(maxsize=256)(
+        lambda folder: holds(pattern, folder)
+    )  # most files share the folder of the one before
 
     def matches(path: str) -> bool:
         folder = path[: path.rfind("/") + 1]
@@ -184,12 +199,12 @@ def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[
 
 
 def folder(path: str) -> str:
-    """The condition that a document lies below a folder, whatever characters its name has."""
+    """Write the condition that a document lies below a folder, with special characters escaped."""
     return "path=/" + re.sub(r"([*?\[\]\\ ])", r"\\\1", path) + "/"
 
 
 def _timed(operator: str, value: str) -> Callable[[Row], bool]:
-    """A date alone stands for the whole day."""
+    """Compare with a time; a date alone stands for the whole day."""
     start = _moment(value)
     end = _day_after(value) if _DAY.fullmatch(value) else start
 
@@ -211,7 +226,7 @@ def _timed(operator: str, value: str) -> Callable[[Row], bool]:
 
 
 def _at(seconds: float) -> Callable[[Row], bool]:
-    """As `os.stat` gives it, which rounds nanoseconds in its own way."""
+    """Compare with a time as `os.stat` returns it, which rounds nanoseconds."""
 
     def holds(row: Row) -> bool:
         at = _modified(row)
@@ -236,26 +251,26 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _textual(operator: str, value: str, value_of: Callable[[Row], Any]) -> Callable[[Row], bool]:
-    """Own metadata: a list passes when one of its members does; numbers compare as numbers."""
-    wanted, number = value.lower(), _number(value)
-    matches = re.compile(fnmatch.translate(wanted)).match
+    """Compare with the documents' own metadata. One member of a list suffices; numbers compare as numbers."""
+    text, number = value.lower(), _number(value)
+    matches = re.compile(fnmatch.translate(text)).match
 
-    def same(found: Any) -> bool:
-        if _is_number(found) and found == number:
+    def is_equal(member: Any) -> bool:
+        if _is_number(member) and member == number:
             return True
-        plain = _plain(found)
-        return plain == wanted or bool(matches(plain))
+        plain = _plain(member)
+        return plain == text or bool(matches(plain))
 
-    def one(found: Any) -> bool:
+    def passes(member: Any) -> bool:
         if operator in ("=", "!="):
-            return same(found) == (operator == "=")
-        if isinstance(found, (int, float)) and number is not None:
-            return _COMPARE[operator](found, number)
-        return _COMPARE[operator](_plain(found), wanted)
+            return is_equal(member) == (operator == "=")
+        if isinstance(member, (int, float)) and number is not None:
+            return _COMPARE[operator](member, number)
+        return _COMPARE[operator](_plain(member), text)
 
     def holds(row: Row) -> bool:
         members = _listed(value_of(row))
-        return all(map(one, members)) if operator == "!=" else any(map(one, members))
+        return all(map(passes, members)) if operator == "!=" else any(map(passes, members))
 
     return holds
 
@@ -265,7 +280,7 @@ def _plain(value: Any) -> str:
 
 
 def _number(text: str) -> float | None:
-    for read in (int, float):  # a float has no more than 53 bits of a whole number
+    for read in (int, float):  # int first: a float has only 53 bits of a whole number
         with contextlib.suppress(ValueError):
             return read(text)
     return None
@@ -275,12 +290,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _ending(path: str) -> str:
+def _extension(path: str) -> str:
     return path.rsplit(".", 1)[-1].lower() if "." in path.rsplit("/", 1)[-1] else ""
 
 
 def _modified(row: Row) -> float | None:
-    """Seconds since 1970: of the file, or, for an added document, of its `modified` metadata."""
+    """Return the seconds since 1970 of a file, or of the `modified` metadata of an added document."""
     if row["source"] == "file":
         return float(row["mtime_ns"]) / 1e9
     stated = json.loads(row["metadata"]).get("modified")
@@ -300,10 +315,10 @@ def _moment(text: str) -> float:
 
 
 def _day_after(day: str) -> float:
-    """When the day ends where this computer is: one in which the clocks are changed has 23 or 25 hours."""
+    """Return the end of a day in local time: a day with a change of clocks has 23 or 25 hours."""
     try:
         return (datetime.fromisoformat(day) + timedelta(days=1)).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):  # no calendar goes on after it
+    except (ValueError, OverflowError, OSError):  # the last day of the calendar
         return math.inf
 
 

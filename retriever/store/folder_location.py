@@ -1,4 +1,4 @@
-"""A store in a folder of this machine, or of a file system that locks and renames as one."""
+"""An index in a folder of this machine, or of a shared file system that locks and renames as a local one does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,25 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
 
-_VECTORS = re.compile(r"\.[0-9a-f]{12}|\w+-\d+-[0-9a-f]{16}")  # a vector index that is being made, or is published
-
-
-_SETTINGS = "settings.json"  # the first that is written, so that the tables beside it are ours
-
-
-_UNFINISHED = {  # what an index that was never finished may have left, and what that holds
+_VECTORS = re.compile(r"\.[0-9a-f]{12}|\w+-\d+-[0-9a-f]{16}")  # the folder of an unfinished or a published vector index
+_SETTINGS = "settings.json"  # written first, so that the tables beside it are ours
+_UNFINISHED = {  # the files that an unfinished index may leave -> a pattern of their bytes
     "lock": rb"",
     "lock.json": rb'\{"pid": .*\}',
     ".gitignore": rb"\*\s*",
     _SETTINGS: rb'\{"format": \d+, "folder": .*\}',
-    **dict.fromkeys((".lock.json", ".settings.json", ".HEAD.json"), rb".*"),  # cut short, perhaps
+    **dict.fromkeys((".lock.json", ".settings.json", ".HEAD.json"), rb".*"),  # possibly cut short
 }
 
 
 class FolderLocation:
-    """A folder; several machines may share it if its file system locks and renames as one machine's does."""
+    """A folder; machines may share it if its file system locks and renames as a local one does."""
 
-    outlives = False
+    lock_expires = False
 
     def __init__(self, path: Path) -> None:
         self.cache = path
@@ -53,19 +50,25 @@ class FolderLocation:
     def read(self, file: str) -> tuple[bytes, str]:
         return (self.cache / file).read_bytes(), ANY
 
-    def write(self, file: str, data: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock is what guards it
-        aside = self.cache / f".{file}"
-        aside.unlink(missing_ok=True)  # one writer at a time, so that this is what a killed one left
-        with aside.open("xb") as stream:
+    def exists(self, file: str) -> bool:
+        try:
+            return stat.S_ISREG((self.cache / file).stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def write(self, file: str, data: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock guards it
+        temporary = self.cache / f".{file}"
+        temporary.unlink(missing_ok=True)  # of a killed writer, since there is one writer at a time
+        with temporary.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        aside.replace(self.cache / file)
+        temporary.replace(self.cache / file)
         return ANY
 
-    def remove(self, beginning: str) -> None:
-        for written in ("", "."):  # or that `write` was about to
-            for file in self.cache.glob(f"{written}{beginning}*"):
+    def remove(self, prefix: str) -> None:
+        for dot in ("", "."):  # also the temporary files of `write`
+            for file in self.cache.glob(f"{dot}{prefix}*"):
                 file.unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -79,7 +82,7 @@ class FolderLocation:
             try:
                 lock.acquire()
             except Timeout:
-                raise lock_owner(self, self.cache / "lock.json") from None
+                raise lock_error(self, self.cache / "lock.json") from None
         try:
             with reachable(self):
                 self.write("lock.json", writer_since(now()), over=ANY)
@@ -110,20 +113,24 @@ class FolderLocation:
         return self.vectors(name).exists()
 
     def keep(self, name: str) -> None:
-        """It is there already."""
+        """Do nothing: all machines see the folder."""
 
     def size(self) -> int:
         return folder_size(self.cache)
 
     def supersede(self, name: str) -> None:
-        with contextlib.suppress(OSError):  # it is gone, or another user's
+        with contextlib.suppress(OSError):  # it was removed, or belongs to another user
             os.utime(self.cache / "vectors" / name)
 
     def drop(self, name: str) -> None:
         shutil.rmtree(self.cache / "vectors" / name, ignore_errors=True)
 
     def tidy(self, keep: Container[str], before: float, *, begun: float = math.inf) -> None:
-        """Of those that are not finished, `begun` says which go: all, where nobody but the writer makes any."""
+        """Remove replaced vector indexes.
+
+        :param begun: unfinished indexes older than this time are removed too; by default all, since only the writer
+            builds indexes in a folder.
+        """
         for folder in (self.cache / "vectors").glob("*"):
             if folder.name in keep or not _VECTORS.fullmatch(folder.name):
                 continue
@@ -133,16 +140,16 @@ class FolderLocation:
 
 
 @contextlib.contextmanager
-def reachable(place: object, remedy: str = "give another folder, for an index with --index") -> Iterator[None]:
-    """What the file system says against a folder, as ours."""
+def reachable(path: object, remedy: str = "give another folder, for an index with --index") -> Iterator[None]:
+    """Turn errors of the file system about a folder into ours."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{place} cannot be used ({error.strerror or error}): {remedy}") from error
+        raise StoreError(f"{path} cannot be used ({error.strerror or error}): {remedy}") from error
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder; those that another process removes meanwhile have none."""
+    """Count the bytes of all files below a folder; files that another process removes meanwhile count 0."""
     size = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -151,17 +158,17 @@ def folder_size(folder: Path) -> int:
     return size
 
 
-def unfinished_files(place: Location, names: Iterable[str]) -> bool:
-    """Whether these are nothing but what an index that was never finished has left there."""
-    return all(_is_ours(place, name) for name in names)
+def unfinished_files(location: Location, names: Iterable[str]) -> bool:
+    """Tell whether all these files are the remains of an unfinished index."""
+    return all(_is_unfinished(location, name) for name in names)
 
 
-def _is_ours(place: Location, name: str) -> bool:
+def _is_unfinished(location: Location, name: str) -> bool:
     file = _SETTINGS if name in TABLES else name
     if file not in _UNFINISHED:
         return False
     try:
-        return re.fullmatch(_UNFINISHED[file], place.read(file)[0], re.DOTALL) is not None
+        return re.fullmatch(_UNFINISHED[file], location.read(file)[0], re.DOTALL) is not None
     except OSError:
         return False
 
@@ -171,17 +178,17 @@ def now() -> str:
 
 
 def writer_since(moment: str) -> bytes:
-    """Who writes since then, for those who would like to; no two are alike."""
-    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": moment}
-    return json.dumps({**who, "once": os.urandom(8).hex()}).encode()
+    """Describe this process in lock.json, for the message of a refused writer; no two are alike."""
+    writer = {"pid": os.getpid(), "host": socket.gethostname(), "since": moment}
+    return json.dumps({**writer, "once": os.urandom(8).hex()}).encode()
 
 
-def lock_owner(place: Location, file: Path | bytes) -> LockedError:
-    """The error that names the writer, as far as the file that it wrote says."""
+def lock_error(location: Location, file: Path | bytes) -> LockedError:
+    """Return the error that names the writer, as far as its lock.json does."""
     try:
-        who = json.loads(file if isinstance(file, bytes) else file.read_bytes())
-        whose = f"process {who['pid']} on {who['host']}, since {who['since']}"
+        record = json.loads(file if isinstance(file, bytes) else file.read_bytes())
+        writer = f"process {record['pid']} on {record['host']}, since {record['since']}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        whose = "another process"
-    killed = ", or in a minute if it was killed" if place.outlives else ""
-    return LockedError(f"{place} is being written by {whose}: try again when it has finished{killed}")
+        writer = "another process"
+    killed = ", or in a minute if it was killed" if location.lock_expires else ""
+    return LockedError(f"{location} is being written by {writer}: try again when it has finished{killed}")

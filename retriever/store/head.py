@@ -1,4 +1,4 @@
-"""What an index folder says of itself: settings.json, written once, and HEAD.json, moved by every commit."""
+"""The two JSON files of an index: settings.json, written once, and HEAD.json, replaced by each commit."""
 
 from __future__ import annotations
 
@@ -20,134 +20,142 @@ if TYPE_CHECKING:
 HEAD = "HEAD.json"
 _SETTINGS = "settings.json"
 FORMAT = 2
-_FIRST = 1  # the format whose settings.json named the encoder, which could not change then
+_FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an index was made for."""
+    """The settings of an index: its format and its folder."""
 
     format: int
-    folder: str | None  # absolute path of the indexed folder; None when only documents were added
-    encoder: EncoderId | None = None  # where HEAD does not name it yet: format 1
+    folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
+    encoder: EncoderId | None = None  # in format 1, where HEAD does not name it
 
     @classmethod
-    def read(cls, place: Location) -> Settings:
-        file, (data, _) = f"{place}/{_SETTINGS}", read_json(place, _SETTINGS)
-        written = data.get("format")
-        if type(written) is not int:
-            raise _impossible(file)
-        if written not in (_FIRST, FORMAT):
-            raise StoreError(f"{place} has format {written}, this version reads {FORMAT}: remove it and index again")
+    def read(cls, location: Location) -> Settings:
+        """Read settings.json.
+
+        :raises DamagedError: when it is missing or was changed.
+        """
+        data, _ = read_json(location, _SETTINGS)
+        version = data.get("format")
+        if type(version) is not int:
+            raise _invalid(location, _SETTINGS)
+        if version not in (_FIRST, FORMAT):
+            raise StoreError(f"{location} has format {version}, this version reads {FORMAT}: remove it and index again")
         encoder = None
-        if written == _FIRST:
-            encoder = _encoder({name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}, file)
+        if version == _FIRST:
+            values = {name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}
+            encoder = _encoder(values, location, _SETTINGS)
         folder = data.get("folder")
         if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
-            raise _impossible(file)
-        return cls(written, folder, encoder)
+            raise _invalid(location, _SETTINGS)
+        return cls(version, folder, encoder)
 
-    def write(self, place: Location) -> None:
-        place.write(_SETTINGS, json.dumps({"format": self.format, "folder": self.folder}).encode(), over=ANY)
+    def write(self, location: Location) -> None:
+        location.write(_SETTINGS, json.dumps({"format": self.format, "folder": self.folder}).encode(), over=ANY)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The committed state: table versions, next free ids, the published vector index, and whose vectors these are."""
+    """The committed state: table versions, next free ids, the published vector index and the encoder."""
 
     documents: int
     chunks: int
     encoder: EncoderId
-    previous: EncoderId | None = None  # the encoder before the last switch, whose vectors are kept
+    previous: EncoderId | None = None  # the encoder before the last switch; its vectors stay for `rollback`
     next_document: int = 0
     next_chunk: int = 0
-    rows: int = 0  # grows when rows of chunks come or go: what a vector index covers
+    rows: int = 0  # grows when chunks are added or removed; a vector index names the number that it covers
     vectors: str | None = None
-    shards: tuple[str, ...] = ()  # further vector indexes, each of the ids above those of the one before
-    index: IndexSpec = field(default_factory=IndexSpec)  # the kind of vector index that was chosen, to build it anew
-    demand: Requirements | None = None  # what that kind was chosen for, to measure it again when it is built anew
-    commits: int = 0  # grows by one a commit: readers compare it to know whether anything changed
-    erase: bool = False  # whether what was deleted may still be on the disk: the next writer erases it
+    shards: tuple[str, ...] = ()  # further vector indexes, each with higher ids than the one before
+    index: IndexSpec = field(default_factory=IndexSpec)  # the chosen kind of vector index, to build it anew
+    demand: Requirements | None = None  # the requirements of that choice, to measure a new index against
+    commits: int = 0  # grows by one with each commit, so that readers see a change
+    erase: bool = False  # deleted rows may still be on the disk: the next writer erases them
 
     @classmethod
-    def read(cls, place: Location, encoder: EncoderId | None = None) -> tuple[Head, str]:
-        """HEAD.json and its tag.
+    def read(cls, location: Location, encoder: EncoderId | None = None) -> tuple[Head, str]:
+        """Read HEAD.json and its tag.
 
-        :param encoder: what the settings name, for an index of the format whose HEAD does not.
+        :param encoder: the encoder in the settings, for format 1: its HEAD names none.
+        :raises DamagedError: when the file is missing or was changed.
         """
-        file, (data, tag) = f"{place}/{HEAD}", read_json(place, HEAD)
-        data["encoder"] = _encoder(data["encoder"], file) if "encoder" in data else encoder
+        data, tag = read_json(location, HEAD)
+        data["encoder"] = _encoder(data["encoder"], location, HEAD) if "encoder" in data else encoder
         if data.get("previous") is not None:
-            data["previous"] = _encoder(data["previous"], file)
+            data["previous"] = _encoder(data["previous"], location, HEAD)
         try:
             data["index"] = IndexSpec(**data.get("index", {}))
             data["shards"] = tuple(data.get("shards", ()))
             if data.get("demand") is not None:
                 data["demand"] = Requirements(**data["demand"]).check()
-            found = cls(**data)
+            head = cls(**data)
         except (TypeError, InputError):
-            raise _impossible(file) from None
-        chosen = found.index
-        if not all(isinstance(text, str) for text in (chosen.kind, chosen.metric)) or not all(
-            isinstance(values, dict) for values in (chosen.build, chosen.search)
-        ):
-            raise _impossible(file)
-        counts = [getattr(found, name) for name in ("documents", "chunks", "next_document", "next_chunk")]
-        named = all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found.parts)
-        counted = all(map(is_count, [*counts, found.rows, found.commits]))
-        if not counted or not named or found.encoder is None or not isinstance(found.erase, bool):
-            raise _impossible(file)
-        return found, tag
+            raise _invalid(location, HEAD) from None
+        if not head._is_valid():
+            raise _invalid(location, HEAD)
+        return head, tag
+
+    def _is_valid(self) -> bool:
+        spec, numbers = self.index, [self.documents, self.chunks, self.next_document, self.next_chunk]
+        return (
+            all(isinstance(text, str) for text in (spec.kind, spec.metric))
+            and all(isinstance(values, dict) for values in (spec.build, spec.search))
+            and all(map(is_count, [*numbers, self.rows, self.commits]))
+            and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in self.parts)
+            and self.encoder is not None
+            and isinstance(self.erase, bool)
+        )
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Head:
-        """The state that `asdict` made these values of."""
+        """Return the state from the values that `asdict` returned."""
         previous, demand = values["previous"], values["demand"]
-        made = {
+        objects = {
             "encoder": EncoderId(**values["encoder"]),
             "previous": previous and EncoderId(**previous),
             "index": IndexSpec(**values["index"]),
             "demand": demand and Requirements(**demand),
         }
-        return cls(**{**values, **made})
+        return cls(**{**values, **objects})
 
-    def write(self, place: Location, *, over: str) -> str:
-        """Commit this state in the place of the one with that tag; gives its tag."""
-        return place.write(HEAD, json.dumps(asdict(self)).encode(), over=over)
+    def write(self, location: Location, *, over: str) -> str:
+        """Commit this state over the one with a tag; return its own tag."""
+        return location.write(HEAD, json.dumps(asdict(self)).encode(), over=over)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The vector indexes that are searched together: none, one, or several with ascending ids."""
+        """The vector indexes to search together: none, one, or several with ascending ids."""
         return () if self.vectors is None else (self.vectors, *self.shards)
 
 
-def read_json(place: Location, name: str) -> tuple[dict[str, Any], str]:
-    """A file of an index, and its tag."""
+def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
+    """Read a JSON object of an index, and its tag."""
     try:
-        data, tag = place.read(name)
+        data, tag = location.read(name)
         value = json.loads(data.decode("utf-8"))
     except FileNotFoundError:
         raise DamagedError(
-            f"there is no {place}/{name}: {place} is no index, or not a whole one, so give another with --index"
+            f"there is no {location}/{name}: {location} is no index, or not a whole one, so give another with --index"
         ) from None
     except PermissionError:
-        raise StoreError(f"{place}/{name} cannot be read: permission denied") from None
+        raise StoreError(f"{location}/{name} cannot be read: permission denied") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(
-            f"{place}/{name} cannot be read ({error}): remove the folder {place} and index again"
+            f"{location}/{name} cannot be read ({error}): remove the folder {location} and index again"
         ) from None
     if not isinstance(value, dict):
-        raise DamagedError(f"{place}/{name} is not a JSON object: remove the folder {place} and index again")
+        raise DamagedError(f"{location}/{name} is not a JSON object: remove the folder {location} and index again")
     return value, tag
 
 
-def _impossible(file: str) -> DamagedError:
-    folder = file.rpartition("/")[0]
-    return DamagedError(f"{file} is not what was written: remove the folder {folder} and index again")
+def _invalid(location: Location, name: str) -> DamagedError:
+    return DamagedError(f"{location}/{name} is not what was written: remove the folder {location} and index again")
 
 
-def _encoder(value: Any, file: str) -> EncoderId:
+def _encoder(value: Any, location: Location, name: str) -> EncoderId:
     try:
         return EncoderId.of(value)
     except InputError:
-        raise _impossible(file) from None
+        raise _invalid(location, name) from None

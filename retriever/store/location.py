@@ -1,8 +1,8 @@
 """Where an index lies: a folder, or a prefix of a bucket on object storage.
 
-What must change as one step is one small file, HEAD.json. In a folder it is renamed into place under the writer's
-lock. On object storage nothing can be renamed, but an object can be put on the condition that it still is the one that
-was read: there the put is the commit, and of two writers one is refused.
+A commit changes one small file, HEAD.json, as one step. In a folder it is renamed into place under the writer's lock.
+Object storage cannot rename, but it can put an object on the condition that it has not changed since it was read.
+There the put is the commit, and of two writers one is refused.
 """
 
 from __future__ import annotations
@@ -16,75 +16,82 @@ if TYPE_CHECKING:
 
     from .tables import TableLocation
 
-ANY = "*"  # to write over whatever there is
-NEW = ""  # to write only what is not there yet
-KEEP_SECONDS = 600.0  # a reader may still come for what was in service for this long
+ANY = "*"  # the tag to overwrite any file
+NEW = ""  # the tag to write only if there is no such file
+KEEP_SECONDS = 600.0  # readers may still open a replaced table version or vector index for so long
 TABLES = ("documents.lance", "chunks.lance")
 
 
 class Location(Protocol):
-    """What a store needs of the place it lies in."""
+    """The operations of a store on its files."""
 
-    cache: Path  # a folder of this machine, for what is mapped or is of use to this machine alone
-    outlives: bool  # whether one that writes may be taken for dead while it lives: then the next one commits first
+    cache: Path  # a folder of this machine, for mapped files and files that only this machine needs
+    lock_expires: bool  # a live writer can lose its lock: then the next writer commits before it does anything else
 
     def __str__(self) -> str:
-        """Its name, by which `place_of` finds it again on another machine."""
+        """Return its name, for `open_location` on another machine."""
         ...
 
     def table(self, name: str) -> TableLocation: ...
 
     def read(self, file: str) -> tuple[bytes, str]:
-        """A small file and its tag, which changes whenever the file does.
+        """Read a small file and its tag, which changes whenever the file does.
 
         :raises OSError: FileNotFoundError when there is none.
         """
         ...
 
-    def write(self, file: str, data: bytes, *, over: str) -> str:
-        """Put a file in place of the one with this tag, of `ANY` or of none (`NEW`), as one step; gives its tag.
+    def exists(self, file: str) -> bool:
+        """Tell whether a small file exists.
 
-        :raises LockedError: when it is another by now.
+        :raises OSError: when the file system or the storage does not tell.
         """
         ...
 
-    def remove(self, beginning: str) -> None:
-        """Remove the small files whose names begin so."""
+    def write(self, file: str, data: bytes, *, over: str) -> str:
+        """Replace the file with the tag `over` (or `ANY`, or `NEW`) as one step; return the new tag.
+
+        :raises LockedError: when the file has another tag by now.
+        """
+        ...
+
+    def remove(self, prefix: str) -> None:
+        """Remove the small files with this prefix in their names."""
         ...
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Be the one who writes.
+        """Hold the writer's lock.
 
-        :raises LockedError: at once, naming who does.
+        :raises LockedError: at once, naming the process that holds it.
         """
         ...
 
     def is_free(self) -> bool:
-        """Whether nothing is here, or what an index that was never finished has left."""
+        """Tell whether nothing is here but the remains of an unfinished index."""
         ...
 
     def prepare(self) -> None:
-        """Make room for an index where `is_free`: no table of an unfinished one remains."""
+        """Remove the tables of an unfinished index, where `is_free`."""
         ...
 
     def vectors(self, name: str) -> Path:
-        """The folder of a published vector index on this machine; it need not exist."""
+        """Return the folder of a published vector index on this machine, which may be missing."""
         ...
 
     def has(self, name: str) -> bool:
-        """Whether a published vector index is still here, for every machine."""
+        """Tell whether a published vector index is still here for all machines."""
         ...
 
     def keep(self, name: str) -> None:
-        """Have other machines see a vector index that was published below `cache`."""
+        """Make a vector index that was published below `cache` available to all machines."""
         ...
 
     def size(self) -> int:
-        """Bytes of all that is here."""
+        """Count the bytes of all files."""
         ...
 
     def supersede(self, name: str) -> None:
-        """Note that a vector index is out of service from now on: readers may still come for it for a while."""
+        """Mark a vector index as replaced: readers may still open it for `KEEP_SECONDS`."""
         ...
 
     def drop(self, name: str) -> None:
@@ -92,5 +99,5 @@ class Location(Protocol):
         ...
 
     def tidy(self, keep: Container[str], before: float) -> None:
-        """Remove vector indexes but those to keep and those made or superseded after this time."""
+        """Remove the vector indexes that were built or replaced before this time, except those in `keep`."""
         ...

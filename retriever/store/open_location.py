@@ -1,4 +1,4 @@
-"""A location by its name: a folder, or `s3://BUCKET/PREFIX`."""
+"""Open a location by its name: a folder, or `s3://BUCKET/PREFIX`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from .location import Location
 
 
-def open_location(where: str | os.PathLike[str] | Location) -> Location:
-    """The place of that name: `s3://BUCKET/PREFIX`, or a folder."""
-    if isinstance(where, str) and is_s3(where):
+def open_location(name: str | os.PathLike[str] | Location) -> Location:
+    """Return the location with this name: `s3://BUCKET/PREFIX`, or a folder."""
+    if isinstance(name, str) and is_s3(name):
         from .s3_location import S3Location
 
-        return S3Location.of(where)
-    return FolderLocation(Path(where)) if isinstance(where, (str, os.PathLike)) else where
+        return S3Location.of(name)
+    return FolderLocation(Path(name)) if isinstance(name, (str, os.PathLike)) else name
 
 
-def is_s3(where: Any) -> bool:
-    return isinstance(where, str) and where.startswith("s3://")
+def is_s3(name: Any) -> bool:
+    return isinstance(name, str) and name.startswith("s3://")

@@ -1,4 +1,4 @@
-"""The folder that an index is of: where its settings say it is, and which one is to be synced."""
+"""The indexed folder: as the settings name it, and as a sync finds it."""
 
 from __future__ import annotations
 
@@ -6,45 +6,49 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, NoIndexError
+from ...core.errors import InputError
 from ...core.files import expand_home
 from ..documents.scan import INDEX_NAME
 from .folder_location import reachable
-from .store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .location import Location
+    from .store import Store
 
 
 def root_of(store: Store) -> Path | None:
-    """The folder that is indexed; None when only documents were added."""
+    """Return the indexed folder; None if only documents were added."""
     folder = store.settings.folder
     return None if folder is None else Path(os.path.normpath(store.path / folder))
 
 
-def as_settings_have(root: Path, index: Path) -> str:
-    """A folder that moves with the index in it is told as seen from there."""
+def relative_folder(root: Path, index: Path) -> str:
+    """Return the folder as the settings name it: relative if the index lies in it, so that both can move."""
     return ".." if index == root.resolve() / INDEX_NAME else str(root.resolve())
 
 
 def to_sync(
-    place: Location, given: str | os.PathLike[str] | None, documents: Callable[[], list[dict[str, Any]]]
+    location: Location,
+    store: Store | None,
+    folder: str | os.PathLike[str] | None,
+    documents: Callable[[], list[dict[str, Any]]],
 ) -> Path:
-    """The folder given, the one indexed before, or the one that the index lies in: it is there.
+    """Return the folder to sync, which exists: `folder`, the indexed folder, or the parent of the index.
 
-    :param documents: gives the rows of what is indexed, asked for to know a folder that was renamed.
+    :param store: the open index, None if there is none yet.
+    :param documents: returns the rows of the index, to recognize a folder that was renamed.
     """
-    if given is not None and (not isinstance(given, (str, os.PathLike)) or "\0" in str(given)):
-        raise InputError(f"{given!r} is not a path: expected a folder of documents")
-    index = place.cache
-    try:
-        indexed, lacks = root_of(Store.open(place)), "this index holds added documents only"
-    except NoIndexError:
-        indexed, lacks = None, f"{place} is empty" if index.exists() else f"there is no {place}"
-    beside = index.parent if index.name == INDEX_NAME else None
-    root = expand_home(given) if given is not None else indexed or beside
+    if folder is not None and (not isinstance(folder, (str, os.PathLike)) or "\0" in str(folder)):
+        raise InputError(f"{folder!r} is not a path: expected a folder of documents")
+    index = location.cache
+    if store:
+        indexed, lacks = root_of(store), "this index holds added documents only"
+    else:
+        indexed, lacks = None, f"{location} is empty" if index.exists() else f"there is no {location}"
+    parent = index.parent if index.name == INDEX_NAME else None
+    root = expand_home(folder) if folder is not None else indexed or parent
     if root is None:
         raise InputError(f"which folder? {lacks}: call sync(folder)")
     with reachable(root):
@@ -52,12 +56,12 @@ def to_sync(
             raise InputError(f"there is no folder {root}")
         if not root.is_dir():
             raise InputError(f"{root} is a file: expected a folder of documents")
-    if indexed is not None and root.resolve() != indexed.resolve() and not _was(indexed, root, documents):
+    if indexed is not None and root.resolve() != indexed.resolve() and not _was_renamed(indexed, root, documents):
         raise InputError(f"the index at {index} is of {indexed}, not of {root}: give another with --index")
     return root
 
 
-def _was(indexed: Path, root: Path, documents: Callable[[], list[dict[str, Any]]]) -> bool:
-    """Whether the folder that was indexed is gone and this one has a file of it: then it was renamed."""
+def _was_renamed(indexed: Path, root: Path, documents: Callable[[], list[dict[str, Any]]]) -> bool:
+    """Tell whether the indexed folder is gone and this one has a file of it."""
     rows = [] if indexed.exists() else documents()
     return any((root / row["path"]).exists() for row in rows if row["source"] == "file")

@@ -1,8 +1,8 @@
-"""Object storage that speaks S3, below a prefix of a bucket: what an index asks of it, and boto3's answers.
+"""Objects below a prefix of a bucket, on storage that speaks S3, through boto3.
 
-Credentials, region and endpoint are those of the environment, as for any other client: AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL. The storage must know conditional puts (If-Match, If-None-Match),
-as S3 itself does since 2024, and MinIO, R2 and GCS's interface do.
+Credentials, region and endpoint come from the environment, as for any other client: AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL. The storage must support conditional puts (If-Match,
+If-None-Match). S3 itself does since 2024; MinIO, R2 and the S3 interface of GCS do.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ _ENVIRONMENT = "see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS
 
 
 class Changed(Exception):  # noqa: N818 - not an error: the storage's answer to a condition
-    """An object was not what a conditional put expected."""
+    """An object changed before a conditional put."""
 
 
 class _SentAgain(Changed):
-    """So the storage answered when a put was sent again, which may itself have changed the object the first time."""
+    """The storage refused a put that was sent again; the first attempt may have changed the object."""
 
 
 class Objects(Protocol):
-    """What is asked of object storage; raises FileNotFoundError and other kinds of OSError."""
+    """The operations of an index on object storage. A missing object raises FileNotFoundError."""
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """An object and its tag."""
+        """Return an object and its tag."""
         ...
 
     def put(self, key: str, data: bytes, over: str) -> str:
-        """Put an object over the one with this tag, over `ANY` or over none (`NEW`); gives its tag.
+        """Put an object over the one with this tag, over `ANY` or over none (`NEW`); return its tag.
 
-        :raises Changed: when that is not what is there.
+        :raises Changed: when the object has another tag.
         """
         ...
 
     def age(self, key: str) -> float:
-        """Seconds since an object was put, by the storage's own clock."""
+        """Return the seconds since an object was put, by the storage's own clock."""
         ...
 
     def keys(self, prefix: str) -> Iterator[tuple[str, float, int]]:
-        """The objects whose keys begin so, each with the time it was put and its bytes."""
+        """List the objects with a prefix in their keys: key, time of the put, bytes."""
         ...
 
     def remove(self, key: str) -> None: ...
@@ -78,71 +78,71 @@ class S3Objects:
             self._client: Any = boto3.session.Session().client(
                 "s3", endpoint_url=endpoint, region_name=region, config=config
             )
-        except (BotoCoreError, ValueError) as error:  # of an endpoint or a profile that is none
+        except (BotoCoreError, ValueError) as error:  # the endpoint or the profile is invalid
             raise InputError(f"s3://{bucket}/{prefix} cannot be opened ({error}): {_ENVIRONMENT}") from None
         self._bucket = bucket
         self._prefix = prefix
 
     def get(self, key: str) -> tuple[bytes, str]:
-        with self._told(key):
-            found = self._client.get_object(**self._at(key))
-            return found["Body"].read(), found["ETag"]
-        raise AssertionError  # not reached: what is told is raised
+        with self._translated(key):
+            response = self._client.get_object(**self._at(key))
+            return response["Body"].read(), response["ETag"]
+        raise AssertionError  # not reached: `_translated` raises
 
     def put(self, key: str, data: bytes, over: str) -> str:
         condition = {} if over == ANY else {"IfNoneMatch": "*"} if over == NEW else {"IfMatch": over}
         try:
-            with self._told(key):
+            with self._translated(key):
                 tag: str = self._client.put_object(**self._at(key), Body=data, **condition)["ETag"]
                 return tag
         except _SentAgain:
-            return self._landed(key, data)
+            return self._tag_of_first_put(key, data)
         except FileNotFoundError:
             raise Changed from None
-        raise AssertionError  # not reached: what is told is raised
+        raise AssertionError  # not reached: `_translated` raises
 
-    def _landed(self, key: str, data: bytes) -> str:
-        """The tag of what was put, if it is there."""
+    def _tag_of_first_put(self, key: str, data: bytes) -> str:
+        """Return the tag of the object if its first put succeeded."""
         with contextlib.suppress(FileNotFoundError):
-            there, tag = self.get(key)
-            if there == data:
+            stored, tag = self.get(key)
+            if stored == data:
                 return tag
         raise Changed
 
     def age(self, key: str) -> float:
-        with self._told(key):
-            found = self._client.head_object(**self._at(key))
-            now = parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
-            put: datetime = found["LastModified"]
+        with self._translated(key):
+            response = self._client.head_object(**self._at(key))
+            now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
+            put: datetime = response["LastModified"]
             return (now - put).total_seconds()
-        raise AssertionError  # not reached: what is told is raised
+        raise AssertionError  # not reached: `_translated` raises
 
     def keys(self, prefix: str) -> Iterator[tuple[str, float, int]]:
-        with self._told(prefix):
+        with self._translated(prefix):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=f"{self._prefix}/{prefix}"):
-                for found in page.get("Contents", ()):
-                    key = found["Key"].removeprefix(f"{self._prefix}/")
-                    yield key, found["LastModified"].timestamp(), found["Size"]
+                for entry in page.get("Contents", ()):
+                    key = entry["Key"].removeprefix(f"{self._prefix}/")
+                    yield key, entry["LastModified"].timestamp(), entry["Size"]
 
     def remove(self, key: str) -> None:
-        with self._told(key):
+        with self._translated(key):
             self._client.delete_object(**self._at(key))
 
     def upload(self, file: Path, key: str) -> None:
-        with self._told(key):
+        with self._translated(key):
             self._client.upload_file(str(file), self._bucket, f"{self._prefix}/{key}")
 
     def download(self, key: str, file: Path) -> None:
-        with self._told(key):
+        with self._translated(key):
             self._client.download_file(self._bucket, f"{self._prefix}/{key}", str(file))
 
     def _at(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": f"{self._prefix}/{key}"}
 
     @contextlib.contextmanager
-    def _told(self, key: str) -> Iterator[None]:
-        """The storage's errors as ours."""
+    def _translated(self, key: str) -> Iterator[None]:
+        """Turn the storage's errors into ours."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 

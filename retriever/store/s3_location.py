@@ -1,8 +1,8 @@
 """An index on object storage that speaks S3: `s3://BUCKET/PREFIX`.
 
-Vector indexes are mapped into memory, so each machine that needs one fetches it whole into its cache
-(BINOCLE_CACHE, or `binocle` in the user's cache folder) and holds it to its checksums there. Whenever
-one is fetched or put, those that are out of service go from the cache.
+Vector indexes are mapped into memory. So each machine downloads the whole index into its cache (BINOCLE_CACHE, or
+`binocle` in the user's cache folder) and checks its checksums there. Each download and each upload removes replaced
+indexes from the cache.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError, LockedError, StoreError
-from .folder_location import FolderLocation, lock_owner, now, reachable, unfinished_files, writer_since
+from .folder_location import FolderLocation, lock_error, now, reachable, unfinished_files, writer_since
 from .head import Head
 from .location import ANY, KEEP_SECONDS, NEW, TABLES
 from .s3 import Changed, S3Objects
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
     from .s3 import Objects
 
-_LEASE_SECONDS = 60.0  # a writer that has not said for so long that it is alive is taken for dead
+_LEASE_SECONDS = 60.0  # a writer that does not renew its lease for so long counts as dead
 _LEASE = "lock.json"
-_FETCHED = "fetched"  # an empty file beside those of an index that was fetched, or put, whole
-_OWN_SECONDS = 86_400.0  # an index takes no longer to be fetched, or to be built, put and committed
-_MANIFEST = "manifest.json"  # of a vector index: the last of its files to be put
-_SUPERSEDED = "superseded"  # an empty object, put when an index goes out of service
+_FETCHED = "fetched"  # an empty file in the folder of an index that was downloaded or uploaded whole
+_OWN_SECONDS = 86_400.0  # the longest time to download an index, or to build, upload and commit it
+_MANIFEST = "manifest.json"  # of a vector index: the last of its files to be uploaded
+_SUPERSEDED = "superseded"  # an empty object, put when an index is replaced
 _CACHE = "set BINOCLE_CACHE to a folder with room"
 
 
 class S3Location:
     """A prefix of a bucket."""
 
-    outlives = True
+    lock_expires = True
 
     def __init__(self, name: str, objects: Objects, cache: Path, options: dict[str, str] | None = None) -> None:
         """
         :param name: `s3://BUCKET/PREFIX`.
-        :param objects: what lies below the prefix.
-        :param options: Lance's, to reach the same storage.
+        :param objects: the objects below the prefix.
+        :param options: Lance's options for the same storage.
         """
         self._name = name
         self._objects = objects
@@ -55,7 +55,7 @@ class S3Location:
 
     @classmethod
     def of(cls, name: str) -> S3Location:
-        """Of the S3 that the environment names."""
+        """Open a location on the storage that the environment variables name."""
         bucket, _, prefix = name.removeprefix("s3://").strip("/").partition("/")
         if not bucket or not prefix:
             raise InputError(f"{name} does not name an index on object storage: expected s3://BUCKET/PREFIX")
@@ -64,8 +64,8 @@ class S3Location:
         if endpoint and endpoint.startswith("http://"):
             options["allow_http"] = "true"
         home = os.environ.get("BINOCLE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "binocle"
-        place = hashlib.sha256(f"{endpoint or ''} {bucket}/{prefix}".encode()).hexdigest()[:16]
-        cache = Path(home).expanduser().absolute() / place
+        folder = hashlib.sha256(f"{endpoint or ''} {bucket}/{prefix}".encode()).hexdigest()[:16]
+        cache = Path(home).expanduser().absolute() / folder
         return cls(f"s3://{bucket}/{prefix}", S3Objects(bucket, prefix), cache, options)
 
     def __str__(self) -> str:
@@ -77,6 +77,13 @@ class S3Location:
     def read(self, file: str) -> tuple[bytes, str]:
         return self._objects.get(file)
 
+    def exists(self, file: str) -> bool:
+        try:
+            self._objects.get(file)
+        except FileNotFoundError:
+            return False
+        return True
+
     def write(self, file: str, data: bytes, *, over: str) -> str:
         try:
             return self._objects.put(file, data, over)
@@ -86,36 +93,36 @@ class S3Location:
                 "run it again"
             ) from None
 
-    def remove(self, beginning: str) -> None:
-        for key in [key for key, *_ in self._objects.keys(beginning)]:
+    def remove(self, prefix: str) -> None:
+        for key in [key for key, *_ in self._objects.keys(prefix)]:
             self._objects.remove(key)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lease, renewed while this process lives: a machine that is lost gives it up by its silence.
+        """Hold a lease, renewed while this process lives; the lease of a lost machine expires.
 
-        The lease is a courtesy. What keeps two writers apart is that each commits over what it has read.
+        The lease only spares work. Two writers stay apart because each commits over the HEAD that it has read.
         """
         with reachable(self.cache, _CACHE):
             self.cache.mkdir(parents=True, exist_ok=True)
         since = now()
-        lease = _Lease(self._objects, self._claimed(since), since)
+        lease = _Lease(self._objects, self._claim(since), since)
         try:
             yield
         finally:
             lease.end()
 
-    def _claimed(self, since: str) -> str:
-        """The tag of the lease, ours now."""
+    def _claim(self, since: str) -> str:
+        """Take the lease and return its tag."""
         with contextlib.suppress(Changed):
             return self._objects.put(_LEASE, writer_since(since), NEW)
         try:
             holder, tag = self._objects.get(_LEASE)
             if self._objects.age(_LEASE) > _LEASE_SECONDS:
                 return self._objects.put(_LEASE, writer_since(since), tag)
-        except (FileNotFoundError, Changed):  # given up or taken over this very moment
+        except (FileNotFoundError, Changed):  # released or taken over at this moment
             holder = b""
-        raise lock_owner(self, holder)
+        raise lock_error(self, holder)
 
     def is_free(self) -> bool:
         return unfinished_files(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))
@@ -134,19 +141,19 @@ class S3Location:
         return folder
 
     def _fetch(self, name: str, folder: Path) -> None:
-        """Have it here whole, or not at all: it may be removed meanwhile."""
-        aside = folder.with_name(f".{os.urandom(6).hex()}")
-        aside.mkdir(parents=True)
+        """Download an index whole, or not at all if it is removed meanwhile."""
+        temporary = folder.with_name(f".{os.urandom(6).hex()}")
+        temporary.mkdir(parents=True)
         try:
             for key, *_ in self._objects.keys(f"vectors/{name}/"):
-                self._objects.download(key, aside / key.rpartition("/")[2])
-            (aside / _FETCHED).touch()
+                self._objects.download(key, temporary / key.rpartition("/")[2])
+            (temporary / _FETCHED).touch()
             with contextlib.suppress(OSError):  # another process was first
-                aside.rename(folder)
+                temporary.rename(folder)
         except FileNotFoundError:
             pass
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def has(self, name: str) -> bool:
         return any(self._objects.keys(f"vectors/{name}/"))
@@ -159,15 +166,15 @@ class S3Location:
         self._tidy_cache(name)
 
     def _tidy_cache(self, name: str) -> None:
-        """Remove from this machine, which may never write, what is out of service; this one is about to be in it."""
-        with contextlib.suppress(StoreError, OSError):  # it can wait, or another process was first
+        """Remove replaced indexes from this machine, which may never write; `name` is about to be in service."""
+        with contextlib.suppress(StoreError, OSError):  # the next call does it, or another process was first
             keep = {name, *Head.read(self)[0].parts}
             for folder in (self.cache / "vectors").iterdir():
                 if folder.name not in keep and self._is_old(folder):
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _is_old(self, folder: Path) -> bool:
-        """Whether no reader of this machine can still come for it, or it was erased from the bucket."""
+        """Tell whether no reader of this machine can still open an index, or it was erased from the bucket."""
         age = time.time() - folder.stat().st_mtime
         if folder.name.startswith(".") or not (folder / _FETCHED).exists():
             return age > _OWN_SECONDS
@@ -186,7 +193,7 @@ class S3Location:
             self._objects.remove(key)
 
     def tidy(self, keep: Container[str], before: float) -> None:
-        begun = before + KEEP_SECONDS - _OWN_SECONDS  # a reader of this machine may be fetching one
+        begun = before + KEEP_SECONDS - _OWN_SECONDS  # a reader of this machine may be downloading one
         FolderLocation(self.cache).tidy(keep, before, begun=begun)
         newest: dict[str, float] = {}
         for key, put, _ in self._objects.keys("vectors/"):
@@ -198,7 +205,7 @@ class S3Location:
 
 
 class _Lease:
-    """Says again and again that this process lives, until it is ended or taken over."""
+    """Renews the lease of this process in a thread, until it is ended or taken over."""
 
     def __init__(self, objects: Objects, tag: str, since: str) -> None:
         self._objects = objects
@@ -215,7 +222,7 @@ class _Lease:
             except Changed:
                 return
             except StoreError:
-                continue  # not to be reached for a while: what is committed then says so
+                continue  # the storage cannot be reached for a while: a commit then fails with the reason
 
     def end(self) -> None:
         self._ended.set()

@@ -1,144 +1,127 @@
-"""Documents and chunks in a LanceDB database: the single source of truth.
+"""The store: documents and chunks in two Lance tables, the single source of truth.
 
 An index folder holds
 
     documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
-    HEAD.json                        which version of each is committed, which vector index, and the encoder;
-                                     whether what was deleted is still to be erased
-    settings.json                    what the index was made for: the folder
+    HEAD.json                        the committed state: a version of each table, the vector index, the encoder,
+                                     and whether deleted rows are still to be erased from the disk
+    settings.json                    the indexed folder
     vectors/                         published vector indexes, caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
-    queries-*.npy                    vectors of the queries that a recall was proven with, asked or made of passages
-    lock  lock.json                  held by the one writer, and who that is
+    queries-*.npy                    vectors of the queries that measured the vector index
+    lock  lock.json                  the writer's lock, and the process that has it
 
-On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `place`.
+On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `location`.
 
-A commit writes rows to the tables and then renames a new HEAD.json into place. That rename is the commit: readers
-open the versions that HEAD names, so what a killed writer left behind is never seen, and the next writer takes the
-tables back to HEAD before it goes on. HEAD names the encoder too, so a switch to another is a commit like any other,
-and the vectors of one never meet the name of the other. Lance itself is used rather than the `lancedb` package
-because it imports six times as fast and reads and writes the same tables.
+A commit writes rows to the tables and then renames a new HEAD.json into place. That rename is the commit. Readers open
+the versions that HEAD names, so they never see the leftovers of a killed writer. The next writer takes the tables back
+to HEAD before it goes on. HEAD names the encoder too: a switch to another is a commit like any other, and the vectors
+of one never meet the name of the other.
+
+The index uses Lance itself, not the `lancedb` package: Lance imports six times as fast, and its tables are the same.
 """
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import NoIndexError, StoreError
 from .head import FORMAT, HEAD, Head, Settings
 from .location import NEW
 from .open_location import open_location
-from .snapshot import Snapshot
 from .tables import FULL_TEXT, chunk_schema, document_schema, writing
-from .writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ...indexes.base import VectorIndex
-    from ...indexes.manifest import IndexManifest
-    from ...indexes.registry import IndexSpec
-    from ...indexes.sharded import BuiltShards
     from ..models.identity import EncoderId
     from .location import Location
-    from .vector_index import EncoderOf
 
 
+@dataclass(frozen=True, slots=True)
 class Store:
-    """An index folder. Reading needs no lock; `write` takes the only one."""
+    """An open index: its location and its settings. `Snapshot` reads it, `open_writer` writes it."""
 
-    def __init__(self, place: Location, settings: Settings) -> None:
-        self.place = place
-        self.settings = settings
-        self.gpu = False  # whether the vectors are to be compared on GPUs
-        # Who else searches vectors, and builds what is searched, where others do:
-        self.serve: Callable[[Store, Head], tuple[VectorIndex, IndexManifest]] | None = None
-        self.spread: Callable[[Snapshot, IndexSpec], BuiltShards | None] | None = None
+    location: Location
+    settings: Settings
 
     @property
     def path(self) -> Path:
-        """The index folder; of an index on object storage, where this machine keeps what it needs of it at hand."""
-        return self.place.cache
+        """The index folder; of an index on object storage, this machine's cache of it."""
+        return self.location.cache
 
     @classmethod
-    def create(cls, where: Path | Location, encoder: EncoderId, folder: str | None = None) -> Store:
-        """Make an empty index folder, or finish one that was never finished.
+    def create(cls, path: Path | Location, encoder: EncoderId, folder: str | None = None) -> Store:
+        """Create an empty index, or finish an unfinished one.
 
-        :param folder: what is to be indexed, None for added documents only.
+        :param folder: the folder to index, None for added documents only.
+        :raises StoreError: when something else is there.
         """
-        place = open_location(where)
-        if not (place.is_free() or _is_index(place)):
-            raise StoreError(f"{place} is not empty and not an index: give another folder with --index")
-        with place.locked(), writing(place):
-            if not _is_index(place):
-                place.prepare()
-                Settings(FORMAT, folder).write(place)  # first: it says whose the tables beside it are
-                documents = place.table("documents").write(document_schema().empty_table())
-                chunks = place.table("chunks").write(chunk_schema(encoder.dim).empty_table())
+        location = open_location(path)
+        if not (location.is_free() or _is_index(location)):
+            raise StoreError(f"{location} is not empty and not an index: give another folder with --index")
+        with location.locked(), writing(location):
+            if not _is_index(location):
+                location.prepare()
+                Settings(FORMAT, folder).write(location)  # first: it shows that the tables beside it are ours
+                documents = location.table("documents").write(document_schema().empty_table())
+                chunks = location.table("chunks").write(chunk_schema(encoder.dim).empty_table())
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-                Head(documents.version, chunks.version, encoder).write(place, over=NEW)
-        return cls.open(place)
+                Head(documents.version, chunks.version, encoder).write(location, over=NEW)
+        return cls.open(location)
 
     @classmethod
-    def open(cls, where: Path | Location) -> Store:
+    def open(cls, path: Path | Location) -> Store:
+        """Open an existing index.
+
+        :raises NoIndexError: when there is no index.
+        :raises DamagedError: when its settings cannot be read.
         """
-        :raises NoIndexError: when there is no index in that folder.
-        :raises DamagedError: when its settings are not what was written.
-        """
-        place = open_location(where)
-        if not _is_index(place):
-            raise NoIndexError(f"no index at {place}: make one with 'binocle index FOLDER'")
-        return cls(place, Settings.read(place))
+        location = open_location(path)
+        if not _is_index(location):
+            raise NoIndexError(f"no index at {location}: make one with 'binocle index FOLDER'")
+        return cls(location, Settings.read(location))
+
+    def read_settings(self) -> Store:
+        """Return this store with its present settings."""
+        return replace(self, settings=Settings.read(self.location))
 
     def head(self) -> Head:
+        """Read the committed state."""
         return self.tagged_head()[0]
 
     def tagged_head(self) -> tuple[Head, str]:
-        """The committed state, and what a writer commits the next one over."""
-        return Head.read(self.place, self.settings.encoder)
-
-    def set_folder(self, folder: str) -> None:
-        """Say which folder this index is of, for an index made by adding documents."""
-        with self.place.locked(), writing(self.place):
-            self._modernise()
-            self.settings = replace(self.settings, folder=folder)
-            self.settings.write(self.place)
-
-    def snapshot(self) -> Snapshot:
-        """The committed state, for reading. It stays as it is while others write."""
-        return Snapshot(self, self.head())
-
-    @contextlib.contextmanager
-    def write(self, encoder_of: EncoderOf | None = None) -> Iterator[Writer]:
-        """Hold the writer's lock.
-
-        :param encoder_of: loads an encoder, to make queries with that a recall is proven with.
-        :raises LockedError: at once, naming the process that holds it.
-        """
-        with self.place.locked():
-            with writing(self.place):
-                self._modernise()
-                writer = Writer(self, encoder_of)
-            yield writer
-
-    def _modernise(self) -> None:
-        """Have HEAD name the encoder, where an earlier version left that to the settings. Killed anywhere: either."""
-        self.settings = Settings.read(self.place)
-        if self.settings.format != FORMAT:
-            head, tag = self.tagged_head()
-            head.write(self.place, over=tag)
-            self.settings = replace(self.settings, format=FORMAT, encoder=None)
-            self.settings.write(self.place)
+        """Read the committed state and its tag, which a writer names to replace it."""
+        return Head.read(self.location, self.settings.encoder)
 
 
-def _is_index(place: Location) -> bool:
+def set_folder(store: Store, folder: str) -> Store:
+    """Set the indexed folder, for an index of added documents or of a folder that moved."""
+    with store.location.locked(), writing(store.location):
+        store = upgrade(store)
+        settings = replace(store.settings, folder=folder)
+        settings.write(store.location)
+        return replace(store, settings=settings)
+
+
+def upgrade(store: Store) -> Store:
+    """Read the settings again, under the lock, and bring an earlier format up to date.
+
+    HEAD then names the encoder, which format 1 left to the settings. A kill between the two writes does no harm.
+    """
+    store = store.read_settings()
+    if store.settings.format == FORMAT:
+        return store
+    head, tag = store.tagged_head()
+    head.write(store.location, over=tag)
+    settings = replace(store.settings, format=FORMAT, encoder=None)
+    settings.write(store.location)
+    return replace(store, settings=settings)
+
+
+def _is_index(location: Location) -> bool:
     try:
-        place.read(HEAD)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return False
+        return location.exists(HEAD)
     except OSError:
-        return True  # what is wrong with it is said when it is read
-    return True
+        return True  # reading it raises the error

@@ -1,4 +1,4 @@
-"""The two tables of an index, and Lance's ways of reading them with its many errors made ours."""
+"""The two tables of an index: their columns, the tokenizer of full text, and Lance's errors turned into ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 
-from ...core import forking as forked
+from ...core import forking
 from ...core.errors import BinocleError, DamagedError, StoreError, first_line
 
 if TYPE_CHECKING:
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 
 def document_schema() -> pa.Schema:
+    """Return the columns of the documents table."""
     return pa.schema(
         {
             "id": pa.int64(),
-            "path": pa.string(),  # relative to the folder, "/" between names; the caller's name for an added document
+            "path": pa.string(),  # relative to the folder, "/" between names; the id of an added document
             "source": pa.string(),  # "file" or "added"
             "state": pa.string(),  # "indexed", "skipped" or "failed"
             "reason": pa.string(),  # why it was skipped or failed, else ""
             "size": pa.int64(),
-            "mtime_ns": pa.int64(),  # when it was modified; of an added document 0
-            "settled": pa.bool_(),  # whether a later change is sure to show in mtime_ns
-            "sha256": pa.string(),  # of the file's bytes; of an added document of its text, title and metadata
+            "mtime_ns": pa.int64(),  # time of the last change; 0 for an added document
+            "settled": pa.bool_(),  # a later change is certain to change mtime_ns
+            "sha256": pa.string(),  # of the file's bytes; for an added document of its text, title and metadata
             "format": pa.string(),
             "title": pa.string(),
             "metadata": pa.string(),  # JSON object
             "chunks": pa.int32(),
-            "text": pa.large_string(),  # what the reader extracted; chunks are slices of it
+            "text": pa.large_string(),  # as the reader extracted it; chunks are slices of it
         }
     )
 
@@ -44,17 +45,18 @@ def document_schema() -> pa.Schema:
 PREVIOUS = "previous_vector"
 
 
-def chunk_schema(dim: int, *, keeps: bool = False) -> pa.Schema:
+def chunk_schema(dim: int, *, previous: bool = False) -> pa.Schema:
+    """Return the columns of the chunks table.
+
+    :param previous: add the vectors of the encoder before the last switch, as bytes of float32. LanceDB would take a
+        second column of vectors for another one to search.
     """
-    :param keeps: with the vectors of the encoder before a switch, bytes of float32: LanceDB would take a second column
-        of vectors for another one to search.
-    """
-    kept = {PREVIOUS: pa.binary()} if keeps else {}  # null where a chunk came after the switch
+    previous_vectors = {PREVIOUS: pa.binary()} if previous else {}  # null in a chunk that came after the switch
     return pa.schema(
         {
-            "id": pa.int64(),  # given in ascending order, never used twice; rows may lie in another
+            "id": pa.int64(),  # ascending and never reused; rows may be stored in another order
             "document": pa.int64(),
-            "key": pa.int64(),  # hash of the context: what is embedded once
+            "key": pa.int64(),  # hash of the context: equal contexts are embedded once
             "char_start": pa.int64(),
             "char_end": pa.int64(),
             "line_start": pa.int32(),
@@ -62,19 +64,19 @@ def chunk_schema(dim: int, *, keeps: bool = False) -> pa.Schema:
             "page": pa.int32(),
             "heading": pa.list_(pa.string()),
             "text": pa.string(),
-            "context": pa.string(),  # heading path and text: what the encoder and full-text search see
+            "context": pa.string(),  # heading path and text, for the encoder and full-text search
             "vector": pa.list_(pa.float32(), dim),
-            **kept,
+            **previous_vectors,
         }
     )
 
 
-# Lance's tokenizer for full text: Unicode word boundaries, with a dictionary for Chinese, Japanese and Thai; also
-# split at punctuation, so that the parts of snake_case are found. English is stemmed (Snowball), then its stop words
-# are left out, which spares those that stemming changes (any, because): hybrid search does no better without them.
+# Lance's tokenizer for full text: Unicode word boundaries, with a dictionary for Chinese, Japanese and Thai. It also
+# splits at punctuation, so that a query finds the parts of snake_case. English is stemmed (Snowball); then stop words
+# are removed, except those that stemming changes (any, because): hybrid search is no better without them.
 # Scores are BM25 with k1 1.2 and b 0.75.
 #
-# Lance's own list for English is that of every language it knows, which would lose c, os, dir, care and multi.
+# Lance's own stop words for English include all its languages: c, os, dir, care and multi would be lost.
 _STOP_WORDS = (
     "a about after again against all also am an and are as at be been below between both but by can did do down each "
     "few for from further had has have he her him himself his how i if in into is it itself its just me more most my "
@@ -96,7 +98,7 @@ FULL_TEXT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """Where a table lies, as Lance opens it."""
+    """The address of a table, as Lance opens it."""
 
     uri: str
     options: dict[str, str] | None = None  # of the object storage
@@ -105,13 +107,14 @@ class TableLocation:
         return self.uri
 
     def at(self, version: int | None = None) -> lance.LanceDataset:
+        """Open a version of the table, the latest by default."""
         return lance.dataset(self.uri, version=version, storage_options=self.options)
 
-    def write(self, rows: Any, **how: Any) -> lance.LanceDataset:
-        return lance.write_dataset(rows, self.uri, storage_options=self.options, **how)
+    def write(self, rows: Any, **options: Any) -> lance.LanceDataset:
+        return lance.write_dataset(rows, self.uri, storage_options=self.options, **options)
 
     def fragments(self, rows: pa.Table) -> list[Any]:
-        """Write rows that are no part of the table until `append` makes them one."""
+        """Write rows that `append` makes a part of the table later."""
         return list(
             lance.fragment.write_fragments(
                 rows, self.uri, schema=rows.schema, mode="append", storage_options=self.options
@@ -119,23 +122,25 @@ class TableLocation:
         )
 
     def append(self, fragments: list[Any], version: int) -> lance.LanceDataset:
-        """Make fragments rows of the table, whose latest version this is."""
+        """Append fragments to the table.
+
+        :param version: the latest version of the table.
+        """
         operation = lance.LanceOperation.Append(fragments)
         return lance.LanceDataset.commit(self.uri, operation, read_version=version, storage_options=self.options)
 
 
 def open_table(table: TableLocation, version: int | None = None) -> lance.LanceDataset:
-    forked.check()
+    forking.check()
     with reading(table):
         return table.at(version)
 
 
 def check(location: TableLocation, version: int, known: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Make sure that a version's files are as long as Lance meant: on a full disk it may not notice that they are not.
+    """Check that a version's files have their full length: on a full disk Lance may not notice a short write.
 
-    Gives their names, and those of the parts of its indexes.
-
-    :param known: names that an earlier call gave: files do not change once they are written.
+    :param known: names that an earlier call returned, which are not checked again: written files do not change.
+    :returns: the names of the files, and of the segments of the full-text index.
     :raises OSError: naming a file that was cut short.
     """
     if "://" in location.uri:
@@ -150,21 +155,21 @@ def check(location: TableLocation, version: int, known: frozenset[str] = frozens
                 if stream.read() != b"LANC":  # the end of every Lance file
                     raise OSError(f"{part.name} of the full-text index is cut short: is the disk full?")
     for name in files.keys() - known:
-        size, meant = (path / "data" / name).stat().st_size, files[name].file_size_bytes
-        if meant not in (None, size):
-            raise OSError(f"{name} has {size} of {meant} bytes: is the disk full?")
+        size, expected = (path / "data" / name).stat().st_size, files[name].file_size_bytes
+        if expected not in (None, size):
+            raise OSError(f"{name} has {size} of {expected} bytes: is the disk full?")
     return frozenset((*segments, *files))
 
 
 def delete(table: lance.LanceDataset, condition: str) -> None:
-    """Delete rows, and make sure that what is left can be read."""
+    """Delete rows, and check that the remaining rows can be read."""
     table.delete(condition)
     table.checkout_version(table.version).to_table(columns=["id"])
 
 
 @contextlib.contextmanager
 def reading(table: TableLocation | Path) -> Iterator[None]:
-    """Lance's errors, of many kinds, as ours."""
+    """Turn Lance's errors, of many kinds, into ours."""
     try:
         yield
     except StoreError:
@@ -182,6 +187,7 @@ def reading(table: TableLocation | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(path: object) -> Iterator[None]:
+    """Turn Lance's errors of a write into ours."""
     try:
         yield
     except BinocleError:
@@ -200,11 +206,12 @@ def rows_among(column: str, ids: Sequence[int]) -> str:
 
 
 def matrix(column: Any, dim: int) -> NDArray[np.float32]:
+    """Return a column of vectors as an array (rows, dim)."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: NDArray[np.float32] = array.flatten().to_numpy(zero_copy_only=False)
     return values.reshape(-1, dim)
 
 
 def lance_message(error: Exception) -> str:
-    """Shorten Lance's message to its first line, without the place in Lance's source."""
+    """Shorten Lance's message to its first line, without the line of Lance's source."""
     return first_line(error, 4_000).split(", /")[0][:400]

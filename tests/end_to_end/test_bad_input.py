@@ -29,6 +29,7 @@ from binocle.core.errors import (
     StoreError,
 )
 from binocle.retriever.store.store import Store
+from binocle.retriever.store.writer import open_writer
 
 ESCAPES = "\x1b]0;x\x07"
 
@@ -778,7 +779,7 @@ def test_disk_that_is_full_is_one_line(here: Path):
 
 
 def test_lock_that_another_holds(here: Path, assert_refused):
-    with Store.open(here / ".binocle").write():
+    with open_writer(Store.open(here / ".binocle")):
         for words in (["index", "."], ["forget", "README.md"], ["verify", "--repair"]):
             assert f"process {os.getpid()}" in assert_refused(*words, naming="is being written by")
         for call in (
@@ -793,7 +794,7 @@ def test_lock_that_another_holds(here: Path, assert_refused):
 
 @pytest.mark.parametrize("note", [b"", b"null", b"{}", b'{"pid": []}', b"\xff", None])
 def test_lock_without_a_readable_note_of_its_holder(note: bytes | None, here: Path, assert_refused):
-    with Store.open(here / ".binocle").write():
+    with open_writer(Store.open(here / ".binocle")):
         file = here / ".binocle/lock.json"
         file.unlink() if note is None else file.write_bytes(note)
         assert_refused("index", ".", naming="is being written by")
@@ -934,8 +935,8 @@ CALLS = {
     "context of nothing": (lambda r: r.context(""), InputError, "empty"),
     "context k negative": (lambda r: r.context("cat", k=-1), InputError, "-1"),
     "document elsewhere": (lambda r: r.document("nowhere.md"), InputError, "nowhere.md"),
-    "lines backwards": (lambda r: r.lines("README.md", 3, 1), InputError, "README.md"),
-    "lines before the first": (lambda r: r.lines("README.md", -2, 1), InputError, "README.md"),
+    "lines backwards": (lambda r: r.text("README.md", lines=(3, 1)), InputError, "README.md"),
+    "lines before the first": (lambda r: r.text("README.md", lines=(-2, 1)), InputError, "README.md"),
     "delete a number": (lambda r: r.delete(3), InputError, "3"),
     "delete a list": (lambda r: r.delete(["README.md"]), InputError, "README.md"),
     "sync elsewhere": (lambda r: r.sync("/no/such/folder"), InputError, "/no/such/folder"),

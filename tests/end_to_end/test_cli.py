@@ -1050,7 +1050,8 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
 
 def test_second_writer_is_told_who_holds_the_lock_while_readers_go_on(here: Path, run):
     holder = "import sys; from binocle.retriever.store.store import Store; from pathlib import Path\n"
-    holder += "with Store.open(Path(sys.argv[1])).write(): print('held', flush=True); sys.stdin.read()"
+    holder += "from binocle.retriever.store.writer import open_writer\n"
+    holder += "with open_writer(Store.open(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", holder, here / ".binocle"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin and process.stdout

@@ -16,6 +16,7 @@ from binocle.indexes.gpu import GpuIndex, on_gpus
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import build
 from binocle.indexes.registry import IndexSpec
+from binocle.retriever.store.search_backend import SearchBackend
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.training.mining import mine as mining
 
@@ -183,7 +184,7 @@ def test_answers_of_a_gpu_are_those_of_the_cpu(metric):
 
 def test_a_retriever_searches_on_gpus_when_it_is_told_to(retriever, one_gpu):
     on_gpu = Retriever.open(retriever.path, gpu=True)
-    assert (retriever.searched_by, on_gpu.searched_by) == ("the CPU", "1 GPU")
+    assert (retriever.snapshot().searched_by, on_gpu.snapshot().searched_by) == ("the CPU", "1 GPU")
     for where in (None, "path=*.md"):
         given, expected = (one.search("a queue of work", mode="semantic", where=where) for one in (on_gpu, retriever))
         assert [hit.passage for hit in given] == [hit.passage for hit in expected]
@@ -197,7 +198,7 @@ def test_a_retriever_searches_on_gpus_when_it_is_told_to(retriever, one_gpu):
 def test_a_retriever_without_a_gpu_says_why(retriever, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     on_cpu = Retriever.open(retriever.path, gpu=True)
-    assert on_cpu.searched_by == "the CPU: torch sees no GPU"
+    assert on_cpu.snapshot().searched_by == "the CPU: torch sees no GPU"
     assert [hit.passage for hit in on_cpu.search("a queue")] == [hit.passage for hit in retriever.search("a queue")]
 
 
@@ -210,13 +211,12 @@ def test_shards_are_searched_on_the_cpu_and_it_is_said(retriever, one_gpu):
     parent = store.path / "vectors"
     made = [build(parent, IndexSpec("flat"), some, dim=head.encoder.dim, covers=head.rows) for some in rows]
     first, second = (one.publish(IndexMetadata()) for one in made)
-    in_shards = Snapshot(store, replace(head, vectors=first, shards=(second,)))
+    in_shards = Snapshot(store, replace(head, vectors=first, shards=(second,)), SearchBackend(gpu=True))
     assert in_shards.searched_by == "the CPU: the index is in shards"
     np.testing.assert_array_equal(in_shards.index.published.ids, index.ids)
-    store.serve = lambda *_: (index, retriever.snapshot().published)
-    assert Snapshot(store, head).searched_by == "the CPU: a Ray cluster searches"
-    store.gpu = False
-    assert Snapshot(store, head).searched_by == "the CPU"
+    served = index, retriever.snapshot().published
+    for gpu, searched_by in ((True, "the CPU: a Ray cluster searches"), (False, "the CPU")):
+        assert Snapshot(store, head, SearchBackend(gpu, lambda *_: served)).searched_by == searched_by
     assert Snapshot(retriever.snapshot().store, in_shards.head).searched_by == "the CPU"
 
 

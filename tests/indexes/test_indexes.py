@@ -371,7 +371,7 @@ def test_what_is_allowed_of_a_live_index_is_what_isin_says(gap, seed):
     held = random.random(count) < 0.8 if seed % 2 else None
     live = LiveIndex(index, held, FlatIndex(ids[count:], vectors_of(10, seed + 1)))
     every = np.concatenate([ids, ids + 1, [0, ids[-1] + gap]])
-    vectors = np.concatenate([index.vectors, live.tail.vectors])
+    vectors = np.concatenate([index.vectors, live.unindexed.vectors])
     there = np.full(len(ids), True) if held is None else np.concatenate([held, np.full(10, True)])
     for some in (0, 1, count // 20, count // 2, len(every)):
         allowed = np.unique(random.choice(every, some, replace=False))

@@ -27,7 +27,7 @@ from binocle.core.errors import (
     NoIndexError,
     StoreError,
 )
-from binocle.indexes import published
+from binocle.indexes import manifest
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.inversion.vector_files import read_vectors
 from binocle.retriever.models.bert.numpy import BertNumpy
@@ -540,7 +540,7 @@ def test_a_path_may_be_a_path(retriever):
     assert retriever.similar(cats, 1, 1)[0].chunk == retriever.similar("notes/cats.txt", 1, 1)[0].chunk
     assert retriever.document(cats)["path"] == "notes/cats.txt"
     assert retriever.text(cats) == retriever.text("notes/cats.txt")
-    assert retriever.lines(cats, 1, 1) == retriever.lines("notes/cats.txt", 1, 1)
+    assert retriever.text(cats, lines=(1, 1)) == retriever.text("notes/cats.txt", lines=(1, 1))
     assert retriever.delete(cats).removed == 1
 
 
@@ -569,7 +569,7 @@ def test_of_a_file_and_an_added_document_of_one_name_the_file_is_shown(retriever
     retriever.sync()
     assert {hit.source for hit in retriever.search("the king, the queen") if hit.path == "late.md"} == {"file", "added"}
     assert retriever.text("late.md") == "The queen."
-    assert retriever.lines("late.md", 1, 1) == "The queen."
+    assert retriever.text("late.md", lines=(1, 1)) == "The queen."
     assert retriever.add([{"id": "late.md", "text": "The king again."}]).indexed == 1
     (folder / "late.md").unlink()
     retriever.sync()
@@ -637,17 +637,17 @@ def test_emptied_and_filled_again(notes):
 
 def test_lines_of_a_document(retriever, folder):
     text = (folder / "notes/guide/tasks.md").read_text().split("\n")
-    assert retriever.lines("notes/guide/tasks.md", 3, 5) == "\n".join(text[2:5])
-    assert retriever.lines("notes/guide/tasks.md", 1, 10**6) == "\n".join(text)
-    assert "Bake the bread" in retriever.lines("web/bread.html", 2, 2)
+    assert retriever.text("notes/guide/tasks.md", lines=(3, 5)) == "\n".join(text[2:5])
+    assert retriever.text("notes/guide/tasks.md", lines=(1, 10**6)) == "\n".join(text)
+    assert "Bake the bread" in retriever.text("web/bread.html", lines=(2, 2))
     with pytest.raises(InputError, match="not in the index"):
-        retriever.lines("absent", 1, 2)
+        retriever.text("absent", lines=(1, 2))
 
 
 @pytest.mark.parametrize(("first", "last"), [("1", "2"), (1.0, 2), (1, None), (True, 2)])
 def test_lines_are_whole_numbers(retriever, first, last):
     with pytest.raises(InputError, match="a line is a whole number from 1"):
-        retriever.lines("notes/cats.txt", first, last)
+        retriever.text("notes/cats.txt", lines=(first, last))
 
 
 def test_similar_passages_leave_out_the_one_asked_about(retriever):
@@ -730,8 +730,8 @@ def test_a_snapshot_is_the_same_until_something_is_committed(retriever):
 @pytest.fixture
 def hashed(monkeypatch):
     """The files of vector indexes that are read to be held against their checksums."""
-    files, sha256 = [], published.sha256
-    monkeypatch.setattr(published, "sha256", lambda file: files.append(file) or sha256(file))
+    files, sha256 = [], manifest.sha256
+    monkeypatch.setattr(manifest, "sha256", lambda file: files.append(file) or sha256(file))
     return files
 
 
@@ -758,8 +758,8 @@ def test_a_vector_index_that_stays_in_service_is_checked_once(retriever, hashed)
     writer.sync()
     assert_nearest(reader, "the cat", hashed, 0)
     assert not any(hit.path == "notes/cats.txt" for hit in reader.search("cat", 100))
-    assert reader.snapshot().index.held is not None
-    assert reader.snapshot().index.tail is not None
+    assert reader.snapshot().index.live_mask is not None
+    assert reader.snapshot().index.unindexed is not None
     writer.build_index("ivf_int8", nlist=2, search={"nprobe": 2})
     assert_nearest(reader, "the queen", hashed, 1)
     writer.add([{"id": "1", "text": "The king of the river."}])
@@ -770,7 +770,7 @@ def test_a_vector_index_that_stays_in_service_is_checked_once(retriever, hashed)
 
 def test_a_damaged_vector_index_is_looked_at_again_after_a_commit(retriever):
     snapshot = retriever.snapshot()
-    (file,) = snapshot.store.place.vectors(snapshot.head.vectors).glob("*.f32")
+    (file,) = snapshot.store.location.vectors(snapshot.head.vectors).glob("*.f32")
     whole = file.read_bytes()
     file.write_bytes(whole[:-4])
     reader, before = Retriever.open(retriever.path), retriever.snapshot().head.vectors
@@ -800,7 +800,7 @@ def test_reading_writes_nothing(retriever):
     reader.context("cat")
     reader.similar("notes/cats.txt", 1)
     reader.documents()
-    reader.lines("notes/cats.txt", 1, 2)
+    reader.text("notes/cats.txt", lines=(1, 2))
     reader.status()
     assert {
         file: (file.read_bytes(), file.stat().st_mtime_ns) for file in retriever.path.rglob("*") if file.is_file()
@@ -825,7 +825,7 @@ def read_while(retriever, write):
                 assert shared.search("cancel a task", 3, where="path=**")[0].chunk == expected
                 assert shared.context("cancel a task").passages
                 shared.documents()
-                shared.lines("notes/cats.txt", 1, 2)
+                shared.text("notes/cats.txt", lines=(1, 2))
         except BaseException as error:
             faults.append(error)
 

@@ -40,7 +40,8 @@ from binocle.indexes.tuning.plot import plot_svg
 from binocle.retriever.store import benchmark_queries as questions
 from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
-from binocle.retriever.store.snapshot import LiveIndex
+from binocle.retriever.store.search_backend import SearchBackend
+from binocle.retriever.store.snapshot import LiveIndex, Snapshot
 from binocle.retriever.store.tables import matrix
 
 DIM, COUNT = 32, 3_000
@@ -558,7 +559,7 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     assert outcome.met
     shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
     assert (shown.count, shown.source) == (200, "300 of 300 queries that were given")
-    assert len(questions.read_stored(stored.place, stored.snapshot().head.encoder)) == 300
+    assert len(questions.read_stored(stored.location, stored.snapshot().head.encoder)) == 300
     stored.add(documents(1_000, 10))
     assert BenchmarkResult.from_dict(stored.status().vector_kind["measured"]).count == 200
     stored.add(documents(2_000, 60))
@@ -598,13 +599,14 @@ def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choo
     np.testing.assert_array_equal(unseen.queries, unseen_again.queries)
 
 
-def in_two_shards(snapshot, spec):
-    """As a cluster builds them."""
-    parent, dim = snapshot.store.path / "vectors", snapshot.head.encoder.dim
-    rows = snapshot.read("chunks", ["id", "vector"]).sort_by("id")
-    ids, vectors = rows["id"].to_numpy(), matrix(rows["vector"], dim)
+def in_two_shards(store, head, ids, spec):
+    """Build shards as a cluster does."""
+    parent, dim = store.path / "vectors", head.encoder.dim
+    rows = Snapshot(store, head).read("chunks", ["id", "vector"]).sort_by("id")
+    assert rows["id"].to_pylist() == ids.tolist()
+    vectors = matrix(rows["vector"], dim)
     names = tuple(
-        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=snapshot.head.rows).publish(IndexMetadata())
+        build(parent, spec, [(ids[part], vectors[part])], dim=dim, covers=head.rows).publish(IndexMetadata())
         for part in np.array_split(np.arange(len(ids)), 2)
     )
 
@@ -622,11 +624,7 @@ def in_two_shards(snapshot, spec):
 
 
 def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monkeypatch):
-    def helped(retriever, store):
-        store.spread = in_two_shards
-        return store
-
-    monkeypatch.setattr(Retriever, "_helped", helped)
+    monkeypatch.setattr(Retriever, "_backend", lambda _: SearchBackend(build_shards=in_two_shards))
     monkeypatch.setattr(choosing, "TIE", 1e-6)  # not exact search, however few they are
     outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)])
     assert outcome.met
@@ -674,7 +672,8 @@ def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_mod
 
 def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
     for turn, measured in enumerate([{"recall": "high"}, {"demand": {"recall": 0.9}}, {"demand": None, "curve": [1]}]):
-        stored.amend_index(IndexMetadata(None, measured))
+        with stored._writer() as writer:
+            writer.index.amend(IndexMetadata(None, measured))
         assert stored.status().vector_kind["measured"] == measured
         stored.add(documents(1_000 * (turn + 1), 60))
         assert stored.status().vector_kind["count"] == 260 + 60 * turn
@@ -705,7 +704,8 @@ def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_ha
     shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
     assert (shown.requirements, shown.met, shown.count) == (demand, True, 50)
     published = stored.snapshot().published
-    stored.amend_index(IndexMetadata(published.search, published.measurements))
+    with stored._writer() as writer:
+        writer.index.amend(IndexMetadata(published.search, published.measurements))
     assert stored.snapshot().head.demand == demand
     stored.build_index("ivf_int8", nlist=3)
     assert stored.snapshot().head.demand is None
@@ -729,15 +729,15 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     assert stored.optimize(0.9).choice.benchmark.source.endswith("sentences of the passages, encoded as queries")
     encoder = stored.snapshot().head.encoder
     (file,) = stored.path.glob("queries-made-*.npy")
-    assert questions.read_stored(stored.place, encoder) is not None
+    assert questions.read_stored(stored.location, encoder) is not None
     whole = file.read_bytes()
     for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MAX_QUERIES * encoder.dim)):
         file.write_bytes(damaged)
-        assert questions.read_stored(stored.place, encoder) is None
+        assert questions.read_stored(stored.location, encoder) is None
     stored.delete("7")
     left = {" ".join(words(n).split()) for n in range(200) if n != 7}
     made = {vector.tobytes() for vector in stored.encoder.encode(sorted(left), kind="query")}
-    assert len(kept := questions.read_stored(stored.place, encoder)) > 50
+    assert len(kept := questions.read_stored(stored.location, encoder)) > 50
     assert {vector.tobytes() for vector in kept} <= made
     source = stored.status().vector_kind["measured"]["source"]
     assert source == f"{len(kept):,} sentences of the passages, encoded as queries"
@@ -746,7 +746,7 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
 def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored, monkeypatch):
     assert stored.optimize(0.9).met
     with monkeypatch.context() as patch:
-        patch.setattr(writing.Writer, "_renew", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(vectors.IndexPublisher, "renew", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             stored.delete("7")
     assert stored.snapshot().head.erase
@@ -756,7 +756,8 @@ def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored
 
 
 def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored, monkeypatch):
-    stored.amend_index(IndexMetadata(measurements=BenchmarkResult(Requirements(0.9, memory=100)).as_dict()))
+    with stored._writer() as writer:
+        writer.index.amend(IndexMetadata(measurements=BenchmarkResult(Requirements(0.9, memory=100)).as_dict()))
     says = r"when the vector index was built again for \d+ passages, memory grew to .+, and nothing mends that: .+\n"
     for command in (["forget", "7"], ["verify", "--repair"]):
         run = CliRunner().invoke(cli, [*command, "--index", str(stored.path)], standalone_mode=False)

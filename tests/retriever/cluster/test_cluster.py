@@ -91,6 +91,11 @@ class Here(Cluster):
         self.served.append(head.parts)
 
 
+def build_shards(snapshot):
+    ids = snapshot.chunk_ids["id"].to_numpy()
+    return Here().build_shards(snapshot.store, snapshot.head, ids, IndexSpec("flat"))
+
+
 class Actors:
     """A Ray in which actors have names, and remember that they do."""
 
@@ -112,13 +117,13 @@ class Actors:
 
     def options(self, name, **_how):
         self.names = [*dict.fromkeys([*self.names, name])]
-        held = SimpleNamespace(remote=lambda: (np.array([len(self.names)]), True))
+        contents = SimpleNamespace(remote=lambda: (np.array([len(self.names)]), True))
         manifest = SimpleNamespace(remote=lambda: asdict(IndexManifest("flat", 1, 32, 1, {}, "dot", {}, {})))
-        return SimpleNamespace(remote=lambda *_: SimpleNamespace(manifest=manifest, held=held))
+        return SimpleNamespace(remote=lambda *_: SimpleNamespace(manifest=manifest, contents=contents))
 
 
 def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(retriever, tmp_path):
-    cluster, store = Here(), retriever._open_store()
+    cluster, store = Here(), retriever._reopened()
     cluster._ray = ray = Actors()
     cluster._kill = Cluster._kill.__get__(cluster)
     elsewhere = clusters._name(str(tmp_path / "elsewhere"), "flat-1-0123456789abcdef")
@@ -133,7 +138,7 @@ def test_actors_of_shards_that_another_took_away_end_when_the_next_are_served(re
     retriever.build_index("flat")
     second = store.head().vectors
     assert served() == [[first, __version__], [second, __version__]]  # somebody may be searching the first
-    shutil.rmtree(store.place.vectors(first))
+    shutil.rmtree(store.location.vectors(first))
     assert served() == [[second, __version__]] and elsewhere in ray.names
 
 
@@ -179,26 +184,26 @@ def test_a_cluster_that_cannot_do_what_is_asked_of_it_is_not_waited_for_for_ever
     cluster = Here()
     cluster._ray, cluster._gpus = Slow(*processors), gpus
     if expected is None:
-        assert cluster._got("done") == "done"
+        assert cluster._get("done") == "done"
     else:
         with pytest.raises(StoreError, match=expected):
-            cluster._got("done")
+            cluster._get("done")
 
 
 def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch):
-    monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
-    monkeypatch.setattr(tasks, "_at_ease", lambda: None)
+    monkeypatch.setattr(clusters, "_MINIMUM_SHARD", 2)
+    monkeypatch.setattr(tasks, "_share_processors", lambda: None)
     snapshot, folder = retriever.snapshot(), retriever.path / "vectors"
 
     def names():
         return {one.name for one in folder.iterdir()}
 
     before = names()
-    shards = Here().shards(snapshot, IndexSpec("flat"))
+    shards = build_shards(snapshot)
     assert len(shards.names) == 3 and names() == before | {*shards.names}
     put = shards.publish(IndexMetadata(measurements={"recall": 1.0}))
     assert not {*put} & {*shards.names} and names() == before | {*put}
-    other = Here().shards(snapshot, IndexSpec("flat"))
+    other = build_shards(snapshot)
     other.discard()
     assert names() == before | {*put}
 
@@ -206,12 +211,17 @@ def test_shards_that_are_not_put_in_service_leave_nothing(retriever, monkeypatch
 def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_model, tmp_path):
     retriever._cluster = cluster = Here()
     other = make_model(tmp_path / "other", seed=1)
+
+    def amend():
+        with retriever._writer() as writer:
+            writer.index.amend(IndexMetadata())
+
     for write in (
         lambda: retriever.add([{"id": "a", "text": "The cat sat."}]),
         lambda: retriever.delete("a"),
         lambda: retriever.build_index("flat"),
         lambda: retriever.optimize(0.5),
-        lambda: retriever.amend_index(IndexMetadata()),
+        amend,
         lambda: retriever.switch(other),
         retriever.rollback,
         retriever.sync,
@@ -222,21 +232,21 @@ def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_
 
 
 def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, small_fragments, monkeypatch):
-    monkeypatch.setattr(clusters, "_LEAST_SHARD", 2)
-    monkeypatch.setattr(tasks, "_at_ease", lambda: None)
+    monkeypatch.setattr(clusters, "_MINIMUM_SHARD", 2)
+    monkeypatch.setattr(tasks, "_share_processors", lambda: None)
     retriever.add({"id": f"{number}", "text": f"The cat sat on {number} mats."} for number in range(10))
     retriever.delete("notes/cats.txt")
     snapshot = retriever.snapshot()
     ids = snapshot.chunk_ids["id"].to_pylist()
     assert snapshot.read("chunks", ["id"])["id"].to_pylist() != ids  # else this test proves nothing
-    shards = Here().shards(snapshot, IndexSpec("flat"))
+    shards = build_shards(snapshot)
     held = [KINDS["flat"].load(retriever.path / "vectors" / name, dim=32).ids for name in shards.names]
     assert len(held) == 3 and np.concatenate(held).tolist() == ids
 
 
 def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder, write, monkeypatch):
-    monkeypatch.setattr(tasks, "_held", {})
-    monkeypatch.setattr(tasks, "_at_ease", lambda: None)
+    monkeypatch.setattr(tasks, "_workers", {})
+    monkeypatch.setattr(tasks, "_share_processors", lambda: None)
     before = retriever.snapshot().chunks.count_rows()
     write(folder, {f"new/{number}.txt": f"The cat sat on {number} mats." for number in range(3)})
     written = TableLocation.fragments
@@ -246,15 +256,15 @@ def test_a_worker_that_failed_leaves_no_rows_for_the_next_run(retriever, folder,
         raise OSError("No space left on device")
 
     monkeypatch.setattr(TableLocation, "fragments", full)
-    with retriever._open_store().write() as writer:
-        run = str(writer.snapshot().store.place), asdict(writer.head), str(folder), False
+    with retriever._writer() as writer:
+        run = str(writer.snapshot().store.location), asdict(writer.head), str(folder), False
         entries = tuple(entry for entry in scan(folder) if entry.path.startswith("new/"))
         portion = FileBatch(entries, writer.head.next_document, writer.head.next_chunk)
         with pytest.raises(StoreError, match="No space left"):
             tasks.work(*run, portion)
         clusters._commit(writer, [(portion, tasks.work(*run, portion))], {}, Report())
         writer.finish()
-    tasks._let_go()
+    tasks._close_worker()
     assert retriever.snapshot().chunks.count_rows() == before + 3
     assert retriever.verify().faults == []
 
@@ -289,7 +299,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
     import ray
     from ray.cluster_utils import Cluster as Nodes
 
-    monkeypatch.setattr(clusters, "_LEAST_SHARD", 40)
+    monkeypatch.setattr(clusters, "_MINIMUM_SHARD", 40)
     words = "bread cheese salt moon sea ship cat dog tax task worker client".split()
     texts = {f"{n:03}.md": " ".join(random.Random(n).choices(words, k=7)) for n in range(100)}
     folder = write(tmp_path / "folder", texts)
@@ -324,7 +334,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         before = spread.snapshot().head.parts
         assert spread.optimize(0.5, kinds=["ivf_int8"], queries=asked).met
         made = spread.snapshot()
-        left = {key.split("/")[1] for key, *_ in spread.place._objects.keys("vectors/")}
+        left = {key.split("/")[1] for key, *_ in spread.location._objects.keys("vectors/")}
         assert left == {*before, *made.head.parts}  # none of those that were only measured
         assert made.published.kind == "ivf_int8" and len(made.head.parts) > 1
         assert made.published.measurements["recall"] >= 0.5 and len(spread.search("moon")) == 10

@@ -29,6 +29,7 @@ from binocle.retriever.indexing.vector_log import VectorLog
 from binocle.retriever.models.token_boundaries import token_boundary_digest
 from binocle.retriever.store.head import FORMAT
 from binocle.retriever.store.store import Store
+from binocle.retriever.store.writer import open_writer
 
 QUERIES = ("cancel a task", "income tax", "the cat sat on the mat", "bread and cheese")
 MODES = ("hybrid", "semantic", "lexical")
@@ -364,13 +365,13 @@ def test_an_index_made_anew_in_the_same_place_is_met_with_its_own_encoder(tmp_pa
 
 def test_an_indexer_takes_no_other_encoder_than_the_committed_one(index, models):
     other = load_encoder(str(models["other"]))
-    with Store.open(index.path).write() as writer, pytest.raises(EncoderMismatchError):
+    with open_writer(Store.open(index.path)) as writer, pytest.raises(EncoderMismatchError):
         Indexer(writer, other, Report())
 
 
 @pytest.mark.parametrize("minutes", [10, 0], ids=["old files kept", "old files gone at once"])
 def test_threads_that_read_get_answers_of_one_encoder_or_the_other(minutes, retriever, folder, models, monkeypatch):
-    monkeypatch.setattr("binocle.retriever.store.writer._KEEP_VERSIONS", timedelta(minutes=minutes))
+    monkeypatch.setattr("binocle.retriever.store.commits._KEEP_VERSIONS", timedelta(minutes=minutes))
     shared = Retriever.open(folder)
     right = {"tiny": answers(retriever, ["hybrid", "semantic"])}
     retriever.switch(models["wide"])
@@ -492,7 +493,7 @@ def test_nothing_is_switched_where_there_is_no_index(tmp_path, models):
 
 
 def test_a_switch_takes_the_writers_lock(index, models):
-    with Store.open(index.path).write():
+    with open_writer(Store.open(index.path)):
         for call in (lambda: index.switch(models["other"]), index.rollback):
             with pytest.raises(LockedError, match=str(os.getpid())):
                 call()
@@ -616,7 +617,7 @@ def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
 def test_what_a_switch_cut_short_leaves_is_tidied_by_any_other_writer(what, retriever, folder, models, monkeypatch):
     retriever.switch(models["wide"])
     with monkeypatch.context() as patch:
-        patch.setattr("binocle.retriever.store.writer.Writer._move", interrupted)
+        patch.setattr("binocle.retriever.store.commits.Commits.commit", interrupted)
         with pytest.raises(KeyboardInterrupt):
             retriever.switch(models["other"])
     data = retriever.path / "chunks.lance/data"

@@ -19,7 +19,9 @@ from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
+from binocle.retriever.store.writer import open_writer
 
 OLD = 1_700_000_000
 
@@ -93,7 +95,7 @@ def world(tmp_path, tiny):
 
 def contents(store: Store, *, ids: bool = True) -> dict:
     """The rows of both tables in order, vectors included."""
-    snapshot = store.snapshot()
+    snapshot = Snapshot.latest(store)
     documents = snapshot.documents.to_table().to_pylist()
     chunks = snapshot.chunks.to_table().to_pylist()
     paths = {row["id"]: row["path"] for row in documents}
@@ -147,12 +149,12 @@ def test_touching_a_file_embeds_nothing_and_is_remembered(world):
 def test_moving_a_file_embeds_nothing_and_keeps_its_chunks(world):
     world.write("a.txt", TEXT)
     world.sync()
-    before = contents(world.retriever._open_store())["chunks"]
+    before = contents(world.retriever._reopened())["chunks"]
     (world.folder / "deep").mkdir()
     (world.folder / "a.txt").rename(world.folder / "deep" / "b.txt")
     assert world.sync() == {"moved": 1}
     assert world.encoder.texts == []
-    after = contents(world.retriever._open_store())["chunks"]
+    after = contents(world.retriever._reopened())["chunks"]
     assert [row["id"] for row in after] == [row["id"] for row in before]
     assert world.retriever.search("cat")[0].path == "deep/b.txt"
 
@@ -477,7 +479,7 @@ def pages(texts):
 def test_equal_pages_of_a_long_document_are_embedded_once(tmp_path, tiny):
     encoder = Counting(tiny)
     store = memory(tmp_path, encoder)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         report = Report()
         indexer = Indexer(writer, encoder, report)
         indexer.add({"path": "long"}, pages(["the same footer on each page"] * 1_200))
@@ -492,7 +494,7 @@ def test_texts_committed_before_are_not_embedded_again(tmp_path, tiny):
     encoder = Counting(tiny)
     store = memory(tmp_path, encoder)
     for _ in range(3):
-        with store.write() as writer:
+        with open_writer(store) as writer:
             indexer = Indexer(writer, encoder, Report())
             for number in range(3):
                 indexer.add({"path": f"{number}"}, pages([f"page {place}" for place in range(number + 3)]))
@@ -506,14 +508,14 @@ def test_texts_whose_keys_collide_keep_their_own_vectors(tmp_path, tiny, monkeyp
     encoder = Counting(tiny)
     store = memory(tmp_path, encoder)
     texts = ["the cat", "the dog sat", "bread", "a moon", "red and blue"]
-    with store.write() as writer:
+    with open_writer(store) as writer:
         indexer = Indexer(writer, encoder, Report())
         for number in range(2):
             indexer.add({"path": f"{number}"}, pages(texts))
             indexer.commit()
         writer.finish()
     assert sorted(encoder.texts) == sorted(texts)
-    for row in store.snapshot().chunks.to_table().to_pylist():
+    for row in Snapshot.latest(store).chunks.to_table().to_pylist():
         np.testing.assert_allclose(row["vector"], tiny.encode([row["context"]])[0], atol=1e-6)
 
 
@@ -545,7 +547,7 @@ class Stop(Exception):  # noqa: N818 - it is no error
 
 def run(folder, index, encoder, progress=ignore):
     store = Store.create(index, EncoderId(encoder.name, encoder.fingerprint, encoder.dim), str(folder))
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, encoder, progress=progress)
     return store
 
@@ -553,7 +555,7 @@ def run(folder, index, encoder, progress=ignore):
 def hits(store, tiny, query):
     from binocle.retriever.search.query import Query
 
-    given = Query(store.snapshot(), query, lambda: tiny.encode([query], kind="query")).hits(
+    given = Query(Snapshot.latest(store), query, lambda: tiny.encode([query], kind="query")).hits(
         50, mode="hybrid", where=None
     )
     return [(hit.path, hit.char_start, hit.scores["lexical"], round(hit.scores["semantic"], 5)) for hit in given]
@@ -582,7 +584,7 @@ def test_a_run_interrupted_anywhere_goes_on_to_what_an_uninterrupted_one_makes(t
         encoder.fail_at = number if way == "encode" else None
         with pytest.raises((KeyboardInterrupt, Stop)):
             run(folder, index, encoder, stop_at(number) if way == "progress" else ignore)
-        committed = set(Store.open(index).snapshot().chunks.to_table(columns=["context"])["context"].to_pylist())
+        committed = set(Snapshot.latest(Store.open(index)).chunks.to_table(columns=["context"])["context"].to_pylist())
         encoder.fail_at, encoder.texts = None, []
         store = run(folder, index, encoder)
         assert not committed & set(encoder.texts)
@@ -618,7 +620,7 @@ def test_an_interrupted_change_leaves_the_last_state_whole(tmp_path, tiny, small
 
 def assert_whole(store):
     """Every document has the chunks that it says it has, and nothing else has any."""
-    snapshot = store.snapshot()
+    snapshot = Snapshot.latest(store)
     rows = snapshot.document_rows.to_pylist()
     assert len({(row["source"], row["path"]) for row in rows}) == len(rows)
     owners = snapshot.chunk_ids["document"].to_pylist()

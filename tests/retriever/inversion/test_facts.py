@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from binocle.retriever.inversion.facts import RetainedFacts, retained_facts
 from binocle.retriever.models.token_ids import EncoderTokens
+from binocle.retriever.store.documents import stored_vector
 
 TEXT = "We saw the cat and Geneva in 1998 with dogs"
 WORDS = ("saw", "the", "cat", "and", "geneva", "1998", "with", "dogs")
@@ -117,4 +118,4 @@ def test_a_search_reads_the_vectors_that_it_compares(run, tiny_model: str, tmp_p
     monkeypatch.setattr("binocle.retriever.inversion.inverter.EmbeddingInverter.load", lambda *_, **__: None)
     for how in ([], ["--json"]):
         assert run("search", " moon\n", tmp_path, "--explain", "--inverter", tmp_path, *how).code == 0
-    assert read == 2 * [("moon", "query"), (retriever.stored("a.md", 1)[1], "document")]
+    assert read == 2 * [("moon", "query"), (stored_vector(retriever.snapshot(), "a.md", 1)[1], "document")]

@@ -461,5 +461,5 @@ def test_odd_values_match_or_do_not_but_never_break(value):
 
 
 def test_a_mapping_names_what_it_looks_at_by_texts():
-    with pytest.raises(InputError, match=r"names what it looks at by a text, such as 'type', not as \{1: 2\} does"):
+    with pytest.raises(InputError, match=r"names its fields by texts, such as 'type', not as \{1: 2\} does"):
         parse({1: 2})

@@ -31,8 +31,10 @@ from binocle.retriever.store.location import ANY, NEW
 from binocle.retriever.store.open_location import open_location
 from binocle.retriever.store.s3 import Changed, S3Objects
 from binocle.retriever.store.s3_location import S3Location
+from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import TableLocation, document_schema
+from binocle.retriever.store.writer import open_writer
 
 
 class Memory:
@@ -108,7 +110,7 @@ def store_at(place, encoder):
 
 def rows_of(store, *without):
     """Every chunk by its document's path, ids left out, in order of id."""
-    snapshot = store.snapshot()
+    snapshot = Snapshot.latest(store)
     paths = {row["id"]: row["path"] for row in snapshot.document_rows.to_pylist()}
     rows = snapshot.chunks.to_table().sort_by("id").to_pylist()
     return [
@@ -129,22 +131,22 @@ def test_a_bucket_holds_what_a_folder_does(place, tmp_path, folder, tiny):
         if change:
             (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
         for store in (one, other):
-            with store.write() as writer:
+            with open_writer(store) as writer:
                 sync(writer, folder, tiny)
         assert rows_of(one) == rows_of(other)
     assert other.head().vectors is not None
     query = tiny.encode(["word"], kind="query")
     for mine, theirs in zip(
-        one.snapshot().index.search(query, 9), other.snapshot().index.search(query, 9), strict=True
+        Snapshot.latest(one).index.search(query, 9), Snapshot.latest(other).index.search(query, 9), strict=True
     ):
         np.testing.assert_array_equal(mine, theirs)
 
 
 def test_another_machine_fetches_the_vector_index(place, objects, tmp_path, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
-    elsewhere = Store.open(InMemory(objects, tmp_path, "two")).snapshot()
+    elsewhere = Snapshot.latest(Store.open(InMemory(objects, tmp_path, "two")))
     assert elsewhere.damage is None and len(elsewhere.index.published.ids) == elsewhere.chunks.count_rows()
     assert not list((tmp_path / "two" / "vectors").glob(".*"))
 
@@ -154,7 +156,7 @@ def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, t
     store, reader = store_at(place, tiny), InMemory(objects, tmp_path, "two")
     cached, names = tmp_path / "two" / "vectors", []
     for _ in range(4):
-        with store.write() as writer:
+        with open_writer(store) as writer:
             sync(writer, folder, tiny)
             writer.finish(rebuild=True)
         names.append(writer.head.vectors)
@@ -163,7 +165,7 @@ def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, t
             (cached / "built-here").mkdir()
             for name in (*names[:2], "built-here"):
                 os.utime(cached / name, (time.time() - 3_600,) * 2)
-        assert Store.open(reader).snapshot().damage is None
+        assert Snapshot.latest(Store.open(reader)).damage is None
     assert {one.name for one in cached.iterdir()} == {*names[2:], ".begun", "built-here"}
     for name in (".begun", "built-here"):
         os.utime(cached / name, (0, 0))
@@ -177,7 +179,7 @@ def test_a_machine_that_only_searches_keeps_what_is_in_service(place, objects, t
 def test_a_writer_leaves_what_a_reader_of_its_machine_is_fetching(before, left, place, objects, folder, tiny):
     """Unless it is to erase: then what is being fetched holds what must go."""
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
     name, download = store.head().vectors, objects.download
     shutil.rmtree(place.vectors(name))
@@ -197,20 +199,20 @@ def test_a_writer_leaves_what_a_reader_of_its_machine_is_fetching(before, left, 
 
 def test_a_vector_index_removed_while_it_is_fetched_is_searched_exactly(place, objects, tmp_path, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
-    elsewhere = Store.open(InMemory(objects, tmp_path, "two")).snapshot()
+    elsewhere = Snapshot.latest(Store.open(InMemory(objects, tmp_path, "two")))
     listed = list(objects.keys(""))
     for key in [key for key in objects.held if key.startswith("vectors/")]:
         objects.remove(key)
     objects.keys = lambda prefix: (found for found in listed if found[0].startswith(prefix))
     assert "is not a published vector index" in str(elsewhere.damage)
-    assert len(elsewhere.index.tail.ids) == elsewhere.chunks.count_rows()
+    assert len(elsewhere.index.unindexed.ids) == elsewhere.chunks.count_rows()
     assert not list((tmp_path / "two" / "vectors").iterdir())
 
 
 def test_a_cache_that_cannot_be_used_is_told_in_one_line(place, objects, tmp_path, folder, tiny):
-    with store_at(place, tiny).write() as writer:
+    with open_writer(store_at(place, tiny)) as writer:
         sync(writer, folder, tiny)
     (tmp_path / "two").write_text("a file where the cache should be")
     two = InMemory(objects, tmp_path, "two")
@@ -243,7 +245,7 @@ def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_pa
             Retriever(place).delete("dog")
         return snapshot.read("chunks", ["text"])["text"].to_pylist()
 
-    assert retriever.read(answer) == ["The cat sat."]
+    assert retriever._read(answer) == ["The cat sat."]
     assert len(set(seen)) == len(seen) == 2
     shutil.rmtree(tmp_path / "tables/chunks.lance")
     with pytest.raises(StoreError, match="cannot be read"):
@@ -292,32 +294,32 @@ def test_what_was_forgotten_goes_from_the_other_machines_when_they_search_again(
 def test_of_two_writers_one_commits(place, objects, tmp_path, folder, tiny):
     """The second takes the first for dead; what the first then commits, or had staged, is nowhere."""
     store = store_at(place, tiny)
-    late = store.write()
+    late = open_writer(store)
     with late as writer:
         objects.clock += 1
-        with pytest.raises(LockedError, match="being written by process"), store.write():
+        with pytest.raises(LockedError, match="being written by process"), open_writer(store):
             pass
         objects.clock += buckets._LEASE_SECONDS + 1
-        with store.write() as second:
+        with open_writer(store) as second:
             report = sync(second, folder, tiny)
             before = rows_of(store)
             with pytest.raises(LockedError):
                 sync(writer, folder, tiny)
         assert report.chunks_total == len(before) > 0
-    with store.write() as writer:
+    with open_writer(store) as writer:
         assert sync(writer, folder, tiny).chunks_total == len(before)
     assert rows_of(store) == before
 
 
 def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         table = place.table("chunks").at()
         table.delete("id = 7")  # changes nothing but the version, as anyone's write would
         place.table("chunks").write(table.to_table(), mode="append")
         with pytest.raises(LockedError, match="as well"):
             sync(writer, folder, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
     assert rows_of(store)
 
@@ -328,7 +330,7 @@ def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committ
     deletes, step, place, folder, tiny, monkeypatch
 ):
     store, chunks = store_at(place, tiny), place.table("chunks")
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
     ours = getattr(DatasetOptimizer, step)
 
@@ -342,12 +344,12 @@ def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committ
         ours(self, **how)
 
     monkeypatch.setattr(DatasetOptimizer, step, woken)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         writer.commit(drop=[3], documents=document_schema().empty_table(), erase=True)
         with pytest.raises(StoreError, match="as well: run it again|Please retry"):  # or Lance itself refuses
             sync(writer, folder, tiny)
     committed = rows_of(store)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         assert sync(writer, folder, tiny).embedded == 0
     assert rows_of(store) == committed
     assert Retriever(place).verify().faults == []
@@ -355,7 +357,7 @@ def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committ
 
 def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_committed(place, folder, tiny, monkeypatch):
     store, documents = store_at(place, tiny), place.table("documents")
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
     before, removed = rows_of(store), writers.delete
 
@@ -363,7 +365,7 @@ def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_commit
         documents.at().delete("id = 0")
         removed(table, condition)
 
-    with store.write() as writer, monkeypatch.context() as patch:
+    with open_writer(store) as writer, monkeypatch.context() as patch:
         patch.setattr(writers, "delete", woken)
         with pytest.raises(LockedError, match="as well: run it again"):
             writer.replace_rows(documents.at().to_table(filter="id = 1"))
@@ -372,11 +374,11 @@ def test_what_a_writer_taken_for_dead_does_while_rows_are_replaced_is_not_commit
 
 def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committed_yet(place, objects, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as first:
+    with open_writer(store) as first:
         sync(first, folder, tiny)
         objects.clock += buckets._LEASE_SECONDS + 1
         (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
-        with store.write() as second:
+        with open_writer(store) as second:
             entries = find_changes(
                 folder, {row["path"]: row for row in second.snapshot().document_rows.to_pylist()}
             ).read
@@ -385,8 +387,8 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
             worker.close()
             with pytest.raises(LockedError, match="as well: run it again"):
                 first.finish()
-            first._check_turn = lambda: None  # it fell silent after it had looked
-            first._tidy()
+            first._commits.check_alone = lambda: None  # it fell silent after it had looked
+            first._commits.tidy()
             second.adopt(
                 drop=[],
                 documents=fragments_of(done.documents),
@@ -400,9 +402,9 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
 
 def test_a_writer_taken_for_dead_stages_no_more(place, objects, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as first:
+    with open_writer(store) as first:
         objects.clock += buckets._LEASE_SECONDS + 1
-        with store.write():
+        with open_writer(store):
             pass
         with pytest.raises(LockedError, match="as well: run it again"):
             sync(first, folder, tiny)
@@ -461,7 +463,7 @@ def test_a_put_whose_answer_was_lost_has_been_made(held, tag, monkeypatch):
 def test_the_lease_is_given_up(place, objects, tiny):
     store = store_at(place, tiny)
     assert "lock.json" not in objects.held
-    with store.write():
+    with open_writer(store):
         assert "lock.json" in objects.held
     assert "lock.json" not in objects.held
 
@@ -470,11 +472,11 @@ def test_a_lease_says_since_when_it_is_held_and_when_it_ends(place, objects, tin
     store, times = store_at(place, tiny), iter(["08:00:00", "08:00:15"])
     monkeypatch.setattr(buckets, "now", lambda: next(times, "08:00:30"))
     monkeypatch.setattr(buckets, "_LEASE_SECONDS", 1.0)
-    with store.write():
+    with open_writer(store):
         first, started = objects.held["lock.json"][0], time.monotonic()
         while objects.held["lock.json"][0] == first and time.monotonic() < started + 60:
             time.sleep(0.01)
-        with pytest.raises(LockedError) as told, store.write():
+        with pytest.raises(LockedError) as told, open_writer(store):
             pass
     assert str(told.value).endswith(
         f"{os.getpid()} on {socket.gethostname()}, since 08:00:00: try again when it has finished, or in a minute if "
@@ -505,7 +507,7 @@ def test_a_creation_in_a_bucket_cut_short_is_finished(place, objects, tiny, monk
 
 def test_old_vector_indexes_go_from_the_bucket(place, objects, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
         first = writer.head.vectors
         writer.finish(rebuild=True)
@@ -518,7 +520,7 @@ def test_old_vector_indexes_go_from_the_bucket(place, objects, folder, tiny):
 def test_an_index_in_a_bucket_is_kept_for_a_while_after_it_was_superseded(place, objects, folder, tiny):
     objects.clock = time.time() - 3_600
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
         first = writer.head.vectors
         objects.clock = time.time()
@@ -530,7 +532,7 @@ def test_an_index_in_a_bucket_is_kept_for_a_while_after_it_was_superseded(place,
 
 def test_an_index_that_was_never_in_service_is_dropped(place, objects, folder, tiny):
     store = store_at(place, tiny)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         sync(writer, folder, tiny)
     name = store.head().vectors
     place.drop(name)
@@ -572,9 +574,9 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
         store_at(FolderLocation(tmp_path / "whole"), tiny),
         store_at(FolderLocation(tmp_path / "spread"), tiny),
     )
-    with whole.write() as writer:
+    with open_writer(whole) as writer:
         expected = sync(writer, folder, tiny)
-    with spread.write() as writer:
+    with open_writer(spread) as writer:
         made = find_changes(folder, {})
         entries, report = made.read, made.report
         portions = [
@@ -605,6 +607,6 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
         assert mine == theirs
     vectors = [np.array([row["vector"] for row in rows_of(store)]) for store in (spread, whole)]
     np.testing.assert_allclose(*vectors, atol=2e-2)  # workers encode all in bulk, in bf16 where the processor has it
-    with spread.write() as writer:
+    with open_writer(spread) as writer:
         again = sync(writer, folder, tiny)
     assert (again.indexed, again.embedded, again.unchanged) == (0, 0, expected.indexed)

@@ -24,14 +24,17 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import BinocleError, DamagedError, LockedError, NoIndexError, StoreError
 from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.store import commits
 from binocle.retriever.store import store as storing
 from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.filters import parse
 from binocle.retriever.store.head import FORMAT, Settings
 from binocle.retriever.store.location import ANY
+from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import FULL_TEXT, chunk_schema, document_schema
+from binocle.retriever.store.writer import open_writer
 
 DIM = 32
 ENCODER = EncoderId("some/model", "f" * 32, DIM)
@@ -98,13 +101,13 @@ def store(tmp_path):
 
 
 def ids(store):
-    snapshot = store.snapshot()
+    snapshot = Snapshot.latest(store)
     return snapshot.document_rows["id"].to_pylist(), snapshot.chunk_ids["id"].to_pylist()
 
 
 def assert_whole(store):
     """Every document has the chunks that it says it has, and nothing else has any."""
-    snapshot = store.snapshot()
+    snapshot = Snapshot.latest(store)
     rows = snapshot.document_rows.to_pylist()
     assert len({(row["source"], row["path"]) for row in rows}) == len(rows)
     owners = snapshot.chunk_ids["document"].to_pylist()
@@ -138,7 +141,7 @@ def test_a_new_store_is_empty_and_hides_itself_from_git(store):
 
 
 def test_creating_again_keeps_what_is_there(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0)
     assert ids(Store.create(store.path, EncoderId("other", "0" * 32, 4))) == ([0], [0])
 
@@ -189,7 +192,7 @@ def test_nothing_is_written_or_removed_through_a_link_in_an_index(name, store, t
         shutil.rmtree(link)
     link.unlink(missing_ok=True)
     link.symlink_to(victim)
-    with pytest.raises(StoreError, match=f"/{name} is a symbolic link") as caught, store.write():
+    with pytest.raises(StoreError, match=f"/{name} is a symbolic link") as caught, open_writer(store):
         pass
     assert "\n" not in str(caught.value)
     held = victim if victim.is_file() else victim / ".ssh/key"
@@ -201,7 +204,7 @@ def test_nothing_is_written_or_removed_through_a_link_in_an_index(name, store, t
 def test_an_index_may_lie_behind_a_link(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "index").symlink_to(tmp_path / "disk")
-    with Store.create(tmp_path / "index", ENCODER).write() as writer:
+    with open_writer(Store.create(tmp_path / "index", ENCODER)) as writer:
         put(writer, 0)
     assert ids(Store.open(tmp_path / "disk")) == ([0], [0])
 
@@ -210,7 +213,7 @@ def test_a_file_is_never_written_through_a_link(store, tmp_path):
     """Though one be put there while the lock is held."""
     (tmp_path / "mine").write_text("mine")
     (store.path / ".HEAD.json").symlink_to(tmp_path / "mine")
-    store.place.write("HEAD.json", b"{}", over=ANY)
+    store.location.write("HEAD.json", b"{}", over=ANY)
     assert (tmp_path / "mine").read_text() == "mine"
     assert (store.path / "HEAD.json").read_bytes() == b"{}"
     assert not (store.path / "HEAD.json").is_symlink()
@@ -385,7 +388,7 @@ def test_an_index_may_be_moved(retriever, tmp_path):
 
 
 def test_what_is_staged_is_not_seen_before_its_commit(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         writer.stage(chunks(chunk_row(0, 0)))
         assert ids(store) == ([], [])
         writer.commit(drop=[], documents=documents(document_row(0)))
@@ -393,16 +396,16 @@ def test_what_is_staged_is_not_seen_before_its_commit(store):
 
 
 def test_a_commit_removes_and_adds_at_once(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1, 2)
         put(writer, 3, drop=[0, 2])
     assert ids(store) == ([1, 3], [1, 3])
 
 
 def test_a_snapshot_stays_as_it_is(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
-        before = store.snapshot()
+        before = Snapshot.latest(store)
         put(writer, 2, drop=[0])
         assert before.chunk_ids["id"].to_pylist() == [0, 1]
         assert sorted(before.document_rows["id"].to_pylist()) == [0, 1]
@@ -412,13 +415,13 @@ def test_a_snapshot_stays_as_it_is(store):
 
 def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(store):
     """It holds open files and mapped vectors, of deleted documents too."""
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
-    snapshot = store.snapshot()
+    snapshot = Snapshot.latest(store)
     filters = [parse(f"path={number}.txt") for number in range(20)]
     assert [snapshot.passing(where).chunks.tolist() for where in filters] == [[0], [1], *[[]] * 18]
     assert snapshot.passing(filters[19]) is snapshot.passing(parse("path=19.txt"))
-    assert len(snapshot._passed) == 8
+    assert len(snapshot._passing) == 8
     left = weakref.ref(snapshot)
     gc.disable()
     try:
@@ -441,10 +444,10 @@ def test_a_snapshot_that_answered_filtered_queries_goes_with_its_last_reader(sto
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_state_that_is_gone_is_not_called_damaged(opened, read, store):
     """What was deleted is erased at once; other states after ten minutes."""
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1, 2)
         writer.finish()
-        before = store.snapshot()
+        before = Snapshot.latest(store)
         if opened:
             assert before.chunks.count_rows() == before.documents.count_rows() == 3
         writer.forget([document_row(0)], "asked")
@@ -457,27 +460,27 @@ def test_a_state_that_is_gone_is_not_called_damaged(opened, read, store):
     shutil.rmtree(store.path / "chunks.lance" / "data")
     shutil.rmtree(store.path / "documents.lance" / "data")
     with pytest.raises(DamagedError, match="is damaged .*remove the folder"):
-        store.snapshot().read("chunks", ["id"])
+        Snapshot.latest(store).read("chunks", ["id"])
 
 
 def test_what_passes_a_filter_is_the_same_where_compaction_put_documents_behind_others(store, small_fragments):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         for start in (0, 10, 20):
             put(writer, *range(start, start + 10))
         writer.forget([document_row(5)], "asked")
-    snapshot, left = store.snapshot(), [number for number in range(30) if number != 5]
+    snapshot, left = Snapshot.latest(store), [number for number in range(30) if number != 5]
     assert snapshot.document_rows["id"].to_pylist() != left  # else this test proves nothing
     passing = snapshot.passing(parse("path=*.txt"))
     assert passing.documents.tolist() == passing.chunks.tolist() == left
 
 
 def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         writer.stage(chunks(chunk_row(1, 1), chunk_row(2, 2)))
     assert ids(store) == ([0], [0])
-    with store.write() as writer:
+    with open_writer(store) as writer:
         assert writer.head.next_chunk == 1
         put(writer, 1)
     assert ids(store) == ([0, 1], [0, 1])
@@ -485,7 +488,7 @@ def test_what_was_staged_and_not_committed_is_gone_for_the_next_writer(store):
 
 
 def test_what_keeps_a_writer_from_taking_tables_back_is_told_in_one_line(store, monkeypatch):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0)
         writer.stage(chunks(chunk_row(1, 1)))
 
@@ -494,13 +497,13 @@ def test_what_keeps_a_writer_from_taking_tables_back_is_told_in_one_line(store, 
 
     with monkeypatch.context() as patch:
         patch.setattr(lance.LanceDataset, "restore", full)
-        with pytest.raises(StoreError) as raised, store.write():
+        with pytest.raises(StoreError) as raised, open_writer(store):
             pass
     assert str(raised.value) == (
         f"cannot write to {store.path} (LanceError(IO): No space left on device (os error 28)); "
         "what was committed before is kept"
     )
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 1)
     assert_whole(store)
 
@@ -508,7 +511,7 @@ def test_what_keeps_a_writer_from_taking_tables_back_is_told_in_one_line(store, 
 @pytest.mark.parametrize("at", range(6))
 def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
     """The steps are the writes to the tables; the last is HEAD's rename."""
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
         writer.finish()
     before = ids(store)
@@ -531,20 +534,20 @@ def test_a_commit_cut_at_any_step_leaves_the_last_one(at, store, monkeypatch):
         patch.setattr(os, "replace", counted(os.replace))
         patch.setattr(Path, "rename", counted(Path.rename))
         try:
-            with store.write() as writer:
+            with open_writer(store) as writer:
                 put(writer, 2, drop=[0])
             assert steps <= at
         except KeyboardInterrupt:
             pass
     assert ids(store) in (before, ([1, 2], [1, 2]))
     assert_whole(store)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         if 2 not in ids(store)[0]:
             put(writer, 2, drop=[0])
         writer.finish()
     assert ids(store) == ([1, 2], [1, 2])
     assert_whole(store)
-    assert store.snapshot().full_text("cat", 10)["id"].to_pylist() != []
+    assert Snapshot.latest(store).full_text("cat", 10)["id"].to_pylist() != []
 
 
 def test_full_text_of_an_earlier_version_answers_and_is_made_anew_by_the_next_write(tmp_path, tiny_model, monkeypatch):
@@ -563,10 +566,10 @@ def test_full_text_of_an_earlier_version_answers_and_is_made_anew_by_the_next_wr
 
 
 def test_ids_are_never_used_twice(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1, 2)
         put(writer, drop=[1, 2])
-    with store.write() as writer:
+    with open_writer(store) as writer:
         assert (writer.head.next_document, writer.head.next_chunk) == (3, 3)
 
 
@@ -587,7 +590,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from binocle.retriever.store.store import Store
-with Store.open(Path(sys.argv[1])).write():
+from binocle.retriever.store.writer import open_writer
+with open_writer(Store.open(Path(sys.argv[1]))):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -598,14 +602,14 @@ def test_a_second_writer_is_told_at_once_who_holds_the_lock(store):
     try:
         assert process.stdout.readline() == "held\n"
         began = time.monotonic()
-        with pytest.raises(LockedError, match=rf"process {process.pid} on ") as caught, store.write():
+        with pytest.raises(LockedError, match=rf"process {process.pid} on ") as caught, open_writer(store):
             pass
         assert time.monotonic() - began < 1
         assert "\n" not in str(caught.value)
         assert ids(store) == ([], [])  # reading needs no lock
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with store.write() as writer:  # the dead hold nothing
+        with open_writer(store) as writer:  # the dead hold nothing
             put(writer, 0)
     finally:
         process.kill()
@@ -613,16 +617,16 @@ def test_a_second_writer_is_told_at_once_who_holds_the_lock(store):
 
 
 def test_two_writers_in_one_process_exclude_each_other(store):
-    with store.write(), pytest.raises(LockedError, match=str(os.getpid())), Store.open(store.path).write():
+    with open_writer(store), pytest.raises(LockedError, match=str(os.getpid())), open_writer(Store.open(store.path)):
         pass
-    with store.write():
+    with open_writer(store):
         pass
 
 
 def test_a_lock_without_a_name_still_locks(store):
-    with store.write():
+    with open_writer(store):
         (store.path / "lock.json").write_text("{")
-        with pytest.raises(LockedError, match="another process"), Store.open(store.path).write():
+        with pytest.raises(LockedError, match="another process"), open_writer(Store.open(store.path)):
             pass
 
 
@@ -634,14 +638,14 @@ def test_readers_see_whole_commits_while_another_writes(store):
             while not done.is_set():
                 fresh = Store.open(store.path)
                 assert_whole(fresh)
-                seen.add(fresh.snapshot().head.commits)
+                seen.add(Snapshot.latest(fresh).head.commits)
         except BaseException as error:
             faults.append(error)
 
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    with store.write() as writer:
+    with open_writer(store) as writer:
         for number in range(0, 60, 3):
             put(writer, number, number + 1, number + 2, drop=[number - 3, number - 2] if number else [])
             if number % 15 == 0:
@@ -661,13 +665,14 @@ from binocle.retriever.indexing import indexer, sync
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.models.load import load_encoder
 from binocle.retriever.store import store, vector_index as vectors
+from binocle.retriever.store.writer import open_writer
 indexer._BATCH_CHUNKS, indexer._BATCH_FILES = 2, 2
 vectors._STALE_ROWS = 3
 folder, index, model = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 encoder = load_encoder(model)
 print("go", flush=True)
 opened = store.Store.create(index, EncoderId(model, encoder.fingerprint, encoder.dim), str(folder))
-with opened.write() as writer:
+with open_writer(opened) as writer:
     sync.sync(writer, folder, encoder)
 print("done", flush=True)
 """
@@ -698,22 +703,22 @@ def test_a_writer_killed_at_any_moment_leaves_a_committed_state_and_the_next_one
         if (index / "HEAD.json").exists():
             opened = Store.open(index)
             assert_whole(opened)
-            commits = opened.snapshot().head.commits
-            assert commits >= committed
-            committed = commits
+            count = Snapshot.latest(opened).head.commits
+            assert count >= committed
+            committed = count
     assert committed
     made_with = EncoderId(tiny_model, tiny.fingerprint, DIM)
     from binocle.retriever.indexing.sync import sync
 
     for place in (index, tmp_path / "afresh"):
         opened = Store.create(place, made_with, str(folder))
-        with opened.write() as writer:
+        with open_writer(opened) as writer:
             sync(writer, folder, tiny)
         assert_whole(opened)
     rows = [
         sorted(
             (row["context"], np.round(row["vector"], 5).tolist())
-            for row in Store.open(place).snapshot().chunks.to_table().to_pylist()
+            for row in Snapshot.latest(Store.open(place)).chunks.to_table().to_pylist()
         )
         for place in (index, tmp_path / "afresh")
     ]
@@ -756,30 +761,30 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
 
 
 def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
-    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(commits, "_KEEP_VERSIONS", timedelta(0))
     monkeypatch.setattr(vectors, "_STALE_ROWS", 1)
     for number in range(0, 40, 2):
-        with store.write() as writer:
+        with open_writer(store) as writer:
             put(writer, number, number + 1)
             writer.finish()
     assert len(list((store.path / "vectors").iterdir())) == 1
-    assert len(store.snapshot().chunks.versions()) <= 6
-    assert len(store.snapshot().documents.versions()) <= 6
-    assert len(store.snapshot().chunks.get_fragments()) <= 32
+    assert len(Snapshot.latest(store).chunks.versions()) <= 6
+    assert len(Snapshot.latest(store).documents.versions()) <= 6
+    assert len(Snapshot.latest(store).chunks.get_fragments()) <= 32
     assert_whole(store)
-    assert len(store.snapshot().full_text("cat", 100)) == 40
+    assert len(Snapshot.latest(store).full_text("cat", 100)) == 40
 
 
 def test_a_long_run_tidies_up_on_the_way(store, monkeypatch, small_fragments):
-    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
+    monkeypatch.setattr(commits, "_KEEP_VERSIONS", timedelta(0))
     monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         for number in range(100):
             put(writer, number, drop=[number - 1] if number % 10 == 9 else [])
-            assert len(store.snapshot().chunks.get_fragments()) <= 33 + 40
+            assert len(Snapshot.latest(store).chunks.get_fragments()) <= 33 + 40
         assert writer.staged(["id"], [0, 8, 50, 99])["id"].to_pylist() == [0, 50, 99]
-        assert len(store.snapshot().chunks.versions()) <= 3 * 40
-        assert len(store.snapshot().documents.versions()) <= 3 * 40
+        assert len(Snapshot.latest(store).chunks.versions()) <= 3 * 40
+        assert len(Snapshot.latest(store).documents.versions()) <= 3 * 40
     left = [number for number in range(100) if number % 10 != 8]
     assert [sorted(numbers) for numbers in ids(store)] == [left, left]
     assert_whole(store)
@@ -787,9 +792,9 @@ def test_a_long_run_tidies_up_on_the_way(store, monkeypatch, small_fragments):
 
 def test_a_reader_of_a_long_run_finds_what_it_began_with(store, monkeypatch, small_fragments):
     monkeypatch.setattr(writing, "_TIDY_COMMITS", 40)
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
-        before = store.snapshot()
+        before = Snapshot.latest(store)
         for number in range(2, 45):
             put(writer, number, drop=[number - 2])
     assert before.chunk_ids["id"].to_pylist() == [0, 1]
@@ -817,14 +822,14 @@ def test_a_long_run_cut_at_any_step_of_tidying_up_leaves_what_was_committed(
 ):
     from lance.dataset import DatasetOptimizer
 
-    monkeypatch.setattr(writing, "_KEEP_VERSIONS", timedelta(0))
-    with store.write() as writer:
+    monkeypatch.setattr(commits, "_KEEP_VERSIONS", timedelta(0))
+    with open_writer(store) as writer:
         for number in range(34):
             put(writer, number)
     monkeypatch.setattr(writing, "_TIDY_COMMITS", 1)
     for at in range(9):
         opened, cut = Store.open(shutil.copytree(store.path, tmp_path / f"cut at {at}")), Cut(at)
-        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), opened.write() as writer:
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), open_writer(opened) as writer:
             patch.setattr(DatasetOptimizer, "compact_files", cut(DatasetOptimizer.compact_files))
             patch.setattr(lance.LanceDataset, "cleanup_old_versions", cut(lance.LanceDataset.cleanup_old_versions))
             patch.setattr(Path, "replace", cut(Path.replace))
@@ -832,7 +837,7 @@ def test_a_long_run_cut_at_any_step_of_tidying_up_leaves_what_was_committed(
         left = [number for number in range(35) if number != 7] if at else list(range(34))
         assert [sorted(numbers) for numbers in ids(opened)] == [left, left]
         assert_whole(opened)
-        with opened.write() as writer:
+        with open_writer(opened) as writer:
             put(writer, 35)
         assert [sorted(numbers) for numbers in ids(opened)] == [[*left, 35]] * 2
         assert_whole(opened)
@@ -843,7 +848,7 @@ def test_a_commit_checks_only_what_is_new(store, monkeypatch):
     looked = []
     stat = Path.stat
     monkeypatch.setattr(Path, "stat", lambda self, **how: (looked.append(self), stat(self, **how))[1])
-    with store.write() as writer:
+    with open_writer(store) as writer:
         for number in range(6):
             looked.clear()
             put(writer, number)
@@ -851,12 +856,12 @@ def test_a_commit_checks_only_what_is_new(store, monkeypatch):
 
 
 def test_a_version_that_a_reader_may_be_at_is_kept(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
         writer.finish()
-    before = store.snapshot()
+    before = Snapshot.latest(store)
     for number in range(2, 8):
-        with store.write() as writer:
+        with open_writer(store) as writer:
             put(writer, number, drop=[number - 2])
             writer.finish(rebuild=True)
     assert before.chunk_ids["id"].to_pylist() == [0, 1]
@@ -864,23 +869,23 @@ def test_a_version_that_a_reader_may_be_at_is_kept(store):
 
 
 def test_an_index_made_long_ago_is_kept_for_a_reader_that_knew_it_a_moment_ago(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
         writer.finish()
-    before = store.snapshot()
-    folder = store.place.vectors(before.head.vectors)
+    before = Snapshot.latest(store)
+    folder = store.location.vectors(before.head.vectors)
     os.utime(folder, (0, 0))
-    with store.write() as writer:
+    with open_writer(store) as writer:
         writer.finish(rebuild=True)
     assert before.damage is None and before.published is not None
     os.utime(folder, (0, 0))
-    with store.write() as writer:
+    with open_writer(store) as writer:
         writer.finish()
     assert not folder.exists()
 
 
 def test_only_what_is_a_vector_indexs_is_tidied_away(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0)
         writer.finish()
         writer.finish(rebuild=True)
@@ -888,7 +893,7 @@ def test_only_what_is_a_vector_indexs_is_tidied_away(store):
     assert len(names) == 2
     for name in (".0123456789ab", ".ssh", "photos", "ivf-4-notes"):
         (store.path / "vectors" / name).mkdir()
-    store.place.tidy(store.head().parts, math.inf)
+    store.location.tidy(store.head().parts, math.inf)
     left = {folder.name for folder in (store.path / "vectors").iterdir()}
     assert left == {*store.head().parts, ".ssh", "photos", "ivf-4-notes"}
 
@@ -931,7 +936,7 @@ def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, t
 
 
 @pytest.mark.parametrize(
-    ("at", "write"), [("finish", "sync"), ("finish", "delete"), ("_tidy", "add"), ("_tidy", "build_index")]
+    ("at", "write"), [("finish", "sync"), ("finish", "delete"), ("tidy", "add"), ("tidy", "build_index")]
 )
 def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write, retriever, monkeypatch):
     (retriever.folder / "secret.md").write_text("The password is zyxwvut.\n")
@@ -942,7 +947,7 @@ def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.Writer, at, stop)
+        patch.setattr(commits.Commits if at == "tidy" else writing.Writer, at, stop)
         with pytest.raises(KeyboardInterrupt):
             retriever.delete("secret.md", "secret")
     assert any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
@@ -961,7 +966,7 @@ def test_vectors_that_a_switch_was_to_erase_are_erased_by_the_next_writer(retrie
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.Writer, "_tidy", stop)
+        patch.setattr(commits.Commits, "tidy", stop)
         with pytest.raises(KeyboardInterrupt):
             retriever.switch(make_model(tmp_path / "other", seed=1), keep=False)
     assert any(one in data for data in bytes_below(retriever.path).values() for one in before)
@@ -1007,15 +1012,15 @@ def test_a_document_deleted_with_its_file_is_gone_from_the_disk_in_time(tmp_path
 
 
 def test_replaced_rows_keep_their_chunks(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
         writer.replace_rows(documents(document_row(1, path="moved.txt")))
     assert ids(store) == ([0, 1], [0, 1])
-    assert store.snapshot().documents_by_id([1], ["path"]) == {1: {"id": 1, "path": "moved.txt"}}
+    assert Snapshot.latest(store).documents_by_id([1], ["path"]) == {1: {"id": 1, "path": "moved.txt"}}
 
 
 def test_orphans_are_dropped(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         put(writer, 0, 1)
         writer.stage(chunks(chunk_row(2, 77)))
         writer.commit(drop=[], documents=document_schema().empty_table())
@@ -1024,10 +1029,10 @@ def test_orphans_are_dropped(store):
 
 
 def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         for start in (0, 10, 20):
             put(writer, *range(start, start + 10), drop=[start - 1] if start else [])
-    batches = list(store.snapshot().batches(["id"], rows=4))
+    batches = list(Snapshot.latest(store).batches(["id"], rows=4))
     assert [number for batch in batches for number in batch["id"].to_pylist()] == [
         number for number in range(30) if number not in (9, 19)
     ]
@@ -1035,12 +1040,12 @@ def test_batches_give_every_chunk_in_order_in_bounded_pieces(store):
 
 
 def test_rows_that_compaction_puts_behind_others_come_in_order_of_id(store, small_fragments):
-    with store.write() as writer:
+    with open_writer(store) as writer:
         for start in (0, 10, 20):
             put(writer, *range(start, start + 10))
         for number in (5, 15):  # the second builds the vector index from what the first has moved
             writer.forget([document_row(number)], "asked")
-    snapshot, left = store.snapshot(), [number for number in range(30) if number not in (5, 15)]
+    snapshot, left = Snapshot.latest(store), [number for number in range(30) if number not in (5, 15)]
     assert snapshot.read("chunks", ["id"])["id"].to_pylist() != left  # else this test proves nothing
     batches = list(snapshot.batches(["text", "id", "vector"], rows=4))
     assert {tuple(batch.schema.names) for batch in batches} == {("text", "id", "vector")}

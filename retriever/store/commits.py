@@ -1,0 +1,128 @@
+"""The writer's side of HEAD.json: the versions of the two tables, each commit, and the removal of old versions."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import LockedError
+from .location import KEEP_SECONDS
+from .snapshot import Snapshot
+from .tables import check, open_table
+
+if TYPE_CHECKING:
+    import lance
+
+    from .head import Head
+    from .search_backend import SearchBackend
+    from .store import Store
+    from .tables import TableLocation
+
+SWITCHING = "switching"  # the folder of a switch's new vectors: useless to any other writer
+_KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
+_MAX_FRAGMENTS = 32  # of a table, before they are merged
+
+
+class Commits:
+    """The committed state, as the one writer moves it on."""
+
+    def __init__(self, store: Store, head: Head, tag: str, backend: SearchBackend) -> None:
+        self.store = store
+        self.head = head
+        self.backend = backend
+        self.latest = {"documents": head.documents, "chunks": head.chunks}  # this writer's latest table versions
+        self._tag = tag
+        self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
+
+    def snapshot(self) -> Snapshot:
+        """The committed state, for reading."""
+        return Snapshot(self.store, self.head, self.backend)
+
+    def table(self, name: str) -> TableLocation:
+        return self.store.location.table(name)
+
+    def recover(self) -> None:
+        """Take tables that a killed writer left ahead of HEAD back to it.
+
+        If the lock can expire, commit first: that refuses every later commit of the writer before.
+        """
+        if self.store.location.lock_expires:
+            self.commit(self.head)
+        versions: dict[str, Any] = {}
+        for name in ("documents", "chunks"):
+            committed = getattr(self.head, name)
+            table = open_table(self.table(name), committed)
+            if table.latest_version != committed:
+                table.restore()  # type: ignore[no-untyped-call]
+                versions[name] = table.version
+        if versions:
+            self.commit(replace(self.head, **versions))
+
+    def follow(self, name: str, table: lance.LanceDataset) -> None:
+        """Record the new version of a table.
+
+        :raises LockedError: when another process wrote a version in between.
+        """
+        if table.version > self.latest[name] + 1:
+            raise self._not_alone()
+        self.latest[name] = table.version
+
+    def commit_rearranged(self, name: str, table: lance.LanceDataset) -> None:
+        """Commit a version of a table with the same rows in another arrangement.
+
+        :raises LockedError: when it has other rows, written by another process.
+        """
+        before = getattr(self.head, name)
+        if table.version != before:
+            if table.count_rows() != open_table(self.table(name), before).count_rows():
+                raise self._not_alone()
+            version: dict[str, Any] = {name: table.version}
+            self.commit(replace(self.head, **version))
+
+    def check_alone(self) -> None:
+        """Make sure that no other process took the lock over and committed.
+
+        :raises LockedError: when one did.
+        """
+        if self.store.tagged_head()[1] != self._tag:
+            raise self._not_alone()
+
+    def _not_alone(self) -> LockedError:
+        return LockedError(f"{self.store.location} is being written by another process as well: run it again")
+
+    def commit(self, head: Head) -> None:
+        """Commit a state: check new table versions, mark replaced vector indexes, write HEAD.json."""
+        for name in ("documents", "chunks"):
+            version = getattr(head, name)
+            if version != getattr(self.head, name):
+                self._checked[name] = check(self.table(name), version, self._checked[name])
+        for name in set(self.head.parts).difference(head.parts):
+            self.store.location.supersede(name)
+        head = replace(head, commits=self.head.commits + 1)
+        self._tag = head.write(self.store.location, over=self._tag)
+        self.head = head
+        self.latest = {"documents": head.documents, "chunks": head.chunks}
+
+    def tidy(self) -> None:
+        """Merge small fragments if there are many; remove versions and indexes that no reader can still use.
+
+        If HEAD says to erase, nothing of deleted rows stays, even if a reader must then open the index again.
+        """
+        snapshot, erase = self.snapshot(), self.head.erase
+        keep = timedelta(0) if erase else _KEEP_VERSIONS
+        for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
+            if erase or len(table.get_fragments()) > _MAX_FRAGMENTS:
+                table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+                self.commit_rearranged(name, table)
+            self.check_alone()
+            # Files that no version names are the leftovers of a killed writer, since there is one writer at a time.
+            # If the lock can expire, they may be the next writer's: then Lance keeps them for seven days.
+            table.cleanup_old_versions(keep, delete_unverified=erase or not self.store.location.lock_expires)
+        self.store.location.tidy(self.head.parts, math.inf if erase else time.time() - keep.total_seconds())
+        shutil.rmtree(self.store.path / SWITCHING, ignore_errors=True)
+        if erase:
+            self.commit(replace(self.head, erase=False))
