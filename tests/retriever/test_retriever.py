@@ -537,7 +537,7 @@ def test_deleting_by_path_folder_and_id(retriever):
 
 def test_a_path_may_be_a_path(retriever):
     cats = Path("notes/cats.txt")
-    assert retriever.similar(cats, 1, 1)[0].chunk == retriever.similar("notes/cats.txt", 1, 1)[0].chunk
+    assert retriever.similar(cats, 1, 1)[0].passage == retriever.similar("notes/cats.txt", 1, 1)[0].passage
     assert retriever.document(cats)["path"] == "notes/cats.txt"
     assert retriever.text(cats) == retriever.text("notes/cats.txt")
     assert retriever.text(cats, lines=(1, 1)) == retriever.text("notes/cats.txt", lines=(1, 1))
@@ -816,13 +816,13 @@ def test_settings_name_the_folder_relative_to_the_index(retriever):
 
 def read_while(retriever, write):
     """What goes wrong in threads that share a retriever while `write` changes the index through another."""
-    expected = retriever.search("cancel a task", 1)[0].chunk
+    expected = retriever.search("cancel a task", 1)[0].passage
     shared, faults, done = Retriever.open(retriever.path), [], threading.Event()
 
     def read():
         try:
             while not done.is_set():
-                assert shared.search("cancel a task", 3, where="path=**")[0].chunk == expected
+                assert shared.search("cancel a task", 3, where="path=**")[0].passage == expected
                 assert shared.context("cancel a task").passages
                 shared.documents()
                 shared.text("notes/cats.txt", lines=(1, 2))

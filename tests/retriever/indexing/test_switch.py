@@ -231,7 +231,7 @@ def test_lancedb_searches_a_switched_index_without_being_told_the_column(index, 
     index.switch(models["other"])
     vector = index.encoder.encode(["oven"], kind="query")[0].tolist()
     (row,) = lancedb.connect(index.path).open_table("chunks").search(vector).distance_type("dot").limit(1).to_list()
-    assert row["id"] == index.search("oven", 1, mode="semantic")[0].chunk
+    assert row["id"] == index.search("oven", 1, mode="semantic")[0].passage
 
 
 # What is written between a switch and its rollback

@@ -754,7 +754,7 @@ def test_lancedb_opens_the_tables_and_finds_the_same(retriever):
         .limit(1)
         .to_list()
     )
-    assert row["id"] == retriever.search("oven", 1, mode="semantic")[0].chunk
+    assert row["id"] == retriever.search("oven", 1, mode="semantic")[0].passage
 
 
 # Tidiness and forgetting
