@@ -34,21 +34,21 @@ from binocle.training.evaluation import significance
 from binocle.training.inversion.metrics import overlap
 from binocle.training.inversion.overlap import Known
 from binocle.training.inversion.train import InverterConfig, train_inverter
-from binocle.training.runs.progress import line
 
 from .machine import RESULTS, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from binocle.core.progress import Progress
     from binocle.retriever.models.encoder import Encoder
 
 _HELD_OUT = 100  # of a collection's documents one is held out
 _STEPS = 100  # a minute, about
 
 
-def _say(text: Any) -> None:
-    print(text if isinstance(text, str) else line(text), file=sys.stderr, flush=True)
+def _say(event: str | Progress) -> None:
+    print(event if isinstance(event, str) else event.message or event.stage, file=sys.stderr, flush=True)
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

@@ -41,7 +41,6 @@ from binocle.training.mining.mine import mine
 from binocle.training.rerankers import candidates
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
-from binocle.training.runs.progress import line
 from binocle.training.tuning import query_generation as pairs
 from binocle.training.tuning.tune import TuningConfig, tune
 
@@ -50,12 +49,13 @@ from .machine import save
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binocle.core.progress import Progress
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 POOLINGS = ("mean", "cls", "max")
 
 
-def _say(text: Any) -> None:
-    print(text.stage if isinstance(text, Progress) else text if isinstance(text, str) else line(text), file=sys.stderr)
+def _say(event: str | Progress) -> None:
+    print(event if isinstance(event, str) else event.message or event.stage, file=sys.stderr, flush=True)
 
 
 def _spread(values: list[float]) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _tuned(folder: Path, index: Path, seed: int, before: Any) -> dict[str, Any]:
     if done.is_file():
         found: dict[str, Any] = json.loads(done.read_text("utf-8"))
         return found
-    made = tune(Retriever.open(index), out=out, recipe=TuningConfig(seed=seed), publish=False, progress=_say, tell=_say)
+    made = tune(Retriever.open(index), out=out, recipe=TuningConfig(seed=seed), publish=False, progress=_say)
     facts = {name: value for name, value in made.as_dict().items() if name not in ("folder", "published")}
     gain = _gain(f"{folder.name} {seed}", folder, str(made.folder), before, mode="semantic")
     found = {"seed": seed} | gain | {"held out": facts | {"would be published": made.verdict.is_gain}}
@@ -265,7 +265,7 @@ def _reranker(data: Path, out: Path, base: str, seed: int, index: Path | None = 
     """Train unless that was done before in the same work folder; the seconds that it took."""
     if not (out / "binocle.json").is_file():
         config = RerankerConfig(learning_rate=5e-5, evaluations=1, seed=seed, **settings)
-        train_reranker(data, out, base=base, index=index, config=config, progress=_say, tell=_say)
+        train_reranker(data, out, base=base, index=index, config=config, progress=_say)
     return float(json.loads((out / "binocle.json").read_text("utf-8"))["seconds"])
 
 

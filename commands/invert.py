@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import InputError
 from .options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option, open_index, parse_citation
-from .progress_bar import Live
+from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,15 +196,14 @@ def inverter(
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     sources, name = _sources(texts, encoder, index)
-    with Live() as live:
+    with ProgressBar("reading the data", lines=10) as progress:
         made = train_inverter(
             sources,
             out,
             encoder=name,
             config=InverterConfig(texts=most, **options),
             column=column,
-            progress=live,
-            tell=live.tell,
+            progress=progress,
         )
     if as_json:
         click.echo(json.dumps(made.as_dict()))

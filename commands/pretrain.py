@@ -72,11 +72,11 @@ def pretrain(
     """
     from ..training.pretraining.pretrain import PretrainingConfig
     from ..training.pretraining.pretrain import pretrain as train
-    from .progress_bar import Live
+    from .progress_bar import ProgressBar
 
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
-    with Live() as live:
+    with ProgressBar("reading the data", lines=10) as progress:
         made = train(
             texts,
             out,
@@ -84,8 +84,7 @@ def pretrain(
             from_scratch=from_scratch,
             column=column,
             config=PretrainingConfig(**options),
-            progress=live,
-            tell=live.tell,
+            progress=progress,
         )
     click.echo(json.dumps(made.as_dict()) if as_json else _summary(made))
 

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from ..training.runs.progress import line
-
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
     from ..core.progress import Progress
-    from ..training.runs.progress import Update
 
 
 class ProgressBar:
@@ -128,32 +125,6 @@ class _Bar:
         if time.monotonic() - self._said >= every:
             self._said = time.monotonic()
             click.echo(text, err=True)
-
-
-class Live(_Bar):
-    """`with Live() as live:` gives the callback that a training run reports to."""
-
-    def __init__(self) -> None:
-        super().__init__("reading the data")
-
-    def _columns(self) -> tuple[Any, ...]:
-        from rich.progress import BarColumn, TextColumn
-
-        return BarColumn(), TextColumn("{task.description}")
-
-    def __call__(self, update: Update) -> None:
-        if self._bar:
-            self._move(line(update), completed=update.step, total=update.steps)
-        else:
-            self._say(line(update), 0 if update.step == update.steps else 10)
-
-    def tell(self, text: str) -> None:
-        """What the run does before and after its steps."""
-        if self._bar:
-            self._bar.remove_task(self._bar.tasks[-1].id)  # which may stand at its end
-            self._bar.add_task(text, total=None)
-        else:
-            click.echo(f"{text} …", err=True)
 
 
 class Counting(_Bar):

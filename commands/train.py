@@ -10,7 +10,7 @@ import click
 
 from .invert import inverter
 from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
-from .progress_bar import Live
+from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ def encoder(
         raise click.UsageError("--mine goes with neither --dev nor --teacher")
     if negatives is None and rounds != 1:
         raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
-    with Live() as live:
+    with ProgressBar("reading the data", lines=10) as progress:
         if negatives is not None:
             made = train_rounds(
                 data,
@@ -139,8 +139,7 @@ def encoder(
                 base=base,
                 config=config,
                 split=split,
-                progress=live,
-                tell=live.tell,
+                progress=progress,
             )
         else:
             made = train_encoder(
@@ -151,8 +150,7 @@ def encoder(
                 split=split,
                 development=development,
                 teacher=teacher,
-                progress=live,
-                tell=live.tell,
+                progress=progress,
             )
     _say(made, as_json=as_json)
 
@@ -192,7 +190,7 @@ def reranker(
     from ..training.rerankers.config import RerankerConfig
     from ..training.rerankers.train import train_reranker
 
-    with Live() as live:
+    with ProgressBar("reading the data", lines=10) as progress:
         made = train_reranker(
             data,
             out,
@@ -201,8 +199,7 @@ def reranker(
             split=split,
             index=index,
             encoder=encoder,
-            progress=live,
-            tell=live.tell,
+            progress=progress,
         )
     _say(made, as_json=as_json)
 
@@ -253,8 +250,8 @@ def tune(
 
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index)
-    with Live() as live:
-        made = tune(retriever, out=out, recipe=recipe, publish=publish, progress=live, tell=live.tell)
+    with ProgressBar("reading the data", lines=10) as progress:
+        made = tune(retriever, out=out, recipe=recipe, publish=publish, progress=progress)
     if as_json:
         click.echo(json.dumps(made.as_dict()))
     else:
@@ -295,7 +292,7 @@ def distill(
     from ..training.encoders.distill import distill, student_settings
 
     config = student_settings(layers, **{name: value for name, value in options.items() if value is not None})
-    with Live() as live:
+    with ProgressBar("reading the data", lines=10) as progress:
         made = distill(
             model,
             out,
@@ -303,8 +300,7 @@ def distill(
             layers=layers,
             evaluate_on=evaluate_on,
             config=config,
-            progress=live,
-            tell=live.tell,
+            progress=progress,
         )
     if as_json:
         click.echo(json.dumps(made.as_dict()))

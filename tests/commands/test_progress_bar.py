@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from binocle.commands import progress_bar
 from binocle.commands.progress_bar import ProgressBar
 from binocle.core.progress import Progress
 from binocle.training.runs import progress
-from binocle.training.runs.progress import Update, counted, line, stepping
+from binocle.training.runs.progress import counted, stepping, training_step
 
 
 @pytest.fixture
@@ -42,19 +40,21 @@ def test_what_is_done_at_once_is_not_counted(clock):
 
 def test_the_steps_of_a_part_are_told_in_its_words(clock):
     told = []
-    at = Update(1_200, 2_000, 1.5, 0.25, None, None, 3_000.4, 75.0)
-    tell = stepping(told.append, "learning")
-    tell(at)
+    event = training_step(1_200, 2_000, 75.0, epoch=1.5, loss=0.25, metric=None, texts_per_second=3_000.4)
+    on_progress = stepping(told.append, "learning")
+    on_progress(event)
     clock.now += 5
-    tell(at)
+    on_progress(event)
     assert told == ["learning, step 1,200 of 2,000, 1 min 15 s left"]
 
 
 def test_a_line_says_first_what_a_narrow_terminal_is_to_show():
-    at = Update(1_200, 2_000, 1.5, 0.25, "perplexity", 10_293_315.07, 3_000.4, 75.0)
+    step = {"step": 1_200, "steps": 2_000, "seconds_left": 75.0, "epoch": 1.5, "texts_per_second": 3_000.4}
     first = "step 1,200 of 2,000, 1 min 15 s left, epoch 1.50"
-    assert line(at) == f"{first}, loss 0.2500, perplexity 10,293,315, 3,000 texts/s"
-    assert line(replace(at, loss=None, metric=7.5)) == f"{first}, perplexity 7.5000, 3,000 texts/s"
+    event = training_step(**step, loss=0.25, metric=("perplexity", 10_293_315.07))
+    assert event == Progress("training", 1_200, 2_000, f"{first}, loss 0.2500, perplexity 10,293,315, 3,000 texts/s")
+    event = training_step(**step, loss=None, metric=("perplexity", 7.5))
+    assert event.message == f"{first}, perplexity 7.5000, 3,000 texts/s"
 
 
 def test_without_a_terminal_a_line_is_printed_at_most_every_so_many_seconds(clock, capsys):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..runs.run_folder import RunFolder
+    from ..runs.training_run import TrainingRun
 
     Row = dict[str, Any]
 
@@ -252,18 +252,18 @@ def load(folder: Path) -> TrainingSet:
     )
 
 
-def once(run: RunFolder, source: Any, **options: Any) -> TrainingSet:
+def once(run: TrainingRun[Any], source: Any, **options: Any) -> TrainingSet:
     """What `prepare` gives of these options, made once however often a run is resumed.
 
     :raises InputError: when a run that began with other rows is to be resumed.
     """
     folder = run.folder / "data"
-    with run.alone():
+    with run.lock():
         if (folder / "data.json").is_file():
             if not isinstance(source, (str, Path)) and is_main_process():
                 _expect(source, folder, run.out, options)
             return load(folder)
-        with run.unless_wrong():
+        with run.discard_on_error():
             made = prepare(source, folder, **options)
         save(made)
         return made

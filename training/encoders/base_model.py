@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
 from ...core.errors import InputError, MissingExtraError, first_line
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
@@ -21,10 +25,6 @@ def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) ->
 
     :raises ModelNotFoundError: when the base is neither here nor to be had.
     """
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-
     environment.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
@@ -51,9 +51,6 @@ def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) ->
 
 
 def _load(folder: Path, given: dict[str, Any]) -> Any:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-
     if (folder / "modules.json").is_file():
         return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=given, trust_remote_code=False)
     words = Transformer(str(folder), model_kwargs={**given, "local_files_only": True})
@@ -71,8 +68,6 @@ def shortest(asked: int | None, model: Any) -> int | None:
 
 def set_dropout(model: Any, share: float) -> None:
     """The same dropout everywhere in a model, without a trace in its configuration."""
-    import torch
-
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = share

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.progress import Progress, ignore, within
 from ...indexes.metric import cosines
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
@@ -24,19 +25,17 @@ from ..data.sources import rows
 from ..evaluation.retrieval import evaluate, judged_queries
 from ..runs import environment
 from ..runs.model_card import Card, write_card
-from ..runs.progress import within
 from ..runs.run_folder import check_out, folder_of
-from . import heldout, students
-from . import losses as objectives
+from . import heldout, objectives
 from .config import EncoderConfig, check
 from .train import train_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...core.arrays import Floats
+    from ...core.progress import OnProgress
     from ...retriever.models import encoder as encoders
-    from ..runs.progress import Progress, Tell
 
 
 _SPEED_TEXTS = 512
@@ -76,8 +75,7 @@ def distill(
     evaluate_on: str | Path | None = None,
     split: str = "test",
     config: EncoderConfig | None = None,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> DistillationResult:
     """Make a student of `model` and measure both.
 
@@ -88,7 +86,7 @@ def distill(
     :raises InputError: when the teacher has no more layers than that.
     """
     environment.require("distillation")
-    began, tell, out = time.monotonic(), tell or (lambda _: None), Path(out)
+    began, on_progress, out = time.monotonic(), progress or ignore, Path(out)
     check_out(out, "student")
     if layers is None or layers < 0:
         raise InputError(f"layers are a whole number from 0, not {layers}")
@@ -101,24 +99,26 @@ def distill(
     if not every:
         raise InputError(f"{texts} holds no texts")
     find(model)
-    tell("loading the teacher")
+    on_progress(Progress("loading the teacher"))
+    from . import students
+
     environment.silence()
     whole = out.resolve()
     start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
     if layers:
         students.with_layers(model, layers, start)
     else:
-        tell("weighing the words")
+        on_progress(Progress("weighing the words"))
         students.as_table(model, start, every)
     given = ({"text": text} for text in every)
-    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress, tell=tell)
+    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress)
     shutil.rmtree(start)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
     facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
     if evaluate_on is not None:
-        both = [_ndcg(*one, evaluate_on, split, tell) for one in (("teacher", model), ("student", str(out)))]
+        both = [_ndcg(*one, evaluate_on, split, on_progress) for one in (("teacher", model), ("student", str(out)))]
         measures["nDCG@10"] = both[0]["value"], both[1]["value"]
         facts += both
     made = DistillationResult(
@@ -180,18 +180,12 @@ def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
     return len(some) / max(time.monotonic() - began, 1e-9)
 
 
-def _ndcg(who: str, name: str, collection: str | Path, split: str, tell: Tell) -> dict[str, Any]:
+def _ndcg(who: str, name: str, collection: str | Path, split: str, on_progress: OnProgress) -> dict[str, Any]:
     """Of a model on a collection, as a card has it."""
     what = f"measuring the {who} on {Path(collection).name}"
-    tell(what)
-    told = within(tell, what)
-    found = evaluate(
-        collection,
-        mode="semantic",
-        split=split,
-        model=name,
-        progress=lambda event: told(event.message or f"{event.stage}: {event.done:,} of {event.total:,}"),
-    )
+    on_progress(Progress(what))
+    report = within(on_progress, f"{what}: ")
+    found = evaluate(collection, mode="semantic", split=split, model=name, progress=report)
     return {
         "name": "nDCG@10",
         "value": found.measures["nDCG@10"],

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.files import json_or_make
 from ...indexes.metric import cosines, normalized
 from ..data.dataset import Shape, TrainingSet, counts, take
 from ..runs.checkpoints import MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -53,9 +51,8 @@ class Estimate:
     values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, where it is a mean
 
     @classmethod
-    def read_or_measure(cls, file: Path, measure: Callable[[], Estimate | None]) -> Estimate | None:
-        """What is measured when a run begins: a resumed one reads it."""
-        facts = json_or_make(file, lambda: (found := measure()) and found.as_dict())
+    def of(cls, facts: dict[str, Any] | None) -> Estimate | None:
+        """Read what `as_dict` returned, without the single values."""
         if facts is None:
             return None
         low, high = facts["interval"]

@@ -13,23 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, ModelNotFoundError
+from ...core.progress import Progress, ignore, within
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ..data import dataset as rows
 from ..data.dataset import Shape
 from ..mining.mine import mine
 from ..runs import environment
-from ..runs.progress import within
 from ..runs.run_folder import files_of, folder_of
-from . import losses as objectives
+from . import objectives
 from .config import EncoderConfig, check
 from .train import train_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ...core.progress import OnProgress
     from ..mining.report import MiningReport
-    from ..runs.progress import Progress, Tell
     from .result import TrainingResult
 
 _RULES: dict[str, Any] = {"relative_margin": 0.05}  # NV-Retriever's, arXiv:2407.15831
@@ -45,8 +44,7 @@ def train_rounds(
     config: EncoderConfig | None = None,
     split: str = "train",
     corpus: str | Path | None = None,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> TrainingResult:
     """`train_encoder` on pairs, its epochs shared out among rounds, each with negatives mined anew.
 
@@ -59,7 +57,7 @@ def train_rounds(
     environment.require("training")
     if negatives < 1 or rounds < 1:
         raise InputError(f"negatives and rounds are whole numbers from 1, not {negatives} and {rounds}")
-    config, out, tell = config or EncoderConfig(), Path(out), tell or (lambda _: None)
+    config, out, on_progress = config or EncoderConfig(), Path(out), progress or ignore
     check(config)
     objectives.check_uses(objectives.choose(config.objective, Shape.TRIPLETS), config)  # triplets will be mined
     current = base or DEFAULT_MODEL
@@ -82,15 +80,19 @@ def train_rounds(
             if held_out is None:
                 held_out = _held_out(data, split, config, work / "pairs")
             if not mined.is_file():
-                what = f"mining negatives, round {number} of {rounds}"
-                tell(what)
-                given: dict[str, Any] = {"progress": _counting(within(tell, what)), "negatives": negatives, **_RULES}
+                stage = f"mining negatives, round {number} of {rounds}"
+                on_progress(Progress(stage))
+                given: dict[str, Any] = {
+                    "progress": within(on_progress, f"{stage}: "),
+                    "negatives": negatives,
+                    **_RULES,
+                }
                 report = mine(data, mined, split=split, corpus=corpus, model=current, **given)
-                _tell_short(report, negatives, tell)
+                _report_left_out(report, negatives, on_progress)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
-                given = {"config": part, "development": development, "progress": progress, "tell": tell}
+                given = {"config": part, "development": development, "progress": progress}
                 made = train_encoder(learned, folder, base=current, origin=origin, **given)
         except (InputError, ModelNotFoundError):
             if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
@@ -101,18 +103,14 @@ def train_rounds(
     return made
 
 
-def _counting(tell: Tell) -> OnProgress:
-    """Mining's `progress`."""
-    return lambda event: tell(f"{event.stage}, {event.done:,} of {event.total:,}")
-
-
-def _tell_short(report: MiningReport, wanted: int, tell: Callable[[str], None]) -> None:
-    """Say which pairs are not learned from."""
-    if left := report.pairs - report.rows:
-        tell(
-            f"{left:,} of {report.pairs:,} pairs are left out: {report.short:,} queries have fewer than {wanted} "
-            f"negatives, {report.none:,} of them none"
+def _report_left_out(report: MiningReport, negatives: int, on_progress: OnProgress) -> None:
+    """Report the pairs that are not learned from."""
+    if left_out := report.pairs - report.rows:
+        line = (
+            f"{left_out:,} of {report.pairs:,} pairs are left out: {report.short:,} queries have fewer than "
+            f"{negatives} negatives, {report.none:,} of them none"
         )
+        on_progress(Progress(line))
 
 
 def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run that trains an encoder or a reranker made."""
+"""The result of training an encoder or a reranker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..runs.run_folder import RunFolder, StepsResult
+    from ..runs.training_run import LoopResult, TrainingRun
     from .heldout import Estimate
 
 
 @dataclass(slots=True)
 class TrainingResult:
-    """The model's folder, what its steps took, and what is measured before and after them."""
+    """The model's folder, the cost of the steps, and the measures before and after them."""
 
     folder: Path
     objective: str
@@ -27,23 +27,28 @@ class TrainingResult:
     resumed_from: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)  # in each part of the data
-    account: str = ""  # of those parts, in words
+    account: str = ""  # of these parts, as a sentence
 
     @classmethod
-    def of(cls, run: RunFolder, objective: str, ran: StepsResult, before: Estimate | None) -> TrainingResult:
-        """What is known when the steps are taken."""
+    def of(cls, run: TrainingRun[Any], objective: str, loop: LoopResult, before: Estimate | None) -> TrainingResult:
+        """Return what is known after the steps."""
         return cls(
             folder=run.out,
             objective=objective,
-            steps=ran.steps,
-            seconds=ran.seconds,
-            texts_per_second=ran.texts_per_second,
+            steps=loop.steps,
+            seconds=loop.seconds,
+            texts_per_second=loop.texts_per_second,
             before=before,
             after=None,
             fingerprint="",
-            resumed_from=ran.resumed_from,
-            history=ran.history,
+            resumed_from=loop.resumed_from,
+            history=loop.history,
         )
+
+    def measures(self) -> list[dict[str, Any]]:
+        """Return the rows of the model card."""
+        estimates = (("before", self.before), ("after", self.after))
+        return [estimate.as_dict() | {"when": when} for when, estimate in estimates if estimate]
 
     def as_dict(self) -> dict[str, Any]:
         return {

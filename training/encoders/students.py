@@ -10,6 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer
 
 from ...core.errors import InputError
 from ...retriever.models.files import find
@@ -31,8 +35,6 @@ def with_layers(model: str, layers: int, folder: Path) -> None:
     if stack is None or not 0 < layers < len(stack):
         have = "none that can be left out" if stack is None else str(len(stack))
         raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
-    import torch
-
     kept = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
     chosen = torch.nn.ModuleList([stack[int(place)] for place in kept])
     parent, name = _owner(student[0].auto_model, stack)
@@ -43,8 +45,6 @@ def with_layers(model: str, layers: int, folder: Path) -> None:
 
 def _stack(words: Any) -> Any:
     """The list of transformer layers: the longest module list there is."""
-    import torch
-
     lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
     return max(lists, key=len, default=None)
 
@@ -59,10 +59,6 @@ def _owner(words: Any, wanted: Any) -> tuple[Any, str]:
 
 def as_table(model: str, folder: Path, every: list[str]) -> None:
     """Write a static model: one vector a token, with weights a/(a + frequency) folded in, without the common part."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-    from tokenizers import Tokenizer
-
     found = find(model)
     if not (found / "tokenizer.json").is_file():
         raise InputError(f"{model} has no tokenizer.json, whose tokens the table is made of")

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ...core.errors import InputError
+from ...core.progress import counted
 from ...indexes.metric import normalized
 from ...retriever.models.load import load_encoder
-from ..runs.progress import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ..runs.progress import Tell
-    from ..runs.run_folder import RunFolder
+    from ..runs.training_run import TrainingRun
 
 _PRINCIPAL = 8_192  # texts by which longer vectors are shortened
 
 
-def teacher_vectors(run: RunFolder, teacher: str, dataset: Any, length: int, tell: Tell) -> Path:
+def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: int) -> Path:
     """The file of the teacher's vectors of all rows, computed once: float32, shape (rows, length).
 
     :param length: of the student's vectors.
@@ -32,14 +32,13 @@ def teacher_vectors(run: RunFolder, teacher: str, dataset: Any, length: int, tel
         raise InputError(
             f"the teacher's vectors have {loaded.dim} dimensions, the student's {length}: expected as many or more"
         )
-    with run.alone():
+    with run.lock():
         if not file.is_file():
             part = file.with_name("teacher.part.npy")
             aside = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(dataset), length))
             shorten = _shortener(loaded, dataset["text"], length)
-            what = f"asking the teacher for {len(dataset):,} vectors"
-            tell(what)
-            for start in counted(range(0, len(dataset), 2_048), tell, what):
+            stage = f"asking the teacher for {len(dataset):,} vectors"
+            for start in counted(range(0, len(dataset), 2_048), run.progress, stage):
                 texts = dataset[start : start + 2_048]["text"]
                 aside[start : start + len(texts)] = shorten(loaded.encode(texts, kind="document"))
             aside.flush()
@@ -62,8 +61,6 @@ class _Labelled:
         self._vectors = np.load(file, mmap_mode="r", allow_pickle=False)
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        import torch
-
         vectors = torch.from_numpy(np.array(self._vectors[batch["label"]], np.float32))
         return {"text": batch["text"], "label": list(vectors)}
 

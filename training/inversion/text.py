@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
+    from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ...retriever.models.token_ids import EncoderTokens
-    from ..runs.loop import LoopResult, Schedule
-    from ..runs.progress import Progress, Tell
+    from ..runs.loop import Schedule
+    from ..runs.progress import Tell
+    from ..runs.training_run import LoopResult
 
 
 _CLASSES = 2_048  # tokens beside the batch's own that the right one is told from
@@ -227,7 +229,7 @@ def learn_text(
     batch_size: int = 128,
     seed: int = 0,
     folder: Path | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     tell: Tell | None = None,
 ) -> LoopResult:
     """Teach a `TextDecoder` its bag, then its texts.

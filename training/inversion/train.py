@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,10 @@ from ..pretraining import rows as pretraining_rows
 from ..pretraining.rows import parted
 from ..runs import environment
 from ..runs.checkpoints import last_checkpoint
-from ..runs.loop import LoopResult, Schedule, run_loop
-from ..runs.model_card import Card
-from ..runs.run_folder import RunFolder, check_out
+from ..runs.loop import Schedule, run_loop
+from ..runs.progress import lines
+from ..runs.run_folder import check_out
+from ..runs.training_run import TrainingRun
 from . import rows as inversion_rows
 from .evaluation import measured, recovery, with_threshold
 from .rows import TokenSpans
@@ -34,8 +34,11 @@ from .tokens import TokenInversion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
-    from ..runs.progress import Progress, Tell
+    from ..runs.model_card import Card
+    from ..runs.progress import Tell
+    from ..runs.training_run import LoopResult
 
 KINDS = ("embedding", "hidden")
 _LENGTHS = {"embedding": 32, "hidden": 126}  # tokens of a text, unless told
@@ -122,7 +125,7 @@ def train_inverter(
     encoder: str | None = None,
     config: InverterConfig | None = None,
     column: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     tell: Tell | None = None,
 ) -> TrainedInverter:
     """Train an inverter on texts and write its folder, which `EmbeddingInverter` or `StateInverter` loads.
@@ -143,22 +146,15 @@ def train_inverter(
     check_out(Path(out), "inverter")
     name = encoder or DEFAULT_MODEL
     loaded = load_encoder(name)
-    asked = {
-        "texts": list(map(str, sources)),
-        "encoder": name,
-        "fingerprint": loaded.fingerprint,
-        "column": column,
-        "config": asdict(config),
-    }
-    run = RunFolder(Path(out), asked, kind="inverter")
-    run.open()
+    run = TrainingRun(out, name, config, progress)
+    run.open({"texts": list(map(str, sources)), "fingerprint": loaded.fingerprint, "column": column}, kind="inverter")
     environment.silence()
-    tell = tell or (lambda _: None)
-    session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, config, progress, tell)
+    tell = tell or lines(run.progress)
+    session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, tell)
     try:
         session.read(lambda: parted(documents(sources, column, tell), config.held_out, seed=config.seed, needed=True))
     except BinocleError:
-        run.forget()
+        run.discard()
         raise
     return session.train()
 
@@ -166,13 +162,11 @@ def train_inverter(
 class _Session:
     """One run: its encoder, what is read for it, what is learned and measured."""
 
-    def __init__(
-        self, run: RunFolder, encoder: Encoder, config: InverterConfig, progress: Progress | None, tell: Tell
-    ) -> None:
-        self.run, self.encoder, self.config, self.progress, self.tell = run, encoder, config, progress, tell
+    def __init__(self, run: TrainingRun[InverterConfig], encoder: Encoder, tell: Tell) -> None:
+        self.run, self.encoder, self.config, self.tell = run, encoder, run.config, tell
         self.rows = run.folder / "rows"
         self.counts: dict[str, int] = {}
-        self.bf16 = environment.bf16(config)
+        self.bf16 = run.bf16
 
     def plan(self, share: float, rate: float, batch: int, rows: int) -> Schedule:
         config = self.config
@@ -193,8 +187,7 @@ class _Session:
         """Write the folder, and put it in the run's place."""
         from safetensors.torch import save_model
 
-        ready = self.run.ready
-        shutil.rmtree(ready, ignore_errors=True)
+        ready = self.run.new_model_folder()
         ready.mkdir()
         save_model(module.cpu(), str(ready / WEIGHTS))
         about.write(ready)
@@ -212,35 +205,30 @@ class _Session:
             history=learned.history,
         )
         metric = next((name[5:] for row in learned.history for name in row if name.startswith("eval_")), None)
-        self.run.finish(self._card(made), learned.history, metric)
+        self.run.finish(self._card(made, learned), learned.history, metric)
         return made
 
-    def _card(self, made: TrainedInverter) -> Card:
+    def _card(self, made: TrainedInverter, learned: LoopResult) -> Card:
         what = {
             "embedding": "masked diffusion from the vector of a text (arXiv:2406.07524, corrected as in 2310.06816)",
             "hidden": f"{self.config.decoder} decoder of hidden states (arXiv:2109.10104)",
         }
-        return Card(
+        card = self.run.card(
             kind="inverter",
-            base=made.encoder,
             objective=what[made.kind],
             data=dict(made.counts),
-            config=asdict(self.config),
             measures=made.measures,
-            seconds=made.seconds,
-            steps=made.steps,
-            texts_per_second=made.texts_per_second,
+            loop=learned,
             fingerprint=self.encoder.fingerprint,
-            device=environment.device(),
-            bf16=self.bf16,
         )
+        return replace(card, base=made.encoder)
 
 
 class _Hidden(_Session):
     """From hidden states."""
 
     def read(self, texts: Callable[[], Any]) -> None:
-        self.states = HiddenStates(self.run.asked["encoder"], device=environment.device(), half=self.bf16)
+        self.states = HiddenStates(self.run.base, device=environment.device(), half=self.bf16)
         self.layer = self.states.check_layer(self.config.layer)
         self.tell("reading and tokenizing the texts")
         room = min(self.config.length, self.states.room)
@@ -280,7 +268,7 @@ class _Hidden(_Session):
             self.plan(1.0, 5e-4 if config.decoder == "transformer" else 1e-3, batch, len(self.train_rows)),
             folder=self.run.checkpoints,
             measure=lambda: inversion.accuracy(self.held_out, most=50),
-            progress=self.progress,
+            progress=self.run.progress,
         )
         self.tell("measuring on held-out texts")
         measures = [measured("token accuracy", [right.mean() for right in inversion.right(self.held_out, most=400)])]
@@ -338,7 +326,7 @@ class _Embedding(_Session):
             batch_size=config.batch_size or 128,
             seed=config.seed,
             folder=self.run.checkpoints,
-            progress=self.progress,
+            progress=self.run.progress,
             tell=self.tell,
         )
         about = InverterInfo(

@@ -9,25 +9,21 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core import checks as limits
 from ...core.errors import BinocleError, InputError
-from ...core.files import json_or_make, write_atomic
+from ...core.files import write_atomic
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ...retriever.models.settings import ModelSettings, fingerprint
 from ..data.texts import check as check_texts
 from ..data.texts import documents
 from ..data.tokenized import Rows
-from ..encoders.base_model import set_dropout
 from ..runs import environment
-from ..runs.callbacks import watcher
-from ..runs.model_card import Card
-from ..runs.run_folder import RunFolder
-from ..runs.trainer import arguments, paced, quiet
+from ..runs.progress import lines
+from ..runs.training_run import LoopResult, TrainingRun
 from . import model as masked_model
 from .batches import Frame, MaskedBatches
 from .masking import Masking
@@ -39,7 +35,8 @@ from .trainer import masked_trainer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..runs.progress import Progress
+    from ...core.progress import OnProgress
+    from ..runs.model_card import Card
     from .model import MaskedModel
 
 _LENGTH = 128  # tokens of a row: as Devlin et al. had for nine tenths of the steps
@@ -106,7 +103,7 @@ def pretrain(
     from_scratch: str | None = None,
     config: PretrainingConfig | None = None,
     column: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> PretrainingResult:
     """Pretrain on texts and write a transformers folder with its head to `out`.
@@ -128,27 +125,19 @@ def pretrain(
     begun_with = None if from_scratch else base or DEFAULT_MODEL
     if begun_with is not None:
         find(begun_with)
-    asked = {
-        "texts": list(map(str, sources)),
-        "base": begun_with,
-        "from_scratch": from_scratch,
-        "column": column,
-        "config": asdict(config),
-    }
-    run = RunFolder(Path(out), asked)
-    run.open()
-    tell = tell or (lambda _: None)
+    run = TrainingRun(out, begun_with or f"random weights ({from_scratch})", config, progress)
+    run.open({"texts": list(map(str, sources)), "base": begun_with, "from_scratch": from_scratch, "column": column})
     if _written(run).is_file():
         made = PretrainingResult.of(json.loads(_written(run).read_text("utf-8")))
     else:
         try:
-            session = _Session(run, config, sources, progress, tell)
+            session = _Session(run, sources, tell or lines(run.progress))
         except BinocleError:
-            run.forget()
+            run.discard()
             raise
         made = session.train()
     if environment.is_main_process():
-        run.finish(_card(made, config), made.history, "perplexity" if made.after else None)
+        run.finish(_card(run, made), made.history, "perplexity" if made.after else None)
     return made
 
 
@@ -182,20 +171,21 @@ class _Session:
 
     def __init__(
         self,
-        run: RunFolder,
-        config: PretrainingConfig,
+        run: TrainingRun[PretrainingConfig],
         sources: Sequence[str | Path],
-        progress: Progress | None,
         tell: Callable[[str], None],
     ) -> None:
         import torch
 
+        from ..encoders.base_model import set_dropout
+
         environment.silence()
-        self.run, self.config, self.progress, self.tell = run, config, progress, tell
+        self.run, self.config, self.tell = run, run.config, tell
+        config = run.config
         self.pairs = config.objective != "mlm"
         self._sources = sources
         torch.manual_seed(config.seed)
-        with run.alone():
+        with run.lock():
             self.masked = self._begin()
             frame = Frame.of(self.masked.tokenizer, types=self.masked.has_types)
             self.counts = self._rows(frame)
@@ -218,7 +208,7 @@ class _Session:
         )
 
     def _begin(self) -> MaskedModel:
-        config, asked = self.config, self.run.asked
+        config, asked = self.config, self.run.settings
         attention = environment.attention(config.max_length or _LENGTH)
         if asked["from_scratch"] is not None:
             return masked_model.begin(asked["from_scratch"], self._vocabulary(), attention=attention)
@@ -242,7 +232,7 @@ class _Session:
 
     def parted(self, tell: Callable[[str], None] | None = None) -> Iterator[tuple[str, bool]]:
         """Each text with whether it is held out."""
-        texts = documents(self._sources, self.run.asked["column"], tell)
+        texts = documents(self._sources, self.run.settings["column"], tell)
         return parted(texts, self.config.held_out, self._least(), self.config.seed)
 
     def _least(self) -> int:
@@ -270,14 +260,12 @@ class _Session:
     def train(self) -> PretrainingResult:
         """Train, and write the model beside the run."""
         before = self._before()
-        ran = self.run.train(
-            self._trainer(), patience=self.config.patience, texts=self.config.batch_size * self.config.accumulate
-        )
+        ran = self.run.train(self._trainer(), texts=self.config.batch_size * self.config.accumulate)
         made = PretrainingResult(
             folder=str(self.run.out),
-            base=self.run.asked["base"] or f"random weights ({self.run.asked['from_scratch']})",
+            base=self.run.base,
             objective=self.config.objective,
-            new_head=self.masked.new_head and self.run.asked["base"] is not None,
+            new_head=self.masked.new_head and self.run.settings["base"] is not None,
             counts=self.counts,
             steps=ran.steps,
             seconds=ran.seconds,
@@ -294,12 +282,13 @@ class _Session:
     def _before(self) -> Perplexity | None:
         """The model that training begins with, measured once a run."""
         self.tell("measuring the model to begin with")
-        with self.run.alone():
-            facts = json_or_make(self.run.folder / "before.json", lambda: (found := self.measure()) and asdict(found))
+        facts = self.run.measure_once(lambda: (found := self.measure()) and asdict(found))
         return Perplexity.of(facts)
 
     def _trainer(self) -> Any:
-        from transformers import EarlyStoppingCallback, TrainingArguments
+        from transformers import TrainingArguments
+
+        from ..runs.trainer import make_trainer, paced
 
         config = self.config
         batch = config.batch_size * int(os.environ.get("WORLD_SIZE", "1"))
@@ -307,23 +296,20 @@ class _Session:
         steps = config.steps or math.ceil(an_epoch * config.epochs)
         rate = config.learning_rate or (5e-4 if self.masked.new_head else 1e-4)
         metric = "perplexity" if len(self.held_out) else None
-        options = paced(config, steps, config.batch_size, rate, metric)
+        options = paced(self.run, steps, config.batch_size, rate, metric)
         options |= {"greater_is_better": False, "remove_unused_columns": False, "ddp_find_unused_parameters": False}
-        texts = batch * config.accumulate
-        log = self.run.folder / "log.jsonl"
-        callbacks = [watcher(self.progress, texts=texts, metric="perplexity", log=log)]
-        if metric and config.patience:
-            callbacks.append(EarlyStoppingCallback(early_stopping_patience=config.patience))
-        trainer = masked_trainer()(
-            self.train_rows.lengths,
-            self.measure,
+        return make_trainer(
+            self.run,
+            masked_trainer(),
+            TrainingArguments,
+            options,
+            texts=batch * config.accumulate,
+            metric=metric,
+            lengths=self.train_rows.lengths,
+            measure=self.measure,
             model=self.learner,
-            args=TrainingArguments(**arguments(self.run.checkpoints, **options)),
             data_collator=self.batches,
-            callbacks=callbacks,
         )
-        quiet(trainer)
-        return trainer
 
     def measure(self) -> Perplexity | None:
         return measure(
@@ -336,8 +322,7 @@ class _Session:
 
     def _write(self, made: PretrainingResult) -> None:
         """The model's folder, then word that it is whole."""
-        ready = self.run.ready
-        shutil.rmtree(ready, ignore_errors=True)
+        ready = self.run.new_model_folder()
         model = self.masked.model.eval()
         model.save_pretrained(str(ready))
         self.masked.tokenizer.save_pretrained(str(ready))
@@ -345,7 +330,7 @@ class _Session:
         write_atomic(_written(self.run), json.dumps(asdict(made)))
 
 
-def _written(run: RunFolder) -> Path:
+def _written(run: TrainingRun[Any]) -> Path:
     """The file that says what came of a run, once its model is written."""
     return run.folder / "trained.json"
 
@@ -360,21 +345,17 @@ class _Training:
         return (text for text, held in self._session.parted() if not held)
 
 
-def _card(made: PretrainingResult, config: PretrainingConfig) -> Card:
+def _card(run: TrainingRun[PretrainingConfig], made: PretrainingResult) -> Card:
+    config = run.config
     measures = [one for when in ("before", "after") if (found := getattr(made, when)) for one in found.measures(when)]
     words = "whole words" if config.whole_words else "words"
     also = {"mlm": "", "mlm+nsp": " and next sentence", "mlm+sop": " and sentence order (arXiv:1909.11942)"}
-    return Card(
+    loop = LoopResult(made.steps, made.seconds, made.texts_per_second)
+    return run.card(
         kind="masked",
-        base=made.base,
         objective=f"masked {words} (arXiv:1810.04805){also[config.objective]}",
         data=made.counts.as_dict(),
-        config=asdict(config),
         measures=measures,
-        seconds=made.seconds,
-        steps=made.steps,
-        texts_per_second=made.texts_per_second,
+        loop=loop,
         fingerprint=made.fingerprint,
-        device=environment.device(),
-        bf16=environment.bf16(config),
     )

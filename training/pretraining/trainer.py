@@ -6,7 +6,6 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..runs.checkpoints import resumable
 from .batches import Order
 from .masking import IGNORED
 
@@ -37,7 +36,9 @@ def masked_trainer() -> type[Any]:
     from torch.nn.functional import cross_entropy
     from transformers import Trainer
 
-    class MaskedTrainer(resumable(Trainer)):  # type: ignore[misc]
+    from ..runs.resumable_trainer import ResumableTrainer
+
+    class MaskedTrainer(ResumableTrainer, Trainer):
         """
         :param lengths: of the rows to train on.
         :param measure: what an evaluation is.
@@ -47,7 +48,7 @@ def masked_trainer() -> type[Any]:
             self._lengths, self._measure = lengths, measure
             super().__init__(train_dataset=_Numbers(len(lengths)), eval_dataset=_Numbers(0), **options)
 
-        def _get_train_sampler(self, train_dataset: Any = None) -> Order:  # noqa: ARG002
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:  # noqa: ARG002
             return Order(self._lengths, self.args.train_batch_size, self.args.seed)
 
         def compute_loss(

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
+from ...core.progress import Progress, ignore
 from ...retriever.retriever import Retriever
 from ..data.dataset import LEFT_OUT, hash_of, take
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from ...core.progress import OnProgress
     from ...retriever.search.hit import Hit
     from ..data.dataset import TrainingSet
 
@@ -110,12 +112,12 @@ class Judged:
 
 def lists(
     retriever: Retriever,
-    judged: Iterable[tuple[str, list[Positive]]],
+    judged: Collection[tuple[str, list[Positive]]] | Judged,
     *,
     negatives: int,
     depth: int,
     seed: int,
-    tell: Callable[[int], None] | None = None,
+    on_progress: OnProgress = ignore,
 ) -> Iterator[dict[str, Any]]:
     """A row for each query and positive: its best passage in the index, and others drawn from the best found.
 
@@ -125,9 +127,10 @@ def lists(
 
     :param depth: passages that the first stage finds.
     """
+    total = len(judged)
     for number, (query, answers) in enumerate(judged):
-        if tell and not number % 100:
-            tell(number)
+        if not number % 100:
+            on_progress(Progress("finding candidates", number, total))
         hits = retriever.search(query, depth)
         others = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
         if len(others) < negatives:

@@ -1,30 +1,29 @@
-"""How a reranker is trained: one frozen configuration."""
+"""The configuration of a reranker's training, and its checks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...core import checks as limits
+from ...core.errors import InputError
+from ..runs.training_config import TrainingConfig, check_training
 
-@dataclass(frozen=True, slots=True)
-class RerankerConfig:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerConfig(TrainingConfig):
     """How to train a reranker."""
 
-    objective: str | None = None
-    epochs: float = 1.0
-    steps: int | None = None
     batch_size: int = 8  # queries with their passages, or pairs
-    accumulate: int = 1
     learning_rate: float = 3e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    dropout: float = 0.0
-    max_length: int = 256  # tokens of query and passage together, at most
+    max_length: int = 256  # tokens of query and passage together
     negatives: int = 7  # passages drawn for each positive of pairs
-    depth: int = 50  # of the first stage that they are drawn from
-    queries: int | None = None  # at most so many are learned from, whatever the rows are
-    bf16: bool | None = None
-    held_out: float = 0.05
-    evaluations: int = 8
-    patience: int | None = 3
-    keep: float = 0.0
-    seed: int = 0
+    depth: int = 50  # passages of the first stage to draw them from
+    queries: int | None = None  # maximum to learn from
+
+
+def check(config: RerankerConfig) -> None:
+    """:raises InputError: for the first setting outside its range."""
+    check_training(config)
+    if config.negatives < 1 or config.depth <= config.negatives:
+        raise InputError(f"depth is more than the number of negatives, not {config.depth} with {config.negatives}")
+    limits.above_0(config, "queries")

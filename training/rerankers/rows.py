@@ -1,9 +1,8 @@
-"""The rows of a reranker's run: candidates found for the queries of pairs, and the forms that the losses take."""
+"""Prepare the rows of a reranker's run: negatives for pairs, in the forms that the losses take."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,85 +17,83 @@ from ..data.dataset import Shape, TrainingSet
 from . import candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ...retriever.retriever import Retriever
-    from ..runs.run_folder import RunFolder
+    from ..runs.training_run import TrainingRun
     from .config import RerankerConfig
 
 
-def leave_out(given: TrainingSet, most: int, seed: int) -> None:
-    """Learn from the rows of so many queries alone."""
-    training = given.training()
-    numbers = candidates.query_numbers(given, training)
-    chosen = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:most]
-    given.part[training[~np.isin(numbers, chosen)]] = rows.LEFT_OUT
+def leave_out(data: TrainingSet, maximum: int, seed: int) -> None:
+    """Leave out all training rows but those of `maximum` random queries."""
+    training = data.training()
+    numbers = candidates.query_numbers(data, training)
+    chosen = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:maximum]
+    data.part[training[~np.isin(numbers, chosen)]] = rows.LEFT_OUT
 
 
 @dataclass(slots=True)
-class Ready:
-    """What is learned from, and what the first stage's weight is chosen by: set where the data are pairs."""
+class RerankerRows:
+    """Rows to learn from. Where the data are pairs: the first stage, and the queries that choose its weight."""
 
     data: TrainingSet
     retriever: Retriever | None
-    relevant: dict[str, set[str]] = field(default_factory=dict)  # query -> paths, of held-out queries
+    relevant: dict[str, set[str]] = field(default_factory=dict)  # held-out query -> paths of its documents
 
 
 def prepare(
-    run: RunFolder,
-    config: RerankerConfig,
-    given: TrainingSet,
-    source: Any,
-    index: str | Path | None,
-    encoder: str | None,
-    tell: Callable[[str], None],
-) -> Ready:
-    """The rows, with candidates where the data are pairs."""
-    if given.shape is not Shape.PAIRS:
-        return Ready(given, None)
-    retriever, apart = _first_stage(run, given, source, index, encoder, tell)
-    judged, held_out = (candidates.Judged(given, part, apart=apart) for part in (given.training(), given.held_out()))
+    run: TrainingRun[RerankerConfig], data: TrainingSet, source: Any, index: str | Path | None, encoder: str | None
+) -> RerankerRows:
+    """Find candidates where the data are pairs, and take other data unchanged.
+
+    :param source: of the data, as the caller gave it.
+    :param index: the index to search; by default a new one.
+    :param encoder: of that new index.
+    """
+    if data.shape is not Shape.PAIRS:
+        return RerankerRows(data, None)
+    retriever, apart = _first_stage(run, data, source, index, encoder)
+    judged, held_out = (candidates.Judged(data, part, apart=apart) for part in (data.training(), data.held_out()))
     folder = run.folder / "lists"
-    kept = (folder / "data.json").is_file()
-    made = rows.load(folder) if kept else _mined(config, retriever, judged, held_out, folder, tell)
-    return Ready(made, retriever, _relevant(held_out))
+    is_done = (folder / "data.json").is_file()
+    lists = rows.load(folder) if is_done else _mine(run, retriever, judged, held_out, folder)
+    return RerankerRows(lists, retriever, _relevant(held_out))
 
 
 def _first_stage(
-    run: RunFolder, given: TrainingSet, source: Any, index: Any, encoder: str | None, tell: Callable[[str], None]
+    run: TrainingRun[Any], data: TrainingSet, source: Any, index: Any, encoder: str | None
 ) -> tuple[Retriever, bool]:
-    """The index to search, and whether it is one of the positives, each by itself."""
+    """Return the index to search, and whether it holds each positive as a document of its own."""
     from ...retriever.retriever import Retriever
 
     if index is not None:
         retriever = Retriever.open(index, model=encoder)
-        retriever.snapshot()  # there is one
+        retriever.snapshot()  # raises if there is no index
         return retriever, False
-    tell("indexing the documents")
+    run.report("indexing the documents")
     folder = run.folder / "index"
     if isinstance(source, (str, Path)) and beir.is_collection(Path(source)):
         return candidates.index_of(folder, beir.documents(Path(source)), encoder), False
-    return candidates.index_of(folder, candidates.positives(given), encoder), True
+    return candidates.index_of(folder, candidates.positives(data), encoder), True
 
 
 def _relevant(judged: candidates.Judged) -> dict[str, set[str]]:
-    """Query -> paths of its positives, where all are known."""
-    found = {query: {one.path for one in positives} for query, positives in judged}
-    return {query: {path for path in paths if path} for query, paths in found.items() if None not in paths}
+    """Map each query to the paths of its positives, if all are known."""
+    paths = {query: {positive.path for positive in positives} for query, positives in judged}
+    return {query: {path for path in known if path} for query, known in paths.items() if None not in known}
 
 
-def _mined(
-    config: RerankerConfig,
+def _mine(
+    run: TrainingRun[RerankerConfig],
     retriever: Retriever,
     training: candidates.Judged,
     held_out: candidates.Judged,
     folder: Path,
-    tell: Callable[[str], None],
 ) -> TrainingSet:
-    """Rows (query, positive, negatives) of both parts, the parts kept."""
-    counts = {rows.TRAIN: 0, rows.HELD_OUT: 0}
+    """Write rows (query, positive, negatives) of both parts, and remember the part of each."""
+    config, counts = run.config, {rows.TRAIN: 0, rows.HELD_OUT: 0}
 
-    def made() -> Iterator[dict[str, Any]]:
+    def mined_rows() -> Iterator[dict[str, Any]]:
         for part, judged in ((rows.TRAIN, training), (rows.HELD_OUT, held_out)):
             for row in candidates.lists(
                 retriever,
@@ -104,7 +101,7 @@ def _mined(
                 negatives=config.negatives,
                 depth=config.depth,
                 seed=config.seed,
-                tell=partial(_tell_candidates, tell, len(judged)),
+                on_progress=run.progress,
             ):
                 counts[part] += 1
                 yield row
@@ -114,47 +111,43 @@ def _mined(
                     "fewer negatives"
                 )
 
-    prepared = rows.prepare(made(), folder, held_out=0.0)
-    prepared.part = np.repeat(np.array(list(counts), np.uint8), list(counts.values()))
-    rows.save(prepared)
-    return prepared
-
-
-def _tell_candidates(tell: Callable[[str], None], total: int, done: int) -> None:
-    tell(f"candidates of {done:,} of {total:,} queries")
+    lists = rows.prepare(mined_rows(), folder, held_out=0.0)
+    lists.part = np.repeat(np.array(list(counts), np.uint8), list(counts.values()))
+    rows.save(lists)
+    return lists
 
 
 def as_lists(
     batch: dict[str, list[Any]], names: tuple[str, ...], positive: float, *, spread: bool = False
 ) -> dict[str, list[Any]]:
-    """Columns query, positive, negatives to a query and the list of its passages, the positive first.
+    """Turn the columns query, positive, negatives into a query and the list of its passages, the positive first.
 
-    :param spread: whether a list's labels are brought to 0 to 1: LambdaLoss takes 2 to their power, and those below 0
-        for 0.
+    :param spread: bring each list's labels to 0 to 1, since LambdaLoss raises 2 to their power and takes negative
+        labels for 0.
     """
     passages = [list(texts) for texts in zip(*(batch[name] for name in names[1:]), strict=True)]
     labels = batch.get("label") or [[positive, *[0.0] * (len(names) - 2)]] * len(passages)
-    labels = [_spread(one) if spread else list(map(float, one)) for one in labels]
+    labels = [_spread(scores) if spread else list(map(float, scores)) for scores in labels]
     return {"query": batch["query"], "passages": passages, "label": labels}
 
 
 def _spread(labels: list[float]) -> list[float]:
-    """Numbers brought to 0 to 1; where all are equal, to 0."""
+    """Bring numbers to 0 to 1; to 0 if all are equal."""
     low, high = min(labels), max(labels)
     return [(label - low) / ((high - low) or 1.0) for label in labels]
 
 
 def pairs(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
-    """Query and passage: all rows with their first passage, all with their second and so on, without a copy of a text.
+    """Return (query, passage, label): all rows with their first passage, then all with their second, and so on.
 
-    The label is 1 for the positive and 0 for others, or the teacher's score.
+    No text is copied. The label is 1 for the positive and 0 for negatives, or the teacher's score.
     """
     parts = []
-    for place, name in enumerate(names[1:]):
+    for position, name in enumerate(names[1:]):
         if "label" in table.column_names:
-            label = pc.list_element(table["label"], place)
+            label = pc.list_element(table["label"], position)
         else:
-            label = pa.array(np.full(len(table), place == 0, np.float32))
+            label = pa.array(np.full(len(table), position == 0, np.float32))
         part = table.select(["query", name]).rename_columns(["query", "passage"])
         parts.append(part.append_column("label", label))
     return pa.concat_tables(parts)

@@ -12,18 +12,19 @@ import math
 import shutil
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import environment
-from .checkpoints import KEEP, last_checkpoint, read_state, seal, write_state
-from .progress import Update
+from .checkpoints import KEEP, last_checkpoint, mark_complete
+from .progress import training_step
+from .training_run import LoopResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from .progress import Progress
+    from ...core.progress import OnProgress
 
 _PACE = 30  # steps from which the number that fits a time is reckoned
 _FIRST = 5  # of these are slower, and left out
@@ -46,17 +47,6 @@ class Schedule:
     passes: float | None = None  # over the rows, at most, where it is time that ends it
 
 
-@dataclass(slots=True)
-class LoopResult:
-    """What came of it."""
-
-    steps: int
-    seconds: float  # of training alone, in all processes that the run was taken up in
-    texts_per_second: float  # in this one
-    resumed_from: int | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-
 def run_loop(
     module: Any,
     loss: Callable[[int], Any],
@@ -64,7 +54,7 @@ def run_loop(
     *,
     folder: Path | None = None,
     measure: Callable[[], float] | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> LoopResult:
     """Train `module`: AdamW (Loshchilov and Hutter, arXiv:1711.05101), a short warm-up, then a rate falling to 0.
 
@@ -150,7 +140,7 @@ def _log(
     pace: _Pace,
     window: list[float],
     value: float | None,
-    progress: Progress | None,
+    progress: OnProgress | None,
 ) -> None:
     mean = math.fsum(window) / max(len(window), 1)
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
@@ -159,7 +149,11 @@ def _log(
     if progress and run.steps:
         per_second = pace.texts_per_second(run.step)
         left = (run.steps - run.step) * plan.batch_size / max(per_second, 1e-9)
-        progress(Update(run.step, run.steps, epoch, mean, "accuracy", value, per_second, left))
+        metric = None if value is None else ("accuracy", value)
+        event = training_step(
+            run.step, run.steps, left, epoch=epoch, loss=mean, metric=metric, texts_per_second=per_second
+        )
+        progress(event)
 
 
 class _Pace:
@@ -216,6 +210,8 @@ class _Run:
         """Go on from the newest checkpoint, if there is one."""
         from safetensors.torch import load_model
 
+        from .tensor_files import read_state
+
         last = last_checkpoint(self._folder) if self._folder else None
         if last is None:
             return None, []
@@ -229,6 +225,8 @@ class _Run:
         """:param seconds: that this process has spent on steps."""
         from safetensors.torch import save_model
 
+        from .tensor_files import write_state
+
         if self._folder is None:
             return
         place = self._folder / f"checkpoint-{self.step}"
@@ -237,6 +235,6 @@ class _Run:
         write_state(place / "optimizer", self._optimizer.state_dict())
         state = {"step": self.step, "steps": self.steps, "seconds": self.seconds + seconds, "history": history}
         (place / "state.json").write_text(json.dumps(state), "utf-8")
-        seal(place)
+        mark_complete(place)
         for old in sorted(self._folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))[:-KEEP]:
             shutil.rmtree(old, ignore_errors=True)

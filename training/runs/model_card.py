@@ -14,8 +14,8 @@ from typing import Any
 
 from ...core.errors import InputError, MissingExtraError
 from ...core.version import __version__
-from .callbacks import write_log
 from .plots import curves
+from .run_folder import write_log
 
 _TAGS = {
     "encoder": ("sentence-transformers", "sentence-similarity"),

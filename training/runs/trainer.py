@@ -1,21 +1,56 @@
-"""Options of transformers' `Trainer`, on which sentence-transformers' trainers are built."""
+"""Make the trainer of a run: transformers' `Trainer`, or one of sentence-transformers' that are built on it."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
+from transformers import EarlyStoppingCallback, PrinterCallback
+
+from .callbacks import ProgressCallback
 from .checkpoints import KEEP
-from .environment import bf16, device, processes
+from .environment import device, processes
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
+
+    from .training_run import TrainingRun
 
 
-def arguments(folder: Path, **options: Any) -> dict[str, Any]:
-    """Options of transformers' TrainingArguments that all runs here have in common, and others on top."""
+def make_trainer(
+    run: TrainingRun[Any],
+    trainer_class: Any,
+    arguments_class: Any,
+    options: Mapping[str, Any],
+    *,
+    texts: int,
+    metric: str | None,
+    **parts: Any,
+) -> Any:
+    """Return a trainer that reports to the run, saves its checkpoints there and stops early.
+
+    :param trainer_class: a `ResumableTrainer`.
+    :param arguments_class: its `TrainingArguments`.
+    :param options: of these arguments, such as those of `schedule`.
+    :param texts: per step.
+    :param metric: name of the held-out measure; None where nothing is held out.
+    :param parts: model, data and loss, as `trainer_class` takes them.
+    """
+    callbacks: list[Any] = [
+        ProgressCallback(run.progress, texts=texts, metric=metric, log=run.folder / "log.jsonl"),
+    ]
+    if metric and run.patience:
+        callbacks.append(EarlyStoppingCallback(early_stopping_patience=run.patience))
+    arguments = arguments_class(**_shared_arguments(run), **options)
+    trainer = trainer_class(args=arguments, callbacks=callbacks, **parts)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _shared_arguments(run: TrainingRun[Any]) -> dict[str, Any]:
+    """Return the training arguments that all runs share."""
     return {
-        "output_dir": str(folder),
+        "output_dir": str(run.checkpoints),
         "report_to": "none",
         "disable_tqdm": True,
         "save_total_limit": KEEP,
@@ -23,23 +58,26 @@ def arguments(folder: Path, **options: Any) -> dict[str, Any]:
         "use_cpu": device() == "cpu",
         "optim": "adamw_torch_fused" if device() in ("cpu", "cuda") else "adamw_torch",
         "dataloader_pin_memory": device() == "cuda",
-        "restore_callback_states_from_checkpoint": True,  # how much of its patience a run has used up
-        **options,
+        "restore_callback_states_from_checkpoint": True,  # the patience that is used up
     }
 
 
-def schedule(config: Any, batches: Any, metric: str | None) -> dict[str, Any]:
-    """Options that follow from a run's settings: steps, rate, and when to log, save and measure.
+def schedule(run: TrainingRun[Any], batches: Any, metric: str | None) -> dict[str, Any]:
+    """Return the training arguments that follow from the configuration and the number of batches.
 
     :param metric: name of the held-out measure; None where nothing is held out.
     """
+    config = run.config
     steps = config.steps or max(1, math.ceil(len(batches) / processes() / config.accumulate * config.epochs))
-    return paced(config, steps, batches.batch_size, config.learning_rate, metric)
+    return paced(run, steps, batches.batch_size, config.learning_rate, metric)
 
 
-def paced(config: Any, steps: int, batch_size: int, learning_rate: float, metric: str | None) -> dict[str, Any]:
-    """The same where steps, batch and rate do not follow from the settings alone."""
-    each = max(1, steps // config.evaluations)
+def paced(
+    run: TrainingRun[Any], steps: int, batch_size: int, learning_rate: float, metric: str | None
+) -> dict[str, Any]:
+    """Return the same for given numbers: when to log, save and evaluate, and how fast to learn."""
+    config = run.config
+    interval = max(1, steps // config.evaluations)
     options: dict[str, Any] = {
         "per_device_train_batch_size": batch_size,
         "gradient_accumulation_steps": config.accumulate,
@@ -47,21 +85,14 @@ def paced(config: Any, steps: int, batch_size: int, learning_rate: float, metric
         "learning_rate": learning_rate,
         "warmup_steps": math.ceil(config.warmup * steps),
         "weight_decay": config.weight_decay,
-        "bf16": bf16(config),
+        "bf16": run.bf16,
         "seed": config.seed,
         "logging_steps": max(1, min(50, steps // 50)),
         "save_strategy": "steps",
-        "save_steps": each,
+        "save_steps": interval,
         "eval_strategy": "steps" if metric else "no",
-        "eval_steps": each,
+        "eval_steps": interval,
     }
     if metric:
         options |= {"metric_for_best_model": f"eval_{metric}", "load_best_model_at_end": True}
     return options
-
-
-def quiet(trainer: Any) -> None:
-    """Take off the callback that prints."""
-    from transformers import PrinterCallback
-
-    trainer.remove_callback(PrinterCallback)

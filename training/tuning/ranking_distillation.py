@@ -19,7 +19,7 @@ import numpy as np
 
 from ...retriever.store.tables import matrix
 from ..runs import environment
-from ..runs.loop import LoopResult, Schedule, run_loop
+from ..runs.loop import Schedule, run_loop
 from .teachers import NEVER
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
+    from ...core.progress import OnProgress
     from ...retriever.store.snapshot import Snapshot
-    from ..runs.progress import Progress
+    from ..runs.training_run import LoopResult
     from .query_generation import SyntheticPair
     from .teachers import Teacher
 
@@ -87,7 +88,7 @@ def learn_ranking(
     *,
     seed: int = 0,
     folder: Path | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> LoopResult:
     """Train a `SentenceTransformer` in place.
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ...core.progress import counted, ignore
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder, load_reranker
 from ..evaluation.scorers import reads_pairs, unit_vectors
-from ..runs.progress import counted
 from .bm25 import BM25
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...core.arrays import Floats
+    from ...core.progress import OnProgress
     from ...retriever.models import encoder as encoders
     from ..evaluation.scorers import CrossEncoder
-    from ..runs.progress import Tell
 
 
 HYBRID = "hybrid"
@@ -53,11 +53,10 @@ class Hybrid:
 class EncoderTeacher:
     """Another encoder's cosines."""
 
-    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], tell: Tell = lambda _: None) -> None:
+    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], on_progress: OnProgress = ignore) -> None:
         self._encoder = encoder
-        what = f"asking the teacher for {len(passages):,} vectors"
-        tell(what)
-        starts = counted(range(0, len(passages), _AT_ONCE), tell, what)
+        stage = f"asking the teacher for {len(passages):,} vectors"
+        starts = counted(range(0, len(passages), _AT_ONCE), on_progress, stage)
         self._vectors = np.concatenate([unit_vectors(encoder, passages[at : at + _AT_ONCE]) for at in starts])
 
     def scores(self, queries: Sequence[str]) -> Floats:
@@ -81,14 +80,18 @@ class CrossEncoderTeacher:
 
 
 def teacher(
-    name: str, encoder: encoders.Encoder, passages: Sequence[str], vectors: Floats, tell: Tell = lambda _: None
+    name: str,
+    encoder: encoders.Encoder,
+    passages: Sequence[str],
+    vectors: Floats,
+    on_progress: OnProgress = ignore,
 ) -> Teacher:
     """
     :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
     :param encoder: that of the index, and `vectors` what it gives the passages.
     """
     if name != HYBRID and not reads_pairs(find(name)):
-        return EncoderTeacher(load_encoder(name), passages, tell)
+        return EncoderTeacher(load_encoder(name), passages, on_progress)
     hybrid = Hybrid(encoder, passages, vectors)
     return hybrid if name == HYBRID else CrossEncoderTeacher(load_reranker(name), hybrid, passages)
 

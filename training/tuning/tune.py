@@ -9,7 +9,6 @@ index changes.
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,26 +22,25 @@ from ...retriever.models.defended_encoder import DefendedEncoder
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder
 from ..data import documents as corpus
-from ..encoders.base_model import make_model
 from ..encoders.config import EncoderConfig
 from ..evaluation import significance
 from ..runs import environment
-from ..runs.model_card import Card
-from ..runs.run_folder import RunFolder
+from ..runs.training_run import TrainingRun
 from . import query_generation as queries
 from . import teachers
 from .ranking_distillation import DistillationConfig, Passages, learn_ranking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
+    from ...core.progress import OnProgress
     from ...retriever.models import encoder as encoders
     from ...retriever.retriever import Retriever
-    from ..runs.loop import LoopResult
-    from ..runs.progress import Progress
+    from ..runs.model_card import Card
+    from ..runs.training_run import LoopResult
     from .query_generation import SyntheticPair
 
 
@@ -122,8 +120,7 @@ def tune(
     out: str | Path | None = None,
     recipe: TuningConfig | None = None,
     publish: bool = True,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> TuningResult:
     """Train the index's encoder on its documents and switch the index to it if held-out documents say so.
 
@@ -135,19 +132,18 @@ def tune(
     """
     environment.require("tuning")
     began = time.monotonic()
-    recipe, tell = recipe or TuningConfig(), tell or (lambda _: None)
+    recipe = recipe or TuningConfig()
     _check(recipe)
     if isinstance(retriever.encoder, DefendedEncoder):
         raise InputError(f"{retriever.path} has a defended encoder: 'binocle rollback' brings back the one to be tuned")
     folder = Path(out) if out is not None else _free(retriever.path / "encoders")
-    session = _Session(retriever, folder / "model", recipe, progress, tell)
-    verdict = session.run()
+    run = TrainingRun(folder / "model", retriever.encoder.name, recipe, progress)
+    tuning = IndexTuning(run, retriever)
+    verdict = tuning.train()
     if publish and verdict.is_gain:
-        tell("embedding the index anew beside the old one")
-        retriever.switch(session.out)
-    return TuningResult(
-        session.out, len(session.chosen), verdict, publish and verdict.is_gain, time.monotonic() - began
-    )
+        run.report("embedding the index anew beside the old one")
+        retriever.switch(run.out)
+    return TuningResult(run.out, len(tuning.chosen), verdict, publish and verdict.is_gain, time.monotonic() - began)
 
 
 def _check(recipe: TuningConfig) -> None:
@@ -168,21 +164,16 @@ def _free(parent: Path) -> Path:
     return parent / f"tuned-{number}"
 
 
-class _Session:
-    """One run: the queries made for it, the passages they are asked of, and what was learned."""
+class IndexTuning:
+    """The tuning of one index: the queries made from its documents, their passages, and what is learned.
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        out: Path,
-        recipe: TuningConfig,
-        progress: Progress | None,
-        tell: Callable[[str], None],
-    ) -> None:
-        self.out, self.recipe, self.progress, self.tell = out, recipe, progress, tell
-        self.base = retriever.encoder
-        snapshot = retriever.snapshot()
-        tell("making queries from the documents")
+    :raises InputError: if the index holds too few documents.
+    """
+
+    def __init__(self, run: TrainingRun[TuningConfig], retriever: Retriever) -> None:
+        self.run, self.config, self.base = run, run.config, retriever.encoder
+        recipe, snapshot = run.config, retriever.snapshot()
+        run.report("making queries from the documents")
         sources = corpus.sample(corpus.from_index(snapshot), _MOST, recipe.seed)
         share = judging_share(sum(1 for _ in sources), recipe.held_out)
         learned, judging = corpus.split(sources, share, recipe.seed)
@@ -196,29 +187,28 @@ class _Session:
                 f"documents and {len(self.asked)} from held-out ones; expected some dozens of documents with sentences"
             )
         if judges < _SIGNIFICANT:
-            tell(f"queries came from {judges} held-out documents: no gain on so few is significant")
+            run.report(f"queries came from {judges} held-out documents: no gain on so few is significant")
         self.passages = Passages.read(snapshot, {source.id for source in learned})
-        tell(f"{len(self.chosen):,} queries of {len(self.passages.texts):,} passages")
+        run.report(f"{len(self.chosen):,} queries of {len(self.passages.texts):,} passages")
         texts, vectors = self.passages.texts, self.passages.vectors
-        self.teacher = teachers.teacher(recipe.teacher, self.base, texts, vectors, tell)
-        asked = {"encoder": self.base.fingerprint, "index": snapshot.head.chunks, "recipe": asdict(recipe)}
-        self.folder = RunFolder(out, asked)
-        self.folder.open()
+        self.teacher = teachers.teacher(recipe.teacher, self.base, texts, vectors, run.progress)
+        run.open({"encoder": self.base.fingerprint, "index": snapshot.head.chunks})
 
-    def run(self) -> Verdict:
+    def train(self) -> Verdict:
         """Learn, judge, and write the encoder with its card."""
-        self.tell("loading the encoder to train")
+        from ..encoders.base_model import make_model
+
+        self.run.report("loading the encoder to train")
         tokens = float(np.percentile([len(text) for text in self.passages.texts], 75)) / 4  # about
-        model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.recipe.seed), tokens)
-        learned = self._learned(model)
-        ready = self.folder.ready
-        shutil.rmtree(ready, ignore_errors=True)
-        model.eval().save_pretrained(str(ready), create_model_card=False)
-        self.tell("asking held-out documents")
-        tuned = load_encoder(str(ready))
+        model = make_model(str(find(self.base.name)), EncoderConfig(seed=self.config.seed), tokens)
+        loop = self._learned(model)
+        folder = self.run.new_model_folder()
+        model.eval().save_pretrained(str(folder), create_model_card=False)
+        self.run.report("asking held-out documents")
+        tuned = load_encoder(str(folder))
         verdict = self._judged(tuned)
-        (ready / "binocle.json").write_text(json.dumps({"tuning": self._facts(verdict)}), "utf-8")
-        self.folder.finish(self._card(learned, verdict, tuned), learned.history, None)
+        (folder / "binocle.json").write_text(json.dumps({"tuning": self._facts(verdict)}), "utf-8")
+        self.run.finish(self._card(loop, verdict, tuned), loop.history, None)
         return verdict
 
     def _learned(self, model: Any) -> LoopResult:
@@ -227,42 +217,40 @@ class _Session:
             self.chosen,
             self.passages,
             self.teacher,
-            self.recipe.learning,
-            seed=self.recipe.seed,
-            folder=self.folder.checkpoints,
-            progress=self.progress,
+            self.config.learning,
+            seed=self.config.seed,
+            folder=self.run.checkpoints,
+            progress=self.run.progress,
         )
 
     def _judged(self, tuned: encoders.Encoder) -> Verdict:
-        generator = np.random.default_rng(self.recipe.seed)
+        generator = np.random.default_rng(self.config.seed)
         some = generator.permutation(len(self.passages.texts))[:_RIVALS]
         texts = [self.passages.texts[place] for place in some]
         before = found(self.base, self.asked, texts, self.passages.vectors[some])
         after = found(tuned, self.asked, texts, tuned.encode(texts))
-        return verdict(self.asked, before, after, self.recipe.seed)
+        return verdict(self.asked, before, after, self.config.seed)
 
     def _facts(self, verdict: Verdict) -> dict[str, Any]:
-        facts = TuningResult(self.out, len(self.chosen), verdict, published=False, seconds=0.0).as_dict()
+        facts = TuningResult(self.run.out, len(self.chosen), verdict, published=False, seconds=0.0).as_dict()
         return {name: facts[name] for name in ("pairs", "queries", "before", "after", "difference", "kinds")}
 
-    def _card(self, learned: LoopResult, verdict: Verdict, tuned: encoders.Encoder) -> Card:
+    def _card(self, loop: LoopResult, verdict: Verdict, tuned: encoders.Encoder) -> Card:
         gain = verdict.difference
-        measure = {"name": "gain in nDCG@10", "value": gain.value, "interval": [gain.low, gain.high]}
-        return Card(
+        measure = {
+            "name": "gain in nDCG@10",
+            "value": gain.value,
+            "interval": [gain.low, gain.high],
+            "on": f"queries made from held-out documents, p {gain.p:.4f}",
+            "rows": verdict.queries,
+        }
+        return self.run.card(
             kind="encoder",
-            base=self.base.name,
-            objective=f"the rankings of a teacher ({self.recipe.teacher}), KL divergence over all passages",
+            objective=f"the rankings of a teacher ({self.config.teacher}), KL divergence over all passages",
             data={"queries made": len(self.chosen), "passages": len(self.passages.texts)},
-            config=asdict(self.recipe),
-            measures=[
-                measure | {"on": f"queries made from held-out documents, p {gain.p:.4f}", "rows": verdict.queries}
-            ],
-            seconds=learned.seconds,
-            steps=learned.steps,
-            texts_per_second=learned.texts_per_second,
+            measures=[measure],
+            loop=loop,
             fingerprint=tuned.fingerprint,
-            device=environment.device(),
-            bf16=environment.has_bf16(),
         )
 
 

@@ -27,9 +27,8 @@ from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.data.batches import Batches
 from binocle.training.data.dataset import Shape, TrainingSet, prepare
 from binocle.training.data.distributed_batches import SharedBatches
-from binocle.training.encoders import heldout
-from binocle.training.encoders import losses as objectives
-from binocle.training.encoders import train as encoding
+from binocle.training.encoders import encoder_training as encoding
+from binocle.training.encoders import heldout, losses, objectives
 from binocle.training.encoders.base_model import make_model
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.mining_rounds import train_rounds
@@ -39,9 +38,11 @@ from binocle.training.encoders.tsdae import delete_words
 from binocle.training.mining.report import MiningReport
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
-from binocle.training.runs.callbacks import watcher
-from binocle.training.runs.checkpoints import last_checkpoint, resumable
-from binocle.training.runs.run_folder import RunFolder, files_of
+from binocle.training.runs.callbacks import ProgressCallback
+from binocle.training.runs.checkpoints import last_checkpoint
+from binocle.training.runs.resumable_trainer import ResumableTrainer
+from binocle.training.runs.run_folder import files_of
+from binocle.training.runs.training_run import TrainingRun
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -185,7 +186,7 @@ def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, ob
     scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]
     given = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
     data = prepare(given, tmp_path, held_out=0.0)
-    loss = objectives.OBJECTIVES[objective].build(model, data, objectives.LossOptions())
+    loss = losses.build(objective, model, data, losses.LossOptions())
     labels = torch.tensor([row["scores"] for row in given])
     labels = labels[:, 0] - labels[:, 1] if objective == "margin-mse" else labels
     features = [model.preprocess([row[name] for row in given]) for name in vectors]
@@ -202,8 +203,8 @@ def test_every_process_of_a_resumed_run_draws_the_epoch_that_it_stopped_in():
         batches.set_epoch(epoch)
         shard = BatchSamplerShard(batches, num_processes=2, process_index=1)
         if told:
-            told_epoch = watcher(None, texts=4, metric=None)
-            told_epoch.on_epoch_begin(
+            callback = ProgressCallback(lambda _: None, texts=4, metric=None)
+            callback.on_epoch_begin(
                 None, SimpleNamespace(epoch=1.25), None, train_dataloader=SimpleNamespace(batch_sampler=shard)
             )
         return list(SkipBatchSampler(shard, skip_batches=2))
@@ -258,20 +259,20 @@ def test_of_several_processes_one_asks_the_teacher_and_measures_and_the_others_r
         return heldout.Estimate("agreement", 0.5, 0.4, 0.6, 2)
 
     def vectors(session):
-        found = teacher_vectors(session.run, "t", Dataset.from_dict({"text": ["a", "b"]}), 2, session.tell)
-        return np.load(found).tolist(), encoding._Session._before(session).as_dict()
+        found = teacher_vectors(session.run, "t", Dataset.from_dict({"text": ["a", "b"]}), 2)
+        return np.load(found).tolist(), encoding.EncoderTraining._before(session).as_dict()
 
     from datasets import Dataset
 
-    for module in ("train", "teacher_vectors"):
+    for module in ("encoder_training", "teacher_vectors"):
         monkeypatch.setattr(f"binocle.training.encoders.{module}.load_encoder", lambda _: Teacher())
     monkeypatch.setattr(heldout, "measure", measure)
     sessions = []
     for _ in range(3):
-        run = RunFolder(tmp_path / "out", {})
-        run.open()
+        run = TrainingRun(tmp_path / "out", "base", FAST)
+        run.open({})
         given = {"_encode": None, "_teacher_encode": lambda: None, "data": None, "config": FAST}
-        given |= dict.fromkeys(("tell", "_tell_measuring"), lambda _: None)
+        given["_report_measuring"] = lambda _: None
         sessions.append(SimpleNamespace(run=run, **given))
     with ThreadPoolExecutor() as pool:
         first, *others = pool.map(vectors, sessions)
@@ -419,18 +420,19 @@ def test_a_prompt_of_documents_is_learned_with_under_any_name_that_a_search_know
 
 def test_the_prompt_is_put_before_what_tsdae_encodes_and_not_before_what_it_is_to_write(tmp_path, tiny_model):
     made = prepare([{"text": text} for text in TEXTS], tmp_path / "data", held_out=0)
-    run = SimpleNamespace(folder=tmp_path)
-    session = encoding._Session(run, tiny_model, EncoderConfig(), made, "tsdae", None, None, None, None)
+    run = TrainingRun(tmp_path / "out", tiny_model, EncoderConfig())
+    session = encoding.EncoderTraining(run, made, "tsdae")
     session.model.prompts["document"] = "text: "
     assert session._prompts() == {"noisy": "text: "}
 
 
 def test_progress_is_told(tmp_path, tiny_model):
-    told = []
-    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST, progress=told.append)
-    assert (told[-1].step, told[-1].steps) == (3, 3)
-    assert told[-1].metric_name == "ndcg@10"
-    assert any(update.loss is not None and update.texts_per_second > 0 for update in told)
+    events = []
+    train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=FAST, progress=events.append)
+    steps = [event for event in events if event.stage == "training"]
+    assert (steps[-1].done, steps[-1].total) == (3, 3)
+    assert ", ndcg@10 " in steps[-1].message
+    assert any(", loss " in event.message and not event.message.endswith(", 0 texts/s") for event in steps)
 
 
 # Killed, and gone on from
@@ -476,7 +478,7 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
         steps=30, batch_size=8, evaluations=30, patience=2, learning_rate=0.3, warmup=0.5, held_out=0.2, dropout=0.1
     )
     with monkeypatch.context() as patch:
-        patch.setattr(encoding._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(encoding.EncoderTraining, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train_encoder(PAIRS, tmp_path / "out", base=tiny_model, config=config)
     last = last_checkpoint(tmp_path / "out/run/checkpoints")
@@ -502,7 +504,10 @@ def test_without_patience_left_no_step_is_taken_again(tmp_path, tiny_model, monk
 def test_of_checkpoints_that_are_not_told_apart_the_last_is_taken(values, margin, chosen):
     from transformers import Trainer, TrainerState
 
-    trainer = resumable(Trainer).__new__(resumable(Trainer))
+    class ResumableBase(ResumableTrainer, Trainer):
+        pass
+
+    trainer = ResumableBase.__new__(ResumableBase)
     trainer.args = SimpleNamespace(metric_for_best_model="eval_m", greater_is_better=True, save_strategy="steps")
     trainer.state = TrainerState()
     for step, value in enumerate(values, 1):
@@ -596,10 +601,10 @@ def test_batches_of_classes_are_even_and_no_larger_than_there_is_text_for(tmp_pa
 
 def test_of_few_different_positives_every_row_is_learned_from_in_smaller_batches_and_told(tmp_path, tiny_model):
     rows = [{"query": f"{a} {b}", "positive": ANIMALS[n % 3]} for a in ANIMALS for n, b in enumerate(ANIMALS)]
-    told = []
+    events = []
     config = EncoderConfig(batch_size=8, held_out=0.0)
-    assert train_encoder(rows, tmp_path / "out", base=tiny_model, config=config, tell=told.append).steps == 33
-    assert told[-1] == (
+    assert train_encoder(rows, tmp_path / "out", base=tiny_model, config=config, progress=events.append).steps == 33
+    assert [event.stage for event in events if not event.total][-1] == (
         "batches have 3 rows, not 8, since no two may share a text and few are different: where texts stand for "
         "classes, give text and label"
     )
@@ -711,16 +716,17 @@ def test_what_is_held_out_is_held_out_of_every_round(tmp_path, monkeypatch, tiny
 
 
 def test_pairs_without_enough_negatives_are_told_and_the_card_names_the_users_data(tmp_path, tiny_model):
-    file, told = tmp_path / "pairs.jsonl", []
+    file, events = tmp_path / "pairs.jsonl", []
     three = [{"query": f"the {one}", "positive": one} for one in ("cat", "moon", "ship")]
     near = [{"query": "the cat", "positive": f"the cat {n}"} for n in range(2)]
     file.write_text("".join(json.dumps(row) + "\n" for row in [*three, *near]), "utf-8")
     config = EncoderConfig(steps=2, batch_size=2, held_out=0)
-    given = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "tell": told.append}
+    given = {"negatives": 3, "rounds": 2, "base": tiny_model, "config": config, "progress": events.append}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("binocle.training.encoders.mining_rounds._RULES", {"relative_margin": 0.0})
         train_rounds(file, tmp_path / "out", **given)
-    assert "3 of 5 pairs are left out: 1 queries have fewer than 3 negatives, 0 of them none" in told
+    left_out = "3 of 5 pairs are left out: 1 queries have fewer than 3 negatives, 0 of them none"
+    assert left_out in [event.stage for event in events]
     facts = json.loads((tmp_path / "out" / "binocle.json").read_text("utf-8"))
     assert facts["base"] == Path(tiny_model).name
     assert facts["data"]["source"] == "pairs.jsonl"
@@ -765,7 +771,7 @@ def test_rounds_do_not_begin_in_the_folder_of_another_unfinished_run(tmp_path, t
 def test_a_run_held_out_by_other_rows_is_another_run(tmp_path, tiny_model, monkeypatch):
     for name in ("one", "two"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"query": "a", "positive": name}), "utf-8")
-    monkeypatch.setattr(encoding._Session, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(encoding.EncoderTraining, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     out = tmp_path / "out"
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
@@ -775,7 +781,7 @@ def test_a_run_held_out_by_other_rows_is_another_run(tmp_path, tiny_model, monke
 
 
 def _stopped(monkeypatch):
-    monkeypatch.setattr(encoding._Session, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(encoding.EncoderTraining, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     return pytest.raises(KeyboardInterrupt)
 
 
@@ -867,12 +873,12 @@ def test_how_many_rows_are_learned_from_is_told(counts, tmp_path):
 
 
 def test_of_few_rows_all_epochs_are_learned_and_the_last_weights_kept(tmp_path, tiny_model):
-    config, told = EncoderConfig(epochs=10, batch_size=10, learning_rate=1e-3), []
-    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, tell=told.append)
+    config, events = EncoderConfig(epochs=10, batch_size=10, learning_rate=1e-3), []
+    made = train_encoder(PAIRS[:20], tmp_path / "out", base=tiny_model, config=config, progress=events.append)
     assert made.steps == 10
     assert made.before.value != made.after.value
     assert made.rows == {"training": 19, "held_out": 1, "left_out": 0}
-    assert told == [
+    assert [event.stage for event in events if event.stage != "training"] == [
         made.account,
         "loading the model",
         "measuring the model to begin with",

@@ -71,15 +71,16 @@ def same(one: PretrainingResult, other: PretrainingResult) -> bool:
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_a_model_learns_and_loads_in_plain_transformers(family, masked_models, texts, tmp_path):
-    told = []
+    events = []
     config = dataclasses.replace(QUICK, steps=30, whole_words=True)
-    made = pretrain(texts, tmp_path / "model", base=str(masked_models[family]), config=config, progress=told.append)
+    made = pretrain(texts, tmp_path / "model", base=str(masked_models[family]), config=config, progress=events.append)
     assert made.after.value < made.before.value / 3
     assert made.after.interval[0] < made.after.value < made.after.interval[1]
     assert (made.steps, made.new_head, made.resumed_from) == (30, False, None)
-    assert [update.step for update in told if update.loss is not None] == list(range(1, 31))
-    assert told[-1].metric_name == "perplexity"
-    losses = [update.loss for update in told if update.loss is not None]
+    steps = [event for event in events if event.stage == "training"]
+    assert [event.done for event in steps if ", loss " in event.message] == list(range(1, 31))
+    assert ", perplexity " in steps[-1].message
+    losses = [row["loss"] for row in made.history if "loss" in row]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
     model = transformers.AutoModelForMaskedLM.from_pretrained(made.folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(made.folder)
@@ -143,8 +144,8 @@ class Killed(Exception):  # noqa: N818
 
 
 def until(step: int):
-    def progress(update) -> None:
-        if update.step == step:
+    def progress(event) -> None:
+        if event.stage == "training" and event.done == step:
             raise Killed
 
     return progress
@@ -278,7 +279,7 @@ def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupte
     program = (
         "import sys, time\nfrom binocle.training.pretraining.pretrain import PretrainingConfig, pretrain\n"
         f"config = PretrainingConfig(**{dataclasses.asdict(QUICK)!r})\n"
-        "def progress(update):\n    print(update.step, flush=True)\n    time.sleep(60 * (update.step == 7))\n"
+        "def progress(event):\n    print(event.done, flush=True)\n    time.sleep(60 * (event.done == 7))\n"
         "pretrain(sys.argv[1], sys.argv[2], base=sys.argv[3], config=config, progress=progress)"
     )
     command = [sys.executable, "-c", program, texts, tmp_path / "model", bert]

@@ -19,10 +19,9 @@ pytest.importorskip("accelerate")
 from binocle import Retriever
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.data import dataset as training_data
-from binocle.training.rerankers import candidates
+from binocle.training.rerankers import candidates, reranker_training
 from binocle.training.rerankers import first_stage_weight as stage_weight
 from binocle.training.rerankers import rows as reranker_rows
-from binocle.training.rerankers import train as reranker_training
 from binocle.training.rerankers.candidates import Positive
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
@@ -42,11 +41,15 @@ FAST = RerankerConfig(steps=3, batch_size=4, negatives=3, depth=12, held_out=0.1
 def test_pairs_get_their_negatives_from_the_hybrid_search_and_the_folder_is_an_ordinary_one(tmp_path, tiny_model):
     from sentence_transformers import CrossEncoder
 
-    told = []
+    events = []
     made = train_reranker(
-        PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST, progress=told.append
+        PAIRS, tmp_path / "out", base=tiny_model, encoder=tiny_model, config=FAST, progress=events.append
     )
-    assert (made.objective, made.steps, told[-1].step) == ("listwise", 3, 3)
+    assert (made.objective, made.steps, [event.done for event in events if event.stage == "training"][-1]) == (
+        "listwise",
+        3,
+        3,
+    )
     pairs = [("cat dog", "the cat sat on the dog"), ("moon", "bread and cheese in the night")]
     expected = CrossEncoder(str(made.folder), device="cpu").predict(
         pairs, activation_fn=__import__("torch").nn.Identity()
@@ -133,7 +136,7 @@ def test_an_index_may_be_written_to_while_candidates_are_drawn(tmp_path, tiny_mo
 def mined(out, source, model, monkeypatch, **options):
     """What a run read, and the lists that it made of it before its first step."""
     with monkeypatch.context() as patch:
-        patch.setattr(reranker_training._Session, "train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(reranker_training.RerankerTraining, "train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train_reranker(source, out, base=model, config=FAST, **options)
     return training_data.load(out / "run/data"), training_data.load(out / "run/lists")
@@ -296,7 +299,9 @@ def test_pairs_of_lists_are_those_of_the_rows_without_a_copy_of_their_texts(tmp_
 def test_of_lists_that_are_learned_pair_by_pair_every_pair_of_the_training_rows_is(tmp_path, tiny_model, monkeypatch):
     seen = []
     with monkeypatch.context() as patch:
-        patch.setattr(reranker_training._Session, "train", lambda session: seen.append(session) or SimpleNamespace())
+        patch.setattr(
+            reranker_training.RerankerTraining, "train", lambda session: seen.append(session) or SimpleNamespace()
+        )
         config = RerankerConfig(objective="binary", batch_size=4, held_out=0.2)
         rows = [row | {"negative": f"no {row['query']}"} for row in PAIRS]
         train_reranker(rows, tmp_path / "out", base=tiny_model, config=config)
@@ -342,13 +347,15 @@ def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_
         steps=12, batch_size=4, evaluations=12, patience=1, learning_rate=0.1, warmup=0.5, held_out=0.2, max_length=48
     )
     with monkeypatch.context() as patch:
-        patch.setattr(reranker_training._Session, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            reranker_training.RerankerTraining, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
     last = last_checkpoint(tmp_path / "out/run/checkpoints")
-    measure, measured = reranker_training._Session._measure, []
+    measure, measured = reranker_training.RerankerTraining._measure, []
     monkeypatch.setattr(
-        reranker_training._Session, "_measure", lambda self: measured.append(measure(self)) or measured[-1]
+        reranker_training.RerankerTraining, "_measure", lambda self: measured.append(measure(self)) or measured[-1]
     )
     made = train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
     assert measured == [made.after]  # the base was measured when the run began

@@ -22,6 +22,7 @@ from binocle.training.encoders.base_model import make_model
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
+from binocle.training.runs.training_run import TrainingRun
 from binocle.training.tuning import ranking_distillation, teachers, tune
 from binocle.training.tuning.bm25 import BM25, stems
 from binocle.training.tuning.query_generation import SyntheticPair
@@ -52,6 +53,10 @@ def index(tmp_path, tiny_model):
 FAST = tune.TuningConfig(
     pairs=60, queries=40, held_out=0.3, learning=DistillationConfig(steps=4, queries=16, passages=6, learning_rate=1e-3)
 )
+
+
+def tuning_of(index, out):
+    return tune.IndexTuning(TrainingRun(out, index.encoder.name, FAST), index)
 
 
 def verdict(value=0.1, p=0.001, **kinds):
@@ -149,7 +154,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, mo
 
 
 def test_the_judging_queries_are_of_documents_that_were_not_learned_from(index, tmp_path):
-    session = tune._Session(index, tmp_path / "out", FAST, None, lambda _: None)
+    session = tuning_of(index, tmp_path / "out")
     learned = {pair.document for pair in session.chosen}
     assert learned <= session.passages.numbers.keys()
     assert not session.passages.numbers.keys() & {pair.document for pair in session.asked}
@@ -271,7 +276,7 @@ def test_the_divergence_is_that_of_the_softmaxes_over_known_passages():
 def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(index, tmp_path):
     from dataclasses import replace
 
-    session = tune._Session(index, tmp_path / "out", FAST, None, lambda _: None)
+    session = tuning_of(index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     settings = replace(FAST.learning, steps=30)
     student = ranking_distillation._Student(model, session.chosen, session.passages, session.teacher, settings, 0)
@@ -288,7 +293,7 @@ def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(index, tmp_path
 def test_the_weights_are_the_mean_of_those_in_the_last_steps(index, tmp_path, monkeypatch):
     from dataclasses import replace
 
-    session = tune._Session(index, tmp_path / "out", FAST, None, lambda _: None)
+    session = tuning_of(index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     weight = next(model.parameters())
     seen = []

@@ -1,0 +1,26 @@
+"""Evaluation on held-out rows, as sentence-transformers' trainers call it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers.base.evaluation import BaseEvaluator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .heldout import Estimate
+
+
+class HeldOutEvaluator(BaseEvaluator):
+    """Evaluate with a function of our own, on rows of our own."""
+
+    def __init__(self, metric: str, measure: Callable[[], Estimate | None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.primary_metric = metric
+        self._measure = measure
+
+    def __call__(self, *_: Any, **__: Any) -> dict[str, float]:
+        estimate = self._measure()
+        assert estimate is not None
+        return estimate.as_metrics()

@@ -1,0 +1,95 @@
+"""The objectives that an encoder can be trained with: the data that each takes, and its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from ...core import checks as limits
+from ...core.errors import InputError
+from ..data.dataset import Shape
+
+if TYPE_CHECKING:
+    from ..data.dataset import TrainingSet
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The data, batches and options that an objective takes. `losses.build` makes its loss."""
+
+    shapes: tuple[Shape, ...]
+    source: str  # the paper
+    different: bool = False  # a text may be in a batch only once, since the other rows are its negatives
+    grouped: bool = False  # a batch needs several texts of a class
+    wrappable: bool = True  # Matryoshka can wrap it
+    takes: tuple[str, ...] = ()  # options of `losses.LossOptions`
+
+
+_RANKED = (Shape.PAIRS, Shape.TRIPLETS)
+OBJECTIVES: dict[str, Objective] = {
+    "ranking": Objective(_RANKED, "multiple negatives ranking, arXiv:1705.00652", different=True, takes=("scale",)),
+    "cached-ranking": Objective(
+        _RANKED, "the same with GradCache, arXiv:2101.06983", different=True, takes=("scale", "mini_batch")
+    ),
+    "contrastive": Objective((Shape.LABELLED,), "Hadsell et al. 2006", takes=("margin",)),
+    "online-contrastive": Objective((Shape.LABELLED,), "its hard pairs only, sbert.net", takes=("margin",)),
+    "triplet-cosine": Objective((Shape.TRIPLETS,), "arXiv:1503.03832 on cosine distance", takes=("margin",)),
+    "triplet-euclidean": Objective((Shape.TRIPLETS,), "arXiv:1503.03832, arXiv:1908.10084", takes=("margin",)),
+    "batch-all": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True, takes=("margin",)),
+    "batch-hard": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True, takes=("margin",)),
+    "batch-hard-soft": Objective((Shape.GROUPED,), "arXiv:1703.07737", grouped=True),
+    "batch-semi-hard": Objective((Shape.GROUPED,), "arXiv:1503.03832", grouped=True, takes=("margin",)),
+    "cosent": Objective((Shape.SCORED, Shape.LABELLED), "CoSENT, kexue.fm/archives/8847", takes=("scale",)),
+    "cosine": Objective((Shape.SCORED, Shape.LABELLED), "cosine regression, arXiv:1908.10084 section 3"),
+    "softmax": Objective((Shape.CLASSED, Shape.LABELLED), "softmax over (u, v, |u - v|), arXiv:1908.10084 section 3"),
+    "margin-mse": Objective((Shape.GRADED,), "MarginMSE, arXiv:2010.02666", takes=("scale",)),
+    "kl": Objective(
+        (Shape.GRADED,), "KL divergence from a teacher's distribution, arXiv:2010.11386", takes=("scale", "temperature")
+    ),
+    "embeddings": Objective((Shape.TEXTS,), "mean squared error to a teacher's vectors, arXiv:2004.09813"),
+    "tsdae": Objective((Shape.TEXTS,), "denoising autoencoder, arXiv:2104.06979", wrappable=False),
+}
+
+_DEFAULTS = {
+    Shape.PAIRS: "ranking",
+    Shape.TRIPLETS: "ranking",
+    Shape.SCORED: "cosent",
+    Shape.LABELLED: "online-contrastive",
+    Shape.CLASSED: "softmax",
+    Shape.GRADED: "kl",
+    Shape.GROUPED: "batch-semi-hard",
+    Shape.TEXTS: "tsdae",
+}
+
+
+def choose(name: str | None, shape: Shape, *, teacher: bool = False) -> str:
+    """Return the named objective, or the default for this shape of data.
+
+    :raises InputError: if there is none of that name, or it takes other data.
+    """
+    if name is None:
+        return "embeddings" if teacher and shape is Shape.TEXTS else _DEFAULTS[shape]
+    if name not in OBJECTIVES:
+        raise InputError(f"there is no objective {name!r}: expected one of {', '.join(OBJECTIVES)}")
+    if shape not in OBJECTIVES[name].shapes:
+        expected = " or ".join(taken.value for taken in OBJECTIVES[name].shapes)
+        raise InputError(f"the objective {name} takes {expected}, but the data are {shape.value}")
+    if name == "embeddings" and not teacher:
+        raise InputError("the objective embeddings needs a teacher whose vectors are learned: give --teacher MODEL")
+    return name
+
+
+def check_uses(name: str, config: Any) -> None:
+    """:raises InputError: for an option that is set, although the objective does not take it."""
+    for option in ("scale", "margin", "temperature", "mini_batch"):
+        if option not in OBJECTIVES[name].takes:
+            takers = ", ".join(taker for taker, objective in OBJECTIVES.items() if option in objective.takes)
+            limits.left_out(config, (option,), f"for {takers}, not for the objective {name}: leave it out")
+
+
+def score_range(data: TrainingSet) -> tuple[float, float]:
+    """Return the lowest and the highest of a teacher's scores."""
+    chunks = [pc.min_max(pc.list_flatten(chunk)).as_py() for chunk in data.table()["label"].chunks if len(chunk)]
+    return min(chunk["min"] for chunk in chunks), max(chunk["max"] for chunk in chunks)

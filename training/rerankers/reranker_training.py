@@ -1,0 +1,207 @@
+"""Train a reranker on prepared rows: a cross-encoder that reads query and passage together.
+
+The loop and the losses are sentence-transformers'.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import CrossEncoder
+from sentence_transformers.cross_encoder import losses
+from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
+from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
+
+from ...core.errors import InputError, first_line
+from ...retriever.models import files as model_files
+from ...retriever.models import settings as model_settings
+from ...retriever.models.load import load_reranker
+from ..data import dataset as datasets
+from ..data.batches import Batches
+from ..encoders import heldout
+from ..encoders.base_model import set_dropout, shortest
+from ..encoders.evaluator import HeldOutEvaluator
+from ..encoders.result import TrainingResult
+from ..runs import environment, start_weights
+from ..runs.resumable_trainer import ResumableTrainer
+from ..runs.trainer import make_trainer, schedule
+from . import rows as reranker_rows
+from .first_stage_weight import choose_weight
+from .ranking_objectives import LISTS, OBJECTIVES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..runs.training_run import LoopResult, TrainingRun
+    from .config import RerankerConfig
+
+_CERTAIN = 20.0  # label of a positive: ListNet's target is the softmax of the labels, and 1 would be nearly uniform
+
+
+class RerankerTrainer(ResumableTrainer, CrossEncoderTrainer):
+    """sentence-transformers' trainer with our checkpoints."""
+
+
+class RerankerTraining:
+    """The training of one reranker."""
+
+    def __init__(self, run: TrainingRun[RerankerConfig], rows: reranker_rows.RerankerRows, objective: str) -> None:
+        self.run, self.config, self.rows, self.data, self.objective = run, run.config, rows, rows.data, objective
+        self.has_lists = self.data.shape in LISTS
+        self.as_pairs = objective in ("binary", "mse") and self.has_lists
+        self.table = self.data.table()
+        run.report("loading the model")
+        self.model = make_model(run.base, self.config)
+        options = {"mini_batch_size": -1} if OBJECTIVES[objective].whole_batch else {}
+        self.loss = getattr(losses, OBJECTIVES[objective].loss)(self.model, **options)
+
+    def train(self) -> TrainingResult:
+        """Train, measure and write the reranker."""
+        dataset, batches, texts = self._dataset()
+        trainer = self._trainer(dataset, batches, texts)
+        start_weights.share(self.run, self.loss)
+        before = heldout.Estimate.of(self.run.measure_once(self._before))
+        loop = self.run.train(trainer, texts=texts * self.config.accumulate)
+        result = TrainingResult.of(self.run, self.objective, loop, before)
+        if self.config.keep:
+            start_weights.average(self.run, self.loss, self.config.keep)
+        self._report_measuring("the trained model")
+        result.after = self._measure()
+        self._finish(result, loop)
+        return result
+
+    def _before(self) -> dict[str, Any] | None:
+        self._report_measuring("the model to begin with")
+        estimate = self._measure()
+        return None if estimate is None else estimate.as_dict()
+
+    def _trainer(self, dataset: Any, batches: Batches, texts: int) -> Any:
+        metric = "ndcg@10" if self.has_lists else "spearman"
+        evaluated = heldout.can_tell(self.data)
+        options = schedule(self.run, batches, metric if evaluated else None)
+        return make_trainer(
+            self.run,
+            RerankerTrainer,
+            CrossEncoderTrainingArguments,
+            options | {"batch_sampler": lambda *_, **__: batches},
+            texts=texts * self.config.accumulate,
+            metric=metric if evaluated else None,
+            model=self.model,
+            train_dataset=dataset,
+            loss=self.loss,
+            evaluator=HeldOutEvaluator(metric, self._measure) if evaluated else None,
+        )
+
+    def _dataset(self) -> tuple[Any, Batches, int]:
+        """Return the rows in the form that the loss takes, their batches, and the pairs of a batch."""
+        names, numbers = self.data.texts, self.data.training()
+        table, columns, width = self.table, names, 1
+        if self.as_pairs:
+            table, columns, width = reranker_rows.pairs(self.table, names), ("query", "passage"), len(names) - 1
+            numbers = (numbers[:, None] + np.arange(width, dtype=np.uint32) * len(self.table)).ravel()
+            dataset = Dataset(table, fingerprint="pairs")  # computing one would read the whole table
+        else:
+            labels = ["label"] if "label" in table.column_names else []
+            dataset = Dataset.from_file(str(self.data.folder / "rows.arrow")).select_columns([*names, *labels])
+        if len(numbers) < 2:
+            raise InputError(f"there are {len(numbers)} rows to train on: expected at least two")
+        size = min(self.config.batch_size * width, len(numbers))
+        batches = Batches(table, numbers, columns, batch_size=size, different=False, seed=self.config.seed)
+        if not self.has_lists or self.as_pairs:
+            return dataset, batches, size
+        positive = _CERTAIN if self.objective == "listwise" else 1.0
+        spread = self.objective == "lambda"
+        dataset.set_transform(partial(reranker_rows.as_lists, names=names, positive=positive, spread=spread))
+        return dataset, batches, size * (len(names) - 1)
+
+    def _report_measuring(self, model: str) -> None:
+        if heldout.can_measure(self.data):
+            self.run.report(f"measuring {model}")
+
+    def _measure(self) -> heldout.Estimate | None:
+        """Measure nDCG@10 of the positive among its candidates, or Spearman, on the held-out rows."""
+        if not heldout.can_measure(self.data):
+            return None
+        table = datasets.take(self.table, self.data.held_out())
+        columns = [table[name].to_pylist() for name in self.data.texts]
+        scores = self._scores([(query, text) for query, *texts in zip(*columns, strict=True) for text in texts])
+        seed = self.config.seed
+        if not self.has_lists:
+            return heldout.resampled("spearman", heldout.spearman, scores, table["label"].to_numpy(), seed)
+        scores = scores.reshape(len(table), -1)
+        ranks = (scores[:, 1:] >= scores[:, :1]).sum(1)  # of the positive, from 0; a tie counts against it
+        values = np.where(ranks < 10, 1 / np.log2(ranks + 2), 0).astype(np.float32)
+        return heldout.mean("ndcg@10", values, seed)
+
+    def _scores(self, pairs: list[tuple[str, str]]) -> Any:
+        training = self.model.training
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.run.bf16), torch.no_grad():
+            scores = self.model.predict(
+                pairs, batch_size=32, activation_fn=torch.nn.Identity(), show_progress_bar=False
+            )
+        self.model.train(training)
+        return np.asarray(scores, np.float32)
+
+    def _finish(self, result: TrainingResult, loop: LoopResult) -> None:
+        folder = self.run.new_model_folder()
+        self.model.eval()
+        self.model.save_pretrained(str(folder), create_model_card=False)
+        measures = result.measures()
+        if self.rows.retriever is not None and self.rows.relevant:
+            self.run.report("choosing how much of the first stage to keep")
+            measures += choose_weight(folder, self.rows.retriever, self.rows.relevant, self.config.seed)
+        result.fingerprint = load_reranker(str(folder)).fingerprint
+        card = self.run.card(
+            kind="reranker",
+            objective=f"{self.objective} ({OBJECTIVES[self.objective].source})",
+            data=datasets.describe(self.data),
+            measures=measures,
+            loop=loop,
+            fingerprint=result.fingerprint,
+        )
+        self.run.finish(card, result.history, result.after.name if result.after else None)
+
+
+def make_model(base: str, config: RerankerConfig) -> Any:
+    """Load the `CrossEncoder` to train: one score for a pair.
+
+    The base is a trained reranker, any Hugging Face encoder, or the transformer of a sentence-transformers encoder. A
+    head is added if there is none.
+    """
+    environment.silence()
+    torch.manual_seed(config.seed)
+    folder = model_files.find(base)
+    try:
+        model = CrossEncoder(
+            str(folder),
+            num_labels=1,
+            max_length=config.max_length,
+            local_files_only=True,
+            trust_remote_code=False,
+            device=environment.device(),
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        reason = first_line(error)
+        raise InputError(f"{base} does not load as a base for a reranker ({reason})") from error
+    model.max_seq_length = shortest(config.max_length, model)
+    set_dropout(model, config.dropout)
+    if not _has_head(folder):
+        _join_segments(model)
+    return model
+
+
+def _has_head(folder: Path) -> bool:
+    architectures = model_settings.config(folder).get("architectures") or [""]
+    return str(architectures[0]).endswith("ForSequenceClassification")
+
+
+def _join_segments(model: Any) -> None:
+    """Start the second segment's embedding as the first's: an encoder of single texts has not trained it."""
+    for name, weight in model.named_parameters():
+        if name.endswith("token_type_embeddings.weight") and len(weight) > 1:
+            weight.data[1] = weight.data[0]

@@ -1,0 +1,40 @@
+"""The settings that encoders and rerankers are trained with alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...core import checks as limits
+from ...core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """Settings of a run. None stands for a value that is chosen from the data or the base model."""
+
+    objective: str | None = None
+    epochs: float = 1.0
+    steps: int | None = None  # instead of epochs
+    batch_size: int  # rows
+    accumulate: int = 1  # batches per step
+    learning_rate: float
+    warmup: float = 0.1  # share of the steps
+    weight_decay: float = 0.01
+    dropout: float = 0.0  # drawing its random numbers takes half of each step on a CPU
+    max_length: int | None = None  # tokens of a text that are read in training
+    bf16: bool | None = None  # None: where the hardware supports it
+    held_out: float = 0.05  # share of the documents
+    evaluations: int = 8  # on the held-out rows during the run
+    patience: int | None = 3  # evaluations without a gain before the run stops early
+    keep: float = 0.0  # share of the base model's weights in the result (arXiv:2109.01903)
+    seed: int = 0
+
+
+def check_training(config: TrainingConfig) -> None:
+    """:raises InputError: for the first setting outside its range."""
+    limits.above_0(config, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
+    limits.from_0(config, "weight_decay")
+    limits.share(config, "warmup", "dropout", "keep", "held_out")
+    limits.seed(config)
+    if config.max_length is not None and config.max_length < 3:
+        raise InputError(f"max length is in tokens, special ones included: at least 3, not {config.max_length}")

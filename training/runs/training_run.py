@@ -1,0 +1,213 @@
+"""One training run, from its first call to the finished model folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from dataclasses import Field, asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from ...core.errors import InputError, ModelNotFoundError
+from ...core.files import json_or_make, write_atomic
+from ...core.progress import Progress, ignore
+from . import model_card
+from .checkpoints import has_stopped, last_checkpoint
+from .environment import device, has_bf16, is_main_process
+from .model_card import Card
+from .run_folder import SETTINGS, check_out, folder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from filelock import FileLock
+
+    from ...core.progress import OnProgress
+
+
+class Config(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+@dataclass(slots=True)
+class LoopResult:
+    """The steps that were run, and their cost."""
+
+    steps: int  # of the whole run, with those of earlier processes
+    seconds: float  # of the loop; the trainer's loop counts this process alone
+    texts_per_second: float  # in this process
+    resumed_from: int | None = None  # step
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class TrainingRun(Generic[ConfigT]):
+    """The folder, base model, configuration and progress of one training run. Every trainer uses it alike::
+
+        run = TrainingRun(out, base, config, progress)
+        run.open({"data": name, "files": files_of(data)})  # start, or resume the same run
+        with run.discard_on_error():  # check the data and the settings
+            ...
+        run.report("loading the model")
+        start_weights.share(run, module)  # a resumed run begins with the same random head
+        before = run.measure_once(measure)
+        result = run.train(trainer, texts=64)  # or `run_loop(..., folder=run.checkpoints, progress=run.progress)`
+        folder = run.new_model_folder()  # write the model's files here
+        run.finish(run.card(...), result.history, metric)  # write its card, and move all of it to `out`
+
+    A killed run continues when the same calls are made again: it resumes at its last checkpoint and takes the same
+    steps as an uninterrupted run. `run` holds the following until it is finished:
+
+    - `out`, `base`, `config`, `progress`: as given. Only one of several training processes reports progress.
+    - `settings`: everything that the result depends on, as JSON.
+    - `folder`: for files that a resumed run reads again, such as prepared data. `checkpoints` is below it.
+    """
+
+    def __init__(self, out: str | Path, base: str, config: ConfigT, progress: OnProgress | None = None) -> None:
+        """
+        :param out: folder of the finished model.
+        :param base: name or folder of the model that training starts from.
+        :param config: a dataclass. Its `bf16` and `patience` are read, where it has them.
+        """
+        self.out, self.base, self.config = Path(out), base, config
+        self.progress: OnProgress = progress if progress is not None and is_main_process() else ignore
+        self.settings: dict[str, Any] = {}
+        self.folder = folder_of(self.out)
+        self.checkpoints = self.folder / "checkpoints"
+        self._model_folder = self.folder / "model"  # moved to `out` at the end
+
+    @property
+    def bf16(self) -> bool:
+        """Whether to compute in bfloat16: as configured, or else if the hardware supports it."""
+        configured = getattr(self.config, "bf16", None)
+        return has_bf16() if configured is None else bool(configured)
+
+    @property
+    def patience(self) -> int | None:
+        """Evaluations without a gain after which the run stops early."""
+        patience: int | None = getattr(self.config, "patience", None)
+        return patience
+
+    def report(self, stage: str, message: str = "") -> None:
+        """Report that a stage begins."""
+        self.progress(Progress(stage, message=message))
+
+    # The folder
+
+    def open(self, settings: Mapping[str, Any], *, kind: str = "model") -> None:
+        """Create the folder, or resume the run with the same settings in it.
+
+        :param settings: what the result depends on besides base and configuration, such as the data.
+        :param kind: what `out` will hold, for messages.
+        :raises InputError: if the folder holds something else.
+        """
+        check_out(self.out, kind)
+        self.settings = json.loads(json.dumps({"base": self.base, "config": asdict(self.config), **settings}))
+        file = self.folder / SETTINGS
+        if file.is_file():
+            earlier = json.loads(file.read_text("utf-8"))
+            if earlier != self.settings:
+                only_files = earlier | {"files": self.settings.get("files")} == self.settings
+                difference = "on data that changed since then" if only_files else "with other settings"
+                raise InputError(f"{self.out} holds an unfinished run {difference}: remove it or give another folder")
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if is_main_process():
+                write_atomic(file, json.dumps(self.settings))
+
+    def lock(self) -> FileLock:
+        """Return a lock for work that only one of several training processes does."""
+        from filelock import FileLock
+
+        return FileLock(self.folder / "lock")
+
+    def discard(self) -> None:
+        """Delete the folder unless it holds a checkpoint."""
+        if last_checkpoint(self.checkpoints) is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # it is not empty, or another process has removed it
+                self.out.rmdir()
+
+    @contextlib.contextmanager
+    def discard_on_error(self) -> Iterator[None]:
+        """Discard the run if its data or settings are wrong, so that a corrected call can start anew."""
+        try:
+            yield
+        except (InputError, ModelNotFoundError):
+            self.discard()
+            raise
+
+    # The steps
+
+    def measure_once(self, measure: Callable[[], Any]) -> Any:
+        """Measure the base model as JSON. A resumed run and the other processes read the result."""
+        with self.lock():
+            return json_or_make(self.folder / "before.json", measure)
+
+    def train(self, trainer: Any, *, texts: int) -> LoopResult:
+        """Run the remaining steps of a transformers trainer; none if the run had finished or stopped early.
+
+        :param trainer: of `trainer.make_trainer`.
+        :param texts: per step.
+        """
+        checkpoint = last_checkpoint(self.checkpoints)
+        start = time.monotonic()
+        if checkpoint is not None and has_stopped(checkpoint, self.patience):
+            trainer.recall(checkpoint)
+        else:
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        seconds = time.monotonic() - start
+        first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
+        state = trainer.state
+        rate = (state.global_step - (first or 0)) * texts / max(seconds, 1e-9)
+        return LoopResult(state.global_step, seconds, rate, first, list(state.log_history))
+
+    # The model
+
+    def new_model_folder(self) -> Path:
+        """Return the path for the model's files, with nothing there."""
+        shutil.rmtree(self._model_folder, ignore_errors=True)
+        return self._model_folder
+
+    def card(
+        self,
+        kind: str,
+        objective: str,
+        data: dict[str, Any],
+        measures: list[dict[str, Any]],
+        loop: LoopResult,
+        fingerprint: str,
+    ) -> Card:
+        """Return the facts of the model card: those given, and those of the run.
+
+        :param measures: name, value, interval, rows and, where it says more, `when` and `on`.
+        """
+        return Card(
+            kind=kind,
+            base=self.base,
+            objective=objective,
+            data=data,
+            config=asdict(self.config),
+            measures=measures,
+            seconds=loop.seconds,
+            steps=loop.steps,
+            texts_per_second=loop.texts_per_second,
+            fingerprint=fingerprint,
+            device=device(),
+            bf16=self.bf16,
+        )
+
+    def finish(self, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:
+        """Write card, log and curves beside the model, move all of it to `out`, and delete the run's folder."""
+        if self._model_folder.is_dir():
+            model_card.finish(self._model_folder, self.out, card, history, metric)
+        removed = self.folder.with_name(".run")  # a half-deleted folder would look like a run to resume
+        shutil.rmtree(removed, ignore_errors=True)
+        self.folder.replace(removed)
+        shutil.rmtree(removed)
