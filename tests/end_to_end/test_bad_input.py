@@ -186,7 +186,7 @@ def test_empty_query(words: list[str], stdin: bytes, assert_refused):
     ],
     ids=str,
 )
-def test_folder_or_index_that_will_not_do(words: list[str], naming: str, assert_refused, here):
+def test_unusable_folder_or_index(words: list[str], naming: str, assert_refused, here):
     listed = sorted(here.parent.rglob("*"))
     assert_refused(*words, naming=naming)
     assert [path for path in sorted(here.parent.rglob("*")) if path not in listed] in (
@@ -195,7 +195,7 @@ def test_folder_or_index_that_will_not_do(words: list[str], naming: str, assert_
     )
 
 
-def test_index_is_never_made_among_files_of_another_kind(here: Path, tmp_path: Path, assert_refused):
+def test_index_is_never_made_among_other_files(here: Path, tmp_path: Path, assert_refused):
     """A folder that has `.binocle` for a name but holds something else is not taken over."""
     foreign = tmp_path / "foreign/.binocle"
     foreign.mkdir(parents=True)
@@ -296,7 +296,7 @@ def test_filter_that_cannot_be_read(where: str, assert_refused):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_place_that_is_not_in_the_index(words: list[str], naming: str, assert_refused):
+def test_citation_of_a_document_that_is_not_in_the_index(words: list[str], naming: str, assert_refused):
     assert_refused(*words, naming=naming)
 
 
@@ -396,7 +396,7 @@ def test_model_that_is_not_there(model: str, naming: str, here: Path, tmp_path: 
     assert not (tmp_path / "new").exists()
 
 
-def test_model_that_the_index_was_not_made_with(here: Path, tmp_path: Path, assert_refused, make_model, tiny_model):
+def test_another_model_than_that_of_the_index(here: Path, tmp_path: Path, assert_refused, make_model, tiny_model):
     model = make_model(tmp_path / "other", seed=1)
     message = assert_refused("index", ".", "--model", model, naming=str(model))
     assert tiny_model in message
@@ -778,7 +778,7 @@ def test_disk_that_is_full_is_one_line(here: Path):
     assert answers(here / ".binocle") == answered
 
 
-def test_lock_that_another_holds(here: Path, assert_refused):
+def test_lock_of_another_process(here: Path, assert_refused):
     with open_writer(Store.open(here / ".binocle")):
         for words in (["index", "."], ["forget", "README.md"], ["verify", "--repair"]):
             assert f"process {os.getpid()}" in assert_refused(*words, naming="is being written by")
@@ -888,7 +888,7 @@ def test_collection_that_is_broken(name: str, collection: Path, tiny_model, asse
     ],
     ids=str,
 )
-def test_evaluation_with_an_option_that_will_not_do(
+def test_evaluation_with_an_unusable_option(
     words: list[str], naming: str, collection: Path, tiny_model, assert_refused
 ):
     assert_refused(
@@ -1050,7 +1050,7 @@ def test_encoder_that_is_not_there(name: str):
 
 
 @pytest.mark.parametrize("texts", [[3], [None], [b"x"], ["fine", 3.5]])
-def test_encoder_is_given_what_is_not_text(texts: list[object], tiny):
+def test_encoder_refuses_input_that_is_not_text(texts: list[object], tiny):
     with pytest.raises(InputError, match="int|NoneType|bytes|float"):
         tiny.encode(texts)
 

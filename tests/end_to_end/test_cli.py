@@ -196,7 +196,7 @@ def test_completion_prints_a_script_the_shell_can_read(shell: str, run, tmp_path
         ("binocle evaluate d", ["file,d"]),
     ],
 )
-def test_shells_are_told_what_may_follow(words: str, completions: list[str], run, monkeypatch):
+def test_completions_of_a_command_line(words: str, completions: list[str], run, monkeypatch):
     monkeypatch.setenv("_BINOCLE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
@@ -287,9 +287,7 @@ def test_index_elsewhere_leaves_the_folder_alone(folder: Path, tmp_path: Path, r
 
 
 @pytest.mark.parametrize("file_name", ["a.txt", "HEAD.json"])
-def test_index_elsewhere_is_made_in_no_folder_that_holds_something_else(
-    file_name: str, folder: Path, tmp_path: Path, run
-):
+def test_index_elsewhere_is_never_made_among_other_files(file_name: str, folder: Path, tmp_path: Path, run):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / file_name).write_text("{}")
@@ -399,7 +397,7 @@ def test_search_in_every_mode_explains_its_stages(mode: str, here: Path, run):
     assert (row["scores"]["semantic"] is None) == (mode == "lexical")
 
 
-def test_search_without_explain_says_nothing_of_it(here: Path, run):
+def test_search_without_explain_prints_no_scores(here: Path, run):
     assert "explanation" not in run("search", "cheese", "-k", 1, "--json").rows[0]
     assert "score" not in run("search", "cheese", "-k", 1).out
 
@@ -411,7 +409,7 @@ def test_search_that_finds_nothing_exits_1_and_says_so_on_a_terminal_alone(here:
 
 
 @pytest.mark.parametrize("words", [["search", "cancel"], ["search", "cancel", "--json"], ["similar", "README.md:1"]])
-def test_filter_that_nothing_passes_is_told(words: list[str], here: Path, run):
+def test_filter_that_no_document_passes_is_explained(words: list[str], here: Path, run):
     types = "csv, html, markdown, python, text"
     said = f"binocle: no document passes type=markdwn and size>0 (types here: {types})\n"
     assert run(*words, "-w", "type=markdwn", "-w", "size>0") == (1, "", said)
@@ -434,7 +432,7 @@ def test_a_hint_to_index_leads_to_the_index_that_lies_elsewhere(tmp_path: Path, 
     assert not (tmp_path / "docs/.binocle").exists()
 
 
-def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Path, run, write):
+def test_search_warns_of_files_that_changed_after_indexing(here: Path, run, write):
     (here / "README.md").touch()
     assert run("search", "ship").err == ""
     hint = f"after indexing: 'binocle index {here}' brings the index up to date\n"
@@ -449,7 +447,7 @@ def test_search_tells_of_files_that_are_no_longer_as_they_were_indexed(here: Pat
     assert run("search", "ship").err == ""
 
 
-def test_a_query_longer_than_its_vector_is_told(run, here):
+def test_search_warns_of_a_query_that_the_encoder_cannot_read_whole(run, here):
     query = "cat " * 400
     ran = run("search", query, here, "--mode", "semantic")
     assert re.search(r"the encoder reads only the first \d+ of the query's 400 tokens", ran.err), ran.err
@@ -458,7 +456,7 @@ def test_a_query_longer_than_its_vector_is_told(run, here):
 
 
 @pytest.mark.parametrize("words", [["search", "cancel"], ["similar", "notes/cats.txt:1"]])
-def test_filter_on_a_field_that_nothing_has_is_told(words: list[str], here: Path, run):
+def test_filter_on_an_unknown_field_is_explained(words: list[str], here: Path, run):
     done = run(*words, "--where", "typ=pdf")
     said = "binocle: no document has 'typ': a filter may ask for path, type, modified, size, title"
     assert (done.code, done.out, done.err[: len(said)]) == (1, "", said)
@@ -493,7 +491,7 @@ def test_query_of_a_dash_is_read_from_standard_input(here: Path, run):
     assert run("search", "-", "-k", 1, stdin=b"word " * 10_000).code == 0
 
 
-def test_filters_narrow_and_must_all_hold(here: Path, run):
+def test_every_filter_must_pass(here: Path, run):
     def paths(*words: str) -> set[str]:
         arguments = [part for word in words for part in ("--where", word)]
         return {row["path"] for row in run("search", "the", "--json", *arguments).rows}
@@ -554,7 +552,7 @@ def test_a_path_from_here_goes_before_the_same_path_in_the_index(here: Path, run
     assert run("show", "README.md") == (0, "The walrus sat.\n\n", "")
 
 
-def test_a_path_that_files_or_verify_prints_is_the_one_that_forget_takes(here: Path, run, write, monkeypatch):
+def test_forget_takes_paths_as_files_and_verify_print_them(here: Path, run, write, monkeypatch):
     write(here, {"notes/README.md": "The walrus sat.\n", ".gitignore": "data/\n"})
     run("index", ".")
     monkeypatch.chdir("notes")
@@ -580,7 +578,7 @@ def test_index_folder_itself_can_be_searched(here: Path, run, monkeypatch):
     assert run("search", "cheese", "--json") == result
 
 
-def test_long_passage_is_cut_to_where_the_words_stand(here: Path, run, write):
+def test_long_passage_is_cut_to_the_matching_words(here: Path, run, write):
     write(
         here, {"long.txt": "The sea and the moon and the sun. " * 6 + "A zeppelin! " + "The king and the queen. " * 3}
     )
@@ -605,7 +603,7 @@ def test_similar_leaves_the_passage_itself_out(here: Path, run):
     assert run("similar", "notes/guide/tasks.md:9", "--where", "type=pdf").code == 1
 
 
-def test_place_may_be_as_printed_or_as_it_is_from_here(here: Path, run, monkeypatch):
+def test_citation_may_be_as_printed_or_relative_to_the_current_folder(here: Path, run, monkeypatch):
     text = run("show", "notes/taxes.md:5-7")
     assert text == (0, "## Filing\n\nFile the return before the moon is full, or pay.\n", "")
     assert run("show", here / "notes/taxes.md:5-7") == text
@@ -615,7 +613,7 @@ def test_place_may_be_as_printed_or_as_it_is_from_here(here: Path, run, monkeypa
         assert run("similar", f"{path}:5", "-k", 1).code == 0
 
 
-def test_a_place_that_is_not_in_the_index_is_told_with_the_one_that_may_be_meant(here: Path, run, monkeypatch):
+def test_an_unknown_path_is_an_error_that_suggests_the_nearest(here: Path, run, monkeypatch):
     def message_of(*words) -> str:
         code, out, err = run(*words)
         assert (code, out) == (2, "")
@@ -654,7 +652,7 @@ def test_show_prints_the_whole_text(here: Path, run):
     assert run("show", "notes/taxes.md:1").out == "# Taxes\n"
 
 
-def test_name_that_looks_like_a_place_is_a_name(here: Path, run, write):
+def test_file_name_that_looks_like_a_citation_is_a_name(here: Path, run, write):
     write(here, {"a:12": "The ship.\n", "b:1": "The king.\n"})
     run("index", ".")
     assert run("show", "a:12").out.strip() == "The ship."
@@ -670,7 +668,7 @@ def test_citations_of_search_can_be_shown(here: Path, run):
         assert row["text"].strip() in shown
 
 
-def test_forget_takes_a_file_out_until_it_is_asked_for(here: Path, run):
+def test_forget_takes_a_file_out_until_a_retry(here: Path, run):
     assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1
     (row,) = [row for row in run("files", "--json").rows if row["path"] == "notes/cats.txt"]
@@ -880,7 +878,7 @@ def compared(tmp_path: Path, write, make_model, monkeypatch) -> list:
     return ["compare", "base", "tuned", "lexical", "--data", "small", "--data", "sts.tsv", "--indexes", "kept"]
 
 
-def test_compare_prints_an_aligned_table_and_what_is_real(compared: list, run, tmp_path):
+def test_compare_prints_an_aligned_table_and_the_real_differences(compared: list, run, tmp_path):
     shown = run(*compared, "--out", "out", "--plots", "none")
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("3 contenders; differences are to base\n\n")
@@ -908,14 +906,14 @@ def test_compare_on_a_terminal_is_a_table_in_colour(compared: list, run):
 # A process of its own: pipes, terminals, signals
 
 
-def test_cold_search_is_the_answer_and_nothing_else(here: Path, run):
+def test_search_in_a_new_process_prints_the_answer_and_nothing_else(here: Path, run):
     process = start("search", "cancel a task", "--json", cwd=here / "notes")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     assert [json.loads(line) for line in out.splitlines()] == run("search", "cancel a task", "--json").rows
 
 
-def test_reader_that_stops_early_ends_the_search_in_silence(here: Path, write):
+def test_closed_output_pipe_ends_the_search_in_silence(here: Path, write):
     write(
         here,
         {f"more/{number}.txt": f"The sea number {number}. " + "The moon and the sun. " * 12 for number in range(300)},
@@ -930,7 +928,7 @@ def test_reader_that_stops_early_ends_the_search_in_silence(here: Path, write):
     assert process.wait(60) == 0
 
 
-def test_a_pipe_that_breaks_elsewhere_is_an_error_and_no_silent_end():
+def test_broken_pipe_of_another_connection_is_an_error():
     code = (
         "from binocle import cli\n"
         "def broken(*_): raise BrokenPipeError(32, 'Broken pipe')\n"
@@ -1048,7 +1046,7 @@ def test_interrupted_index_goes_on_where_it_stopped(tmp_path: Path, write, run, 
     assert run("verify", tmp_path / "many") == (0, "clean\n", "")
 
 
-def test_second_writer_is_told_who_holds_the_lock_while_readers_go_on(here: Path, run):
+def test_second_writer_is_refused_with_the_owner_of_the_lock_while_searches_continue(here: Path, run):
     holder = "import sys; from binocle.retriever.store.store import Store; from pathlib import Path\n"
     holder += "from binocle.retriever.store.writer import open_writer\n"
     holder += "with open_writer(Store.open(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"

@@ -27,7 +27,7 @@ def git(folder, *arguments):
     return done.stdout.strip()
 
 
-def test_a_result_says_by_which_code_when_and_with_which_arguments(machine, tmp_path, monkeypatch, capsys):
+def test_a_result_names_its_commit_date_and_arguments(machine, tmp_path, monkeypatch, capsys):
     arguments = ["--vectors", "/data/real.npy", "--folder=/home/me/docs/", "a/b,../c", "--recalls", "0.95,0.99"]
     monkeypatch.setattr(sys, "argv", ["/work/benchmarks/filters.py", *arguments])
     monkeypatch.setattr(machine, "COMMIT", "c0ffee1")
@@ -41,7 +41,7 @@ def test_a_result_says_by_which_code_when_and_with_which_arguments(machine, tmp_
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_code_that_differs_from_its_commit_is_dirty_and_a_result_is_no_code(machine, tmp_path):
+def test_uncommitted_code_makes_a_result_dirty_and_another_result_does_not(machine, tmp_path):
     assert machine.commit(tmp_path) is None
     git(tmp_path, "init", "-q")
     results = tmp_path / "benchmarks" / "results"

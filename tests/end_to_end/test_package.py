@@ -49,7 +49,7 @@ def is_for_types(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def test_programs_can_read_what_the_signatures_say():
+def test_type_hints_of_the_public_names_resolve():
     from binocle.retriever.search.context import Passage
 
     functions = [getattr(function, "__func__", function) for function in vars(binocle.Retriever).values()]
@@ -68,7 +68,7 @@ def test_every_folder_with_code_is_a_package_that_ships():
         assert (ROOT / folder / "__init__.py").is_file(), folder
 
 
-def test_nothing_stray_stands_in_the_root():
+def test_the_root_holds_only_two_modules():
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
     assert not (ROOT / "conftest.py").exists()
 
@@ -112,7 +112,7 @@ def test_every_extra_that_is_named_exists():
     assert written - {"{extra}"} | raised <= EXTRAS.keys()
 
 
-def test_the_version_is_said_once_and_twice_the_same():
+def test_the_version_is_that_of_the_project_file():
     assert binocle.__version__ == PROJECT["project"]["version"]
 
 
@@ -136,7 +136,7 @@ def test_what_is_exported_is_exactly_all():
     assert public - modules == set(binocle.__all__)
 
 
-def test_every_exported_name_is_what_its_module_calls_it():
+def test_every_exported_name_comes_from_its_module():
     for name, (module, attribute) in binocle._PLACES.items():
         assert getattr(binocle, name) is getattr(import_module(f"binocle.{module}"), attribute)
     assert set(binocle._PLACES) == set(binocle.__all__)
@@ -201,7 +201,7 @@ def test_nothing_loads_pickles_or_foreign_code(name):
                 assert "allow_pickle" in {keyword.arg for keyword in node.keywords}
 
 
-def test_there_is_no_room_for_things_without_a_name():
+def test_no_module_is_named_utils():
     assert not [name for name in SOURCES if Path(name).stem in ("utils", "helpers", "common", "misc")]
 
 
@@ -326,7 +326,7 @@ def test_the_reader_of_a_worker_needs_none_either(folder):
     assert (out, loaded) == ("markdown\n", "\n")
 
 
-def test_a_home_that_cannot_be_written_is_no_obstacle(retriever, tmp_path):
+def test_search_works_with_an_unwritable_home(retriever, tmp_path):
     code = f"from binocle import Retriever\nprint(len(Retriever.open({str(retriever.path)!r}).search('bread', 3)))"
     environment = {**os.environ, "HOME": "/proc", "XDG_CACHE_HOME": "/proc/none"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)

@@ -115,7 +115,7 @@ def test_distill_prints_price_and_gain(home, run):
     assert err.endswith("there is no file or folder none.jsonl\n")
 
 
-def test_distill_tells_what_cannot_be_before_a_student_is_made(home, run, tiny_model):
+def test_distill_refuses_bad_options_before_it_makes_a_student(home, run, tiny_model):
     (home / "taken").write_text("a file", "utf-8")
     for options, message in (
         (("--out", "small", "--on", "nowhere"), "nowhere/corpus.jsonl is missing"),
@@ -190,7 +190,7 @@ def test_a_mistake_is_one_line(words, message, home, run, monkeypatch):
     assert "Traceback" not in err
 
 
-def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
+def test_mistakes_are_reported_before_training_libraries_are_imported(home, tiny_model):
     wrong = [dict(row) for row in PAIRS]
     wrong[20]["positive"] = 7
     (home / "wrong.jsonl").write_text("".join(json.dumps(row) + "\n" for row in wrong), "utf-8")
@@ -239,7 +239,7 @@ def test_mistakes_are_told_before_what_trains_is_imported(home, tiny_model):
         (("mine", "pairs.jsonl"), MiningConfig),
     ],
 )
-def test_what_an_option_is_unless_given_is_what_the_library_takes(words, settings, tmp_path):
+def test_defaults_of_options_are_those_of_the_library(words, settings, tmp_path):
     *names, _ = words
     command = cli
     for name in names:

@@ -108,7 +108,7 @@ def test_readings_come_in_the_order_of_the_paths(tmp_path: Path) -> None:
         assert (reading.size, reading.mtime_ns) == (len(data), file.stat().st_mtime_ns)
 
 
-def test_what_comes_through_the_pipe_is_what_the_reader_made(tmp_path: Path) -> None:
+def test_a_reading_equals_the_document_of_the_reader(tmp_path: Path) -> None:
     from binocle.retriever.readers import read
 
     file = tmp_path / "ä.md"
@@ -116,7 +116,7 @@ def test_what_comes_through_the_pipe_is_what_the_reader_made(tmp_path: Path) -> 
     assert read_file(file).document == read(file.read_bytes(), file.name)
 
 
-def test_paths_start_from_the_root_and_come_back_as_given(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_root_and_returned_unchanged(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     with ReaderPool(tmp_path) as workers:
         assert [(reading.path, reading.state) for reading in workers.read_all(["a.txt", Path("a.txt")])] == [
@@ -124,13 +124,13 @@ def test_paths_start_from_the_root_and_come_back_as_given(tmp_path: Path) -> Non
         ] * 2
 
 
-def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_read(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/caf\xe9.txt"
     Path(os.fsdecode(name)).write_text("a")
     assert read_file(os.fsdecode(name)).state == "ok"
 
 
-def test_what_cannot_be_opened_says_why_and_never_blocks(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_gives_a_reason_and_never_blocks(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.txt")
     (tmp_path / "folder.txt").mkdir()
     (tmp_path / "link.txt").symlink_to("target")
@@ -176,7 +176,7 @@ def test_a_closed_file_is_reported(tmp_path: Path) -> None:
         ("lie", "its reader answered nonsense"),
     ],
 )
-def test_a_bad_file_costs_one_file(orders: Path, order: str, reason: str) -> None:
+def test_a_bad_file_fails_alone(orders: Path, order: str, reason: str) -> None:
     files = write(orders, *["fine"] * 5, order, *["fine"] * 20)
     with pool(seconds=0.5, memory=800_000_000) as workers:
         readings = list(workers.read_all(files))
@@ -192,13 +192,13 @@ def test_every_file_may_be_bad(orders: Path) -> None:
         assert [reading.state for reading in workers.read_all(files)] == ["failed", "failed", "ok"] * 3
 
 
-def test_memory_left_behind_by_one_file_is_not_the_next_ones_lack(orders: Path) -> None:
+def test_memory_left_over_from_one_file_does_not_fail_the_next(orders: Path) -> None:
     files = write(orders, *["leak 150"] * 7)
     with pool(workers=1, memory=800_000_000) as workers:
         assert {reading.state for reading in workers.read_all(files)} == {"ok"}
 
 
-def test_what_a_library_prints_goes_nowhere(orders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_library_is_discarded(orders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     files = write(orders, "print noise", "fine")
     with pool(workers=1) as workers:
         assert [reading.state for reading in workers.read_all(files)] == ["ok", "ok"]
@@ -213,7 +213,7 @@ def test_text_read_ahead_is_bounded(orders: Path) -> None:
         assert [len(reading.document.text) for reading in readings if reading.document] == [30_000_000] * 7
 
 
-def test_read_ahead_stops_when_enough_is_held(tmp_path: Path) -> None:
+def test_reading_ahead_stops_at_its_limit(tmp_path: Path) -> None:
     run = _ReadAhead("", (tmp_path / str(number) for number in range(10_000)))
     drawn = []
     while batch := run.take(idle=True):
@@ -227,7 +227,7 @@ def test_read_ahead_stops_when_enough_is_held(tmp_path: Path) -> None:
     assert not run.is_full
 
 
-def test_a_slow_caller_costs_no_file_its_time(orders: Path) -> None:
+def test_the_time_limit_excludes_a_slow_caller(orders: Path) -> None:
     files = write(orders, *["large 3000000"] * 4)
     with pool(seconds=0.6) as workers:
         states = []
@@ -267,7 +267,7 @@ def test_no_more_workers_start_than_there_are_files(orders: Path) -> None:
         assert children() == before
 
 
-def test_a_reader_process_that_cannot_start_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_process_that_cannot_start_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(BinocleError, match="did not start"):
@@ -357,7 +357,7 @@ def lies() -> Iterator[dict[str, object]]:
 
 
 @pytest.mark.parametrize("lie", list(lies()), ids=lambda lie: json.dumps(lie)[:60])
-def test_a_document_that_does_not_hold_together_is_not_believed(lie: dict[str, object]) -> None:
+def test_an_inconsistent_document_from_a_worker_is_refused(lie: dict[str, object]) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, IndexError)):
         frames.load_document(lie, "some text")
 

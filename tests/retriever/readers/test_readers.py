@@ -110,14 +110,14 @@ def test_a_legacy_code_page_is_recognised(encoding: str, text: str) -> None:
     assert reading(text.encode(encoding), "a.txt").text == text
 
 
-def test_a_declared_charset_is_believed_when_it_decodes() -> None:
+def test_a_declared_charset_is_used_when_the_bytes_are_valid_in_it() -> None:
     source = "# -*- coding: cp1251 -*-\n# ЁЁ\n"
     assert reading(source.encode("cp1251"), "a.py").text == source
     html = '<meta charset="koi8-r"><p>ЁЁ</p>'
     assert reading(html.encode("koi8-r"), "a.html").text == "ЁЁ"
 
 
-def test_a_charset_that_its_own_declaration_is_not_written_in_is_not_believed() -> None:
+def test_a_declaration_in_another_charset_than_it_names_is_ignored() -> None:
     page = '<html><head><meta charset="utf-16"></head><p>Grüße aus Köln</p></html>'
     assert reading(page.encode("cp1252"), "a.html").text == "Grüße aus Köln"
 
@@ -146,14 +146,14 @@ def test_a_line_that_is_written_over_counts_once() -> None:
     assert document.line_at(document.text.index("ERROR")) == 3
 
 
-def test_the_first_line_that_says_something_begins_the_part() -> None:
+def test_a_part_begins_at_the_first_line_with_text() -> None:
     document = reading("\n\n  first\nsecond\n\n", "a.txt")
     assert outline(document) == [((), 3, "prose", "  first\nsecond")]
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\t\n", b"\xef\xbb\xbf", b"\xe2\x80\x83\n"])
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.csv", "a.json", "a"])
-def test_nothing_gives_a_document_without_parts(data: bytes, name: str) -> None:
+def test_an_empty_text_gives_a_document_without_parts(data: bytes, name: str) -> None:
     assert reading(data, name).parts == ()
 
 
@@ -211,7 +211,7 @@ end
 """
 
 
-def test_markdown_is_cut_at_headings_code_and_tables() -> None:
+def test_markdown_is_split_at_headings_code_and_tables() -> None:
     document = reading(MARKDOWN, "a.md")
     assert document.text == MARKDOWN
     assert document.title == "The Guide"
@@ -275,7 +275,7 @@ def test_a_markdown_line_of_blanks_takes_linear_time(line: str) -> None:
     assert time.process_time() - began < 2  # and minutes if each blank looked at all others
 
 
-def test_what_stands_in_a_comment_or_a_fence_of_markdown_is_no_heading() -> None:
+def test_headings_inside_a_comment_or_a_fence_of_markdown_do_not_count() -> None:
     document = reading("<!--\n# no\n```\n-->\n# A\n~~~ `sh`\n# no\n~~~\n# B\n", "a.md")
     assert [(heading, line, kind) for heading, line, kind, _ in outline(document)] == [
         ((), 1, "prose"),
@@ -330,7 +330,7 @@ def test_asciidoc_sections_and_blocks() -> None:
 # Data
 
 
-def test_a_cell_of_control_characters_costs_no_notebook() -> None:
+def test_a_notebook_with_a_cell_of_control_characters_is_read() -> None:
     cells = [{"cell_type": "markdown", "source": source} for source in ("\x01\x02", "# A\r\nb \ud800")]
     assert reading(json.dumps({"cells": cells}), "a.ipynb").text == "# A\nb ?"
 
@@ -341,7 +341,7 @@ def test_a_heading_that_comes_again_in_one_cell_of_a_notebook_opens_a_section_ag
     assert [part.heading for part in document.parts] == [part.heading for part in reading(source, "a.md").parts]
 
 
-def test_what_a_notebook_displays_is_read_and_not_the_name_of_what_displays_it() -> None:
+def test_displayed_html_of_a_notebook_is_read_instead_of_its_placeholder() -> None:
     shown: list[dict[str, str | list[str]]] = [
         {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": ["**Result**: 42 ", "ducks"]},
         {"text/plain": "<IPython.core.display.HTML object>", "text/html": "<p>50 <b>geese</b></p>"},
@@ -358,7 +358,7 @@ def test_what_a_notebook_displays_is_read_and_not_the_name_of_what_displays_it()
     ]
 
 
-def test_colours_in_what_a_notebook_printed_are_left_out() -> None:
+def test_colours_in_the_output_of_a_notebook_are_left_out() -> None:
     outputs = [{"output_type": "stream", "text": "\x1b[1;31mred\x1b[0m [2m]"}]
     cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]
     assert reading(json.dumps({"cells": cells}), "a.ipynb").text == "x\n\nred [2m]"
@@ -383,7 +383,7 @@ def test_json_under_a_text_name_is_json() -> None:
     assert reading("[not json]", "a.txt").format == "text"
 
 
-def test_a_notebook_is_its_cells_and_what_they_printed() -> None:
+def test_a_notebook_gives_its_cells_and_their_output() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# Ducks\n", "text"]},
         {"cell_type": "code", "source": "print(1)", "outputs": [{"output_type": "stream", "text": ["1\n"]}]},
@@ -447,7 +447,7 @@ def test_html_is_what_a_browser_shows_with_the_lines_of_the_source() -> None:
     ]
 
 
-def test_text_after_a_head_that_nothing_ends_is_read() -> None:
+def test_text_after_an_unclosed_head_is_read() -> None:
     document = reading("<head>\n<title>T</title>\n<style>x</style>\nText", "a.html")
     assert (document.title, document.text) == ("T", "Text")
 
@@ -464,7 +464,7 @@ def test_text_after_a_head_that_nothing_ends_is_read() -> None:
         ("<pre><br>one <i\n>two</i> <i\n>three</i>\nfour<br><br></pre>five", {"one": 1, "four": 4, "five": 4}),
     ],
 )
-def test_lines_of_preformatted_html_are_the_files(source: str, lines: dict[str, int]) -> None:
+def test_lines_of_preformatted_html_are_those_in_the_file(source: str, lines: dict[str, int]) -> None:
     document = reading(source, "a.html")
     assert {word: document.line_at(document.text.index(word)) for word in lines} == lines
 
@@ -476,7 +476,7 @@ def test_preformatted_html_keeps_its_blank_lines() -> None:
 
 
 @pytest.mark.parametrize("mark", ["¶", "#", " § ", "\U0001f517"])
-def test_the_link_to_a_heading_is_no_part_of_it(mark: str) -> None:
+def test_a_headings_link_to_itself_is_left_out(mark: str) -> None:
     source = f'<h1>Install<a href="#install">{mark}</a></h1><h2><a href="#c">{mark}</a> C<a href="#c">C#</a></h2>'
     assert [part.heading for part in reading(source, "a.html").parts] == [("Install",), ("Install", "CC#")]
     assert reading('<p>a <a href="#b">#</a></p>', "a.html").text == "a #"
@@ -495,7 +495,7 @@ def test_an_empty_cell_of_an_html_table_keeps_its_place() -> None:
     assert reading(source, "a.html").text == "Name | Q1 | Q2\nAnn |  | 5\nBob | 7\n | 8"
 
 
-def test_lines_beyond_65535_are_true() -> None:
+def test_line_numbers_beyond_65535_are_right() -> None:
     document = reading("<p>a</p>" + "\n" * 70_000 + "<p>b</p>", "a.html")
     assert [part.line for part in document.parts] == [1, 70_001]
 
@@ -550,7 +550,7 @@ def test_journal_articles_are_read_by_section() -> None:
     ]
 
 
-def test_xml_without_text_of_its_own_is_its_source() -> None:
+def test_xml_without_text_is_read_as_source_code() -> None:
     source = '<config>\n<set key="a" value="b"/>\n</config>'
     assert reading(source, "a.xml").text == source
 
@@ -564,16 +564,16 @@ def test_xml_without_text_of_its_own_is_its_source() -> None:
         ("a.xml", '<project><description>Builds it</description><target name="compile" depends="init, resources, icons"/></project>'),
     ],
 )  # fmt: skip
-def test_xml_that_says_most_in_its_attributes_is_its_source(name: str, source: str) -> None:
+def test_xml_with_most_text_in_attributes_is_read_as_source_code(name: str, source: str) -> None:
     assert outline(reading(source, name)) == [((), 1, "code", source)]
 
 
-def test_addresses_do_not_make_xml_a_source() -> None:
+def test_addresses_in_attributes_do_not_make_xml_source_code() -> None:
     source = f'<a><b resource="https://example.org/{"x" * 50}">Duck</b></a>'
     assert reading(source, "a.rdf").text == "Duck"
 
 
-def test_of_texts_to_translate_the_texts_are_read_and_no_ids() -> None:
+def test_translation_files_give_their_texts_without_ids() -> None:
     location = '<context-group purpose="location"><context context-type="sourcefile">app/a.ts</context></context-group>'
     unit = f'<trans-unit id="{"3f9a" * 10}" datatype="html"><source>Save</source><target>Sichern</target>{location}</trans-unit>'
     source = f'<xliff version="1.2"><file original="a"><body>{unit}</body></file></xliff>'
@@ -593,7 +593,7 @@ def test_the_names_of_settings_in_xml_are_read() -> None:
     assert reading(f"<a>{group}</a>", "a.xml").text.startswith("colours\n\nred red")
 
 
-def test_a_page_that_a_script_is_to_show_is_read() -> None:
+def test_a_page_that_is_hidden_until_a_script_runs_is_read() -> None:
     assert reading('<body style="display:none"><p>shown</p><p hidden>not</p>', "a.html").text == "shown"
 
 
@@ -613,7 +613,7 @@ def test_an_empty_cell_in_xml_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize("doctype", ["", '<!DOCTYPE a SYSTEM "a.dtd">'])
-def test_letters_by_the_names_they_have_in_html_are_read_in_xml(doctype: str) -> None:
+def test_html_entities_in_xml_are_read_as_letters(doctype: str) -> None:
     source = f"{doctype}<a><b>caf&eacute;&nbsp;x &amp; &lt;y&LT;</b><b>&mdash;</b></a>"
     assert reading(source, "a.xml").text == "café x & <y< —"
 
@@ -621,7 +621,7 @@ def test_letters_by_the_names_they_have_in_html_are_read_in_xml(doctype: str) ->
 @pytest.mark.parametrize(
     ("declared", "written"), [("utf-16", "utf-8"), ("utf-16", "cp1252"), ("utf-8", "cp1252"), ("iso-8859-1", "cp1252")]
 )
-def test_xml_that_lies_about_its_encoding_is_read_as_what_it_is(declared: str, written: str) -> None:
+def test_xml_with_a_wrong_encoding_declaration_is_read(declared: str, written: str) -> None:
     source = f'<?xml version="1.0" encoding="{declared}"?>\n<a><b>Grüße, don’t</b></a>'
     assert outline(reading(source.encode(written), "a.xml")) == [((), 2, "prose", "Grüße, don’t")]
 
@@ -742,7 +742,7 @@ def test_a_pdf_without_text_says_how_many_pages_it_has() -> None:
     [("Learning ASP.NET", True), ("Introduction to Node.js", True), ("Notes for 2.10", True), ("x", True),
      ("paper.tex", False), ("Report final.DOCX", False), ("Untitled", False)],
 )  # fmt: skip
-def test_a_pdfs_title_is_none_where_it_is_the_name_of_a_file(title: str, is_title: bool) -> None:
+def test_a_file_name_as_the_title_of_a_pdf_is_ignored(title: str, is_title: bool) -> None:
     assert reading(pdf([""], title=title), "a.pdf").title == (title if is_title else "")
 
 
@@ -765,12 +765,12 @@ def test_a_title_of_a_pdfs_outline_is_found_as_a_line_or_as_words(
 
 
 @pytest.mark.parametrize("kind", ["Widget", "FreeText"])
-def test_what_was_filled_into_a_pdf_is_read(kind: str) -> None:
+def test_filled_in_form_fields_of_a_pdf_are_read(kind: str) -> None:
     form = pdf(["Name of the applicant:"], annotations=[(kind, "Margarethe"), (kind, "Quast")])
     assert reading(form, "a.pdf").text.split() == ["Name", "of", "the", "applicant:", "Margarethe", "Quast"]
 
 
-def test_what_is_not_a_pdf_says_so() -> None:
+def test_a_file_that_is_no_pdf_is_an_error() -> None:
     with pytest.raises(UnreadableError, match="not a PDF file"):
         read(b"plain words", "a.pdf")
     with pytest.raises(UnreadableError, match="damaged"):
@@ -843,7 +843,7 @@ def test_docx_headings_of_publishers_templates_are_known_by_name() -> None:
     assert document.text.endswith("HeadB\n\nHeader")
 
 
-def test_docx_gives_all_that_is_seen_and_nothing_that_was_deleted() -> None:
+def test_docx_gives_all_visible_text_and_no_deleted_text() -> None:
     body = (
         "<w:p><w:r><w:t>See </w:t></w:r><w:hyperlink><w:r><w:t>the link</w:t></w:r></w:hyperlink>"
         '<w:del><w:r><w:delText>gone</w:delText></w:r></w:del><w:ins><w:r><w:t> added</w:t></w:r></w:ins>'
@@ -906,7 +906,7 @@ def test_cells_left_out_before_a_row_in_docx_keep_the_others_in_their_columns() 
 
 
 @pytest.mark.parametrize("digits", ["²", "9" * 5000])
-def test_an_outline_level_that_is_no_number_costs_no_document(digits: str) -> None:
+def test_docx_with_an_invalid_outline_level_is_read(digits: str) -> None:
     level = f'<w:outlineLvl w:val="{digits}"/>'
     styles = f'<w:style w:styleId="S"><w:pPr>{level}</w:pPr></w:style>'
     assert reading(docx(p("a", level), styles=styles), "a.docx").text == "a"
@@ -1004,17 +1004,17 @@ def test_hours_beyond_a_day_are_a_duration_in_xlsx() -> None:
     )
 
 
-def test_the_last_moment_that_excel_knows_costs_no_workbook() -> None:
+def test_xlsx_with_the_last_date_of_excel_is_read() -> None:
     assert reading(xlsx('<row><c s="1"><v>2958465.9999999</v></c><c><v>7</v></c></row>'), "a.xlsx").text.endswith("\t7")
 
 
-def test_what_xlsx_escapes_is_written_out() -> None:
+def test_escaped_characters_of_xlsx_are_decoded() -> None:
     strings = '<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>a_x000D_\nb_x005F_x</t></si></sst>'
     workbook = xlsx('<row><c t="s"><v>0</v></c></row>', **{"xl/strings.xml": strings})
     assert reading(workbook, "a.xlsx").text == "a b_x"
 
 
-def test_a_workbook_that_claims_to_be_huge_costs_what_it_holds() -> None:
+def test_a_workbook_that_claims_to_be_huge_is_read_in_little_time() -> None:
     rows = '<row r="1"><c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
     assert reading(xlsx(rows), "a.xlsx").text == "1\n2"
 
@@ -1121,7 +1121,7 @@ def test_epub_chapters_come_in_the_order_of_the_spine() -> None:
     ]  # fmt: skip
 
 
-def test_rtf_keeps_characters_that_it_writes_as_two() -> None:
+def test_rtf_surrogate_pairs_become_one_character() -> None:
     assert reading(rb"{\rtf1\uc1 a \u-10179?\u-8704? b}", "a.rtf").text == "a \U0001f600 b"
 
 
@@ -1133,7 +1133,7 @@ def test_rtf_text_is_unescaped() -> None:
     assert (document.title, document.text) == ("Ducks", "Café — bold\nnext")
 
 
-def test_notes_in_rtf_are_read_and_what_is_hidden_is_not() -> None:
+def test_rtf_notes_are_read_and_hidden_text_is_not() -> None:
     source = (
         rb"{\rtf1\ansi\ansicpg1252{\info{\title Fran\'e7ais \u8212?}}"
         rb"Text{\super\chftn{\footnote\pard noted}} {\lang1033\v hidden}{\b\v a\v0 shown}{\v0 as is}}"
@@ -1188,18 +1188,18 @@ def test_mail_is_its_headers_its_plain_text_and_the_names_of_its_attachments() -
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
-def test_letters_that_stand_bare_in_a_mails_headers_are_read(encoding: str) -> None:
+def test_unencoded_letters_in_the_headers_of_a_mail_are_read(encoding: str) -> None:
     document = reading("Subject: Grüße aus Köln\nFrom: Jürgen <j@example.com>\n\nx\n".encode(encoding), "a.eml")
     assert document.text == "Subject: Grüße aus Köln\nFrom: Jürgen <j@example.com>\n\nx"
 
 
-def test_mail_in_latin_1_is_read_as_the_larger_code_page_that_it_means() -> None:
+def test_mail_in_latin_1_is_read_as_windows_1252() -> None:
     head = b"Subject: =?iso-8859-1?q?=93a=94?=\nContent-Type: text/plain; charset=iso-8859-1\n\n"
     assert reading(head + b"don\x92t wait\x85 5 \x80\n", "a.eml").text == "Subject: “a”\n\ndon’t wait… 5 €"
 
 
 @pytest.mark.parametrize("charset", ["a\0b", "undefined", "rot13", "unicode_escape", "us-ascii", "nonsense"])
-def test_mail_in_a_charset_that_is_none_is_read_as_what_it_is(charset: str) -> None:
+def test_mail_in_an_unknown_charset_is_read_by_its_bytes(charset: str) -> None:
     mail = f'Subject: x\nContent-Type: text/plain; charset="{charset}"\n\nGrüße C:\\new\n'
     assert reading(mail, "a.eml").text == "Subject: x\n\nGrüße C:\\new"
 
@@ -1221,7 +1221,7 @@ def test_a_mailbox_is_its_mails_each_under_its_subject() -> None:
 
 
 @pytest.mark.parametrize("name", ["Inbox", "Local Folders/Archives.sbd/v1.2 list", "mail.txt"])
-def test_a_mailbox_is_known_by_its_first_lines_where_its_name_says_nothing(name: str) -> None:
+def test_a_mailbox_without_an_ending_is_recognized_by_its_first_lines(name: str) -> None:
     mail = "From - Mon Jan 01 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\nSubject: Swans\r\n\r\nWhite.\r\n\r\n"
     document = reading(mail + mail.replace("Swans", "Geese"), name)
     assert (document.format, [part.heading for part in document.parts]) == ("mailbox", [("Swans",), ("Geese",)])
@@ -1238,12 +1238,12 @@ def test_a_mailbox_is_known_by_its_first_lines_where_its_name_says_nothing(name:
         reading("// <!-- <mdb:mork:z v='1.4'/> -->", "Inbox.msf")
 
 
-def test_a_line_of_a_mailbox_that_was_quoted_since_it_would_begin_a_mail_is_read_as_it_was_written():
+def test_an_escaped_from_line_in_a_mailbox_is_unescaped():
     box = b"From a Sat\nSubject: Swans\n\nGo home.\n>From here on it is dark.\n>>From me\n> From you\n"
     assert reading(box, "a.mbox").text.endswith("Go home.\nFrom here on it is dark.\n>From me\n> From you")
 
 
-def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
+def test_the_page_of_a_saved_web_page_and_of_an_invitation_is_read() -> None:
     def multipart(kind: str, part: str) -> str:
         page = f"Content-Type: multipart/{kind}; boundary=X\n\n--X\nContent-Type: text/html\n\n<p>said</p>\n"
         return f"Subject: x\nMIME-Version: 1.0\n{page}--X\nContent-Type: {part}\n\nBEGIN {{}}\n--X--\n"
@@ -1252,7 +1252,7 @@ def test_of_a_saved_page_and_of_an_invitation_the_page_is_read() -> None:
         assert reading(mail, "a.mht").text == "Subject: x\n\nsaid"
 
 
-def test_a_mails_text_is_read_also_under_a_name_unless_it_is_attached() -> None:
+def test_a_text_part_with_a_file_name_is_read_unless_it_is_an_attachment() -> None:
     parts = "".join(
         f"--X\nContent-Type: {kind}; name={name}\n{disposition}\n{name} said\n"
         for kind, name, disposition in (
@@ -1275,7 +1275,7 @@ def test_mail_nested_without_end_is_refused() -> None:
 # Names that lie, bombs, and damage
 
 
-def test_a_file_is_read_as_what_it_plainly_is() -> None:
+def test_a_file_is_read_by_its_content_if_that_is_clear() -> None:
     word = docx(p("words"))
     assert reading(word, "a.doc").format == "docx"
     assert reading(word, "a.txt").text == "words"
@@ -1297,7 +1297,7 @@ def test_a_text_that_speaks_of_pdf_is_a_text(name: str) -> None:
     assert reading(source, name).text == source
 
 
-def test_an_office_file_with_a_password_says_so() -> None:
+def test_an_office_file_with_a_password_is_an_error() -> None:
     data = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "EncryptedPackage".encode("utf-16-le")
     with pytest.raises(UnreadableError, match=r"^password-protected$"):
         read(data, "a.docx")
@@ -1323,7 +1323,7 @@ def test_a_text_beyond_the_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("open_", ["<w:tbl><w:tr><w:tc>", "<w:p><w:r><w:pict><w:txbxContent>", "<w:sdt><w:sdtContent>"])
-def test_deeply_nested_office_files_do_no_harm(open_: str) -> None:
+def test_deeply_nested_office_files_are_refused_or_read(open_: str) -> None:
     close = "".join(f"</{tag}>" for tag in reversed(open_[1:-1].split("><")))
     for depth in (40, 80, 200):
         assert not outcome(docx(open_ * depth + p("x") + close * depth), "a.docx") or depth > 40
@@ -1358,7 +1358,7 @@ def test_damaged_files_give_text_or_one_line_saying_why(name: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(["md", "rst", "org", "tex", "adoc", "csv", "tsv", "json", "jsonl", "txt", "py"]), st.text())
-def test_a_line_made_files_text_is_the_file_itself(ending: str, text: str) -> None:
+def test_the_text_of_a_text_file_is_the_file_itself(ending: str, text: str) -> None:
     try:
         document = reading(text.encode("utf-8", "replace"), "a." + ending)
     except UnsupportedError:
@@ -1372,7 +1372,7 @@ def test_a_line_made_files_text_is_the_file_itself(ending: str, text: str) -> No
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(alphabet="<>/=\"'! -pbrtdhliua1&;x\n", max_size=200))
-def test_any_soup_of_tags_is_read(soup: str) -> None:
+def test_random_tags_are_read(soup: str) -> None:
     reading(soup, "a.html")
 
 
@@ -1392,7 +1392,7 @@ def test_importing_the_readers_is_cheap() -> None:
 
 
 @pytest.mark.skipif("BINOCLE_SAMPLES" not in os.environ, reason="BINOCLE_SAMPLES names no folder of sample files")
-def test_every_sample_is_read_or_says_why() -> None:
+def test_every_sample_is_read_or_fails_with_a_reason() -> None:
     for path in sorted(Path(os.environ["BINOCLE_SAMPLES"]).rglob("*")):
         if path.is_file():
             assert "\n" not in outcome(path.read_bytes(), path.name)
