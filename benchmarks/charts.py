@@ -71,8 +71,11 @@ def lines(title: str, curves: dict[str, Sequence[Point]], *, x_label: str, y_lab
     return _svg(title, parts, bottom + 50)
 
 
-def points(title: str, labelled: dict[str, Point], *, x_label: str, y_label: str) -> str:
-    """Draw labelled points over two linear axes."""
+_LABELS = {"above": (0, -9, "middle"), "below": (0, 17, "middle"), "left": (-9, 4, "end"), "right": (9, 4, "start")}
+
+
+def points(title: str, labelled: dict[str, Point], sides: dict[str, str], *, x_label: str, y_label: str) -> str:
+    """Draw labelled points over two linear axes; `sides` moves labels that would overlap."""
     left, right, top, bottom = 70.0, 640.0, _TOP + 10.0, 380.0
     low, high = 0.80, 1.02
     first, last = 0.28, 0.50
@@ -89,9 +92,9 @@ def points(title: str, labelled: dict[str, Point], *, x_label: str, y_label: str
     for name, (across, up) in labelled.items():
         x = left + (across - first) / (last - first) * (right - left)
         y = bottom - (up - low) / (high - low) * (bottom - top)
-        above = -9 if name in {"none", "pq=96"} else 17
+        aside, down, anchor = _LABELS[sides.get(name, "below")]
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_COLOURS[0]}"/>')
-        parts.append(_text(x, y + above, name, anchor="middle"))
+        parts.append(_text(x + aside, y + down, name, anchor=anchor))
     return _svg(title, parts, bottom + 50)
 
 
@@ -149,7 +152,11 @@ def audit() -> str:
     """What each defence leaves to the attacker and to the search."""
     settings = {name: (row["leak"], row["keep"]) for name, row in _results("audit")["settings"].items()}
     title = "Defences of vectors, scifact: up and left is better"
-    return points(title, settings, x_label="leak: highest token F1 at any length", y_label="share of nDCG@10 kept")
+    sides = {"none": "right", "int8": "above", "rotation": "left", "pq=96": "above", "pq=48": "above"}
+    sides |= {"truncate=192": "right", "binary": "left"}
+    return points(
+        title, settings, sides, x_label="leak: highest token F1 at any length", y_label="share of nDCG@10 kept"
+    )
 
 
 CHART_OF: dict[str, Callable[[], str]] = {
