@@ -19,7 +19,7 @@ from binocle import Retriever
 from binocle.core.errors import DamagedError, InputError, LockedError, StoreError
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.sharded import ShardedIndex
-from binocle.retriever.cluster.worker import ROOM, FileBatch, Worker, fragments_of
+from binocle.retriever.cluster.worker import CHUNK_IDS, FileBatch, Worker, fragments_of
 from binocle.retriever.indexing.changes import find_changes
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
@@ -580,7 +580,7 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
         made = find_changes(folder, {})
         entries, report = made.read, made.report
         portions = [
-            FileBatch(tuple(entries[at : at + 2]), writer.head.next_document + at, at * ROOM)
+            FileBatch(tuple(entries[at : at + 2]), writer.head.next_document + at, at * CHUNK_IDS)
             for at in range(0, len(entries), 2)
         ]
         worker, done = Worker(spread, writer.head), {}
