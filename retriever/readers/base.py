@@ -26,6 +26,11 @@ _NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufff
 _MAX_GAP = 100  # empty cells in a row; the text behind a wider gap does not belong to the table
 
 
+def name_set(names: str) -> frozenset[str]:
+    """The set of names that are written in one text, with white space between them."""
+    return frozenset(names.split())
+
+
 def table_row(cells: Iterable[tuple[int, str]], separator: str = " | ") -> str:
     """Write the cells of a table row, each with its column from 0, on one line; empty cells keep their columns."""
     pieces: list[str] = []

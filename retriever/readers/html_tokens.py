@@ -12,49 +12,46 @@ from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING
 
+from .base import name_set
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-def _tags(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
 # Elements that a browser shows as blocks: text in them and after them begins on a new line.
-BLOCKS = _tags("""
+BLOCKS = name_set("""
     address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure
     footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol optgroup option p pre search
     section select summary table tbody td tfoot th thead tr ul listing plaintext xmp
 """)
 # Blocks without a blank line around them.
-TIGHT = _tags("br li dt dd tr td th option summary thead tbody tfoot")
+TIGHT = name_set("br li dt dd tr td th option summary thead tbody tfoot")
 # Elements without text that a person sees.
-DROPPED = _tags("""
+DROPPED = name_set("""
     script style template noscript iframe object audio video canvas datalist noembed noframes head annotation
     annotation-xml rp textpath defs
 """)
 # Elements without an end tag.
-VOID = _tags("area base br col embed hr img input link meta param source track wbr")
+VOID = name_set("area base br col embed hr img input link meta param source track wbr")
 # Titles of sections.
-HEADINGS = _tags("h1 h2 h3 h4 h5 h6")
+HEADINGS = name_set("h1 h2 h3 h4 h5 h6")
 # Elements that keep their white space.
-PREFORMATTED = _tags("pre listing xmp")
+PREFORMATTED = name_set("pre listing xmp")
 # Any other element ends the head of a page.
-ALLOWED_IN_HEAD = _tags("title meta link base style script noscript template head")
+ALLOWED_IN_HEAD = name_set("title meta link base style script noscript template head")
 # The start tag of an element closes these, if one of them is the innermost open element.
 CLOSED_BY: dict[str, frozenset[str]] = {
-    **{name: _tags("p") for name in BLOCKS},
+    **{name: name_set("p") for name in BLOCKS},
     **{name: HEADINGS | {"p"} for name in HEADINGS},
-    "li": _tags("li p"),
-    "dt": _tags("dt dd p"),
-    "dd": _tags("dt dd p"),
-    "tr": _tags("tr td th p"),
-    "td": _tags("td th p"),
-    "th": _tags("td th p"),
-    "option": _tags("option"),
+    "li": name_set("li p"),
+    "dt": name_set("dt dd p"),
+    "dd": name_set("dt dd p"),
+    "tr": name_set("tr td th p"),
+    "td": name_set("td th p"),
+    "th": name_set("td th p"),
+    "option": name_set("option"),
 }
 # Elements with content that is not markup, up to their end tag.
-_RAW = _tags("script style xmp iframe noembed noframes textarea title")
+_RAW = name_set("script style xmp iframe noembed noframes textarea title")
 
 _OPEN = re.compile(r"<(?:(/?)([a-zA-Z][^\s/>]*)|(!--)|[!?/])")
 _ATTRIBUTE = re.compile(

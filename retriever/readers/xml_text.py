@@ -7,7 +7,7 @@ from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
-from .base import DocumentBuilder, HeadingStack, collapse_spaces, table_row
+from .base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from .encoding import declared_charset, decode
 from .html_text import HtmlReader
 from .office.package import local_name, parse_xml
@@ -17,24 +17,16 @@ if TYPE_CHECKING:
     from ..documents.document import Document
 
 # Elements that open a section in JATS, DocBook, TEI, DITA, RSS, Atom and FictionBook, and their titles.
-_SECTIONS = frozenset(
-    {
-        "article", "front", "body", "back", "sec", "section", "chapter", "part", "appendix", "app", "book",
-        "topic", "concept", "task", "reference", "channel", "item", "entry", "feed", "div", "div1", "div2",
-        "div3", "abstract", "ack", "ref-list", "boxed-text", "fig", "table-wrap", "bibliography",
-        "glossary", "sect1", "sect2", "sect3"
-    }
-)  # fmt: skip
-_TITLES = frozenset({"title", "article-title", "head", "book-title"})
-_DROPPED = frozenset({"script", "style", "binary", "annotation", "tex-math", "alternatives-source", "context-group"})
-_TEXT_ONLY = frozenset({"svg", "xliff", "tmx"})  # attributes hold drawings here, or ids of texts to translate
-_ROWS = frozenset({"tr", "row"})
-_INLINE = frozenset(
-    {
-        "italic", "bold", "sub", "sup", "xref", "ext-link", "i", "b", "em", "strong", "emphasis", "a",
-        "span", "tspan", "monospace", "underline", "sc"
-    }
-)  # fmt: skip
+_SECTIONS = name_set("""
+    article front body back sec section chapter part appendix app book topic concept task reference channel item
+    entry feed div div1 div2 div3 abstract ack ref-list boxed-text fig table-wrap bibliography glossary sect1 sect2
+    sect3
+""")
+_TITLES = name_set("title article-title head book-title")
+_DROPPED = name_set("script style binary annotation tex-math alternatives-source context-group")
+_TEXT_ONLY = name_set("svg xliff tmx")  # attributes hold drawings here, or ids of texts to translate
+_ROWS = name_set("tr row")
+_INLINE = name_set("italic bold sub sup xref ext-link i b em strong emphasis a span tspan monospace underline sc")
 
 _TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
 _NOT_IN_RECORD = _ROWS | {"p", "para"}

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces, table_row
+from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
 from .package import Package, attribute, local_name, parse_digits
@@ -17,20 +17,12 @@ if TYPE_CHECKING:
 
     from ...documents.document import Document
 
-_SKIPPED = frozenset(
-    {
-        "del", "moveFrom", "delText", "instrText", "delInstrText", "rPr", "pPr", "sdtPr", "tblPr", "trPr",
-        "tcPr", "sectPr", "rt", "fldChar", "Fallback", "docPr", "posOffset", "annotationRef", "numPr",
-        "proofErr", "tblGrid", "ctrlPr"
-    }
-)  # fmt: skip
-_BOXES = frozenset({"drawing", "pict", "object"})
-_CONTAINERS = frozenset(
-    {
-        "sdt", "sdtContent", "customXml", "ins", "moveTo", "smartTag", "AlternateContent", "Choice", "body",
-        "hdr", "ftr", "altChunk"
-    }
-)  # fmt: skip
+_SKIPPED = name_set("""
+    del moveFrom delText instrText delInstrText rPr pPr sdtPr tblPr trPr tcPr sectPr rt fldChar Fallback docPr
+    posOffset annotationRef numPr proofErr tblGrid ctrlPr
+""")
+_BOXES = name_set("drawing pict object")
+_CONTAINERS = name_set("sdt sdtContent customXml ins moveTo smartTag AlternateContent Choice body hdr ftr altChunk")
 _NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote", "commentReference": "comment"}
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "den": "/", "ptab": "\t"}
 

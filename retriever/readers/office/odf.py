@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces, table_row
+from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from .package import Package, attribute, local_name, parse_digits, parse_xml
 
 if TYPE_CHECKING:
@@ -13,15 +13,12 @@ if TYPE_CHECKING:
 
     from ...documents.document import Document
 
-_SKIPPED = frozenset(
-    {
-        "tracked-changes", "deletion", "sequence-decls", "variable-decls", "forms", "scripts",
-        "font-face-decls", "automatic-styles", "styles", "desc", "bibliography-configuration", "settings",
-        "annotation-end", "note-citation", "page-number", "shapes", "database-ranges", "named-expressions",
-        "content-validations"
-    }
-)  # fmt: skip
-_BLOCKS_INSIDE = frozenset({"text-box", "note", "annotation", "custom-shape", "rect", "object"})
+_SKIPPED = name_set("""
+    tracked-changes deletion sequence-decls variable-decls forms scripts font-face-decls automatic-styles styles
+    desc bibliography-configuration settings annotation-end note-citation page-number shapes database-ranges
+    named-expressions content-validations
+""")
+_BLOCKS_INSIDE = name_set("text-box note annotation custom-shape rect object")
 _CHARACTERS = {"tab": "\t", "line-break": "\n"}
 _MAX_SPACES = 100
 _MAX_COPIES = 100  # of one cell in a row; more are the format of a column, not content

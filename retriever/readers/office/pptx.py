@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import DocumentBuilder, Heading, collapse_spaces, table_row
+from ..base import DocumentBuilder, Heading, collapse_spaces, name_set, table_row
 from .drawingml import graphics_text, paragraphs
 from .package import Package, attribute, local_name
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ...documents.document import Document
 
-_TITLES = frozenset({"title", "ctrTitle"})
-_SKIPPED_PLACEHOLDERS = frozenset({"sldNum", "sldImg", "dt"})  # PowerPoint fills these in itself
+_TITLES = name_set("title ctrTitle")
+_SKIPPED_PLACEHOLDERS = name_set("sldNum sldImg dt")  # PowerPoint fills these in itself
 
 
 def read_pptx(data: bytes, format_name: str) -> Document:
