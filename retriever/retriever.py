@@ -31,7 +31,7 @@ from .integrity.repair import Repair, repair
 from .integrity.status import Status, measure
 from .integrity.verify import Verification, verify
 from .models import encoder as encoders
-from .models.cache import ModelCache, name_of
+from .models.cache import ModelCache, model_name
 from .models.identity import EncoderId
 from .models.load import load_encoder
 from .models.reranker import Reranker
@@ -114,7 +114,7 @@ class Retriever:
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
-        name = None if model is None else name_of(model)
+        name = None if model is None else model_name(model)
         if is_s3(path):
             return cls(open_location(path), model=name, ray=ray, gpu=gpu)
         folder = expand_home(path)
@@ -127,7 +127,7 @@ class Retriever:
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         # Each process opens the index for itself.
-        return _reopen, (str(self.location), self._models.asked, self._ray, self._gpu)
+        return _reopen, (str(self.location), self._models.requested, self._ray, self._gpu)
 
     # Filling
 
@@ -203,7 +203,7 @@ class Retriever:
         :param keep: keep the old vectors for `rollback`; else they are erased from the disk.
         :raises EncoderMismatchError: when it splits texts into other passages: that needs a new index.
         """
-        name = name_of(model)
+        name = model_name(model)
         store = self._opened()
         encoder = load_encoder(name)
         with self._writer(store) as writer:
@@ -222,7 +222,7 @@ class Retriever:
         :param model: the present location of that encoder, if it was moved.
         :raises StoreError: when there was no switch, or it was rolled back already.
         """
-        name = None if model is None else name_of(model)
+        name = None if model is None else model_name(model)
         with self._writer() as writer:
             encoder = switching.previous_encoder(writer.head, name)
             report = switching.rollback(writer, encoder, progress)

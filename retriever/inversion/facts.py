@@ -41,7 +41,7 @@ def retained_facts(text: str, inverter: EmbeddingInverter, *, kind: Kind = "docu
     """
     vector = inverter.check(inverter.encoder.encode([text], kind=kind))
     share = inverter.proposing.bag(vector)[0][0]
-    tokens = inverter.tokens.placed(text)
+    tokens = inverter.tokens.token_spans(text)
     likely = np.argsort(-share, kind="stable")[: max(8, round(_ROOM * len(tokens)))]
     held = dict(zip(likely.tolist(), share[likely].tolist(), strict=True))
 

@@ -8,7 +8,7 @@ from ...core.errors import InputError, MissingExtraError, first_line
 from ..models import files as model_folder
 from ..models import settings as model_settings
 from ..models.encoder import check_texts
-from ..models.torch_encoder import quiet
+from ..models.torch_loading import quiet_transformers
 from .token_decoder import POSITIONS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class HiddenStates:
         if not any(folder.glob("*.safetensors")):
             raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
         try:
-            with quiet():
+            with quiet_transformers():
                 self.model: Any = AutoModel.from_pretrained(
                     str(folder),
                     local_files_only=True,

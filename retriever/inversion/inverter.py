@@ -317,7 +317,7 @@ def load(folder: str | Path) -> EmbeddingInverter | StateInverter:
 
 def proposing_with(decoder: Any, tokens: EncoderTokens, *, half: bool = False) -> TokenProposer:
     start, end, mask, pad = tokens.special
-    return TokenProposer(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.never), half=half)
+    return TokenProposer(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.non_text), half=half)
 
 
 def _same(about: InverterInfo, encoder: Encoder, folder: Path) -> Encoder:

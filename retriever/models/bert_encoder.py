@@ -1,4 +1,4 @@
-"""Plain BERT encoders, computed by numpy for a few texts and by OpenVINO for many; no torch."""
+"""Plain BERT encoders without torch: numpy computes a few texts, OpenVINO many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ...core.errors import InputError
 from ..models import settings as model_settings
 from .bert.model import BertModel
-from .bert.numpy import BertConfig
+from .bert.weights import BertConfig
 from .encoder import Encoder, Kind, check_texts, lower_case
 
 if TYPE_CHECKING:
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats, Integers
 
 
-# Texts of fewer tokens in all than this are encoded at once in numpy; more are worth a compiled graph.
-_SMALL = 1_024
-
-
-# So are queries, unless there are as many as mining encodes at a time.
-_MANY_QUERIES = 64
+_NUMPY_TOKENS = 1_024  # in all texts: below, numpy encodes them; more are worth a compiled graph
+_BULK_QUERIES = 64  # numpy encodes fewer queries too, whatever their length; mining encodes more at a time
 
 
 class BertEncoder:
@@ -37,58 +33,58 @@ class BertEncoder:
         self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
-        self._many: set[Kind] = set()
+        self._bulk_kinds: set[Kind] = set()
 
     def expect_many(self, kind: Kind = "document") -> None:
-        """Encode every text of this kind from now on as those of a large batch: by the compiled graph, made now."""
+        """Compile the graph now, and use it for every text of this kind from now on."""
         self._model.compiled()
-        self._many.add(kind)
+        self._bulk_kinds.add(kind)
 
     @staticmethod
     def config_of(folder: Path, settings: model_settings.ModelSettings) -> BertConfig | None:
-        """The configuration if this class can compute the model in that folder."""
+        """Return the configuration if this class can compute the model in the folder, else None."""
         native = (
             settings.modules in (("Transformer", "Pooling", "Normalize"), ("Transformer", "Pooling"))
             and set(settings.pooling) <= _POOLING.keys()
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
             and (settings.include_prompt or not (settings.query_prompt or settings.document_prompt))
-            and not model_settings.overruled(folder)
+            and not model_settings.tokenizer_overrides(folder)
         )
-        return BertConfig.from_json(model_settings.config(folder), folder / "config.json") if native else None
+        return BertConfig.from_json(model_settings.read_config(folder), folder / "config.json") if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         if kind not in get_args(Kind):
             raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        prepared = [self._prepared(prompt + text) for text in check_texts(texts)]
-        encodings = self._model.tokenizer(truncated=True).encode_batch_fast(prepared)
+        inputs = [self._normalize(prompt + text) for text in check_texts(texts)]
+        encodings = self._model.tokenizer(truncated=True).encode_batch_fast(inputs)
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        few = tokens < _SMALL or (kind == "query" and len(prepared) < _MANY_QUERIES)
-        vectors = np.empty((len(prepared), self.dim), np.float32)
-        for places, hidden, mask in self._model.run(encodings, small=few and kind not in self._many):
+        is_small = tokens < _NUMPY_TOKENS or (kind == "query" and len(inputs) < _BULK_QUERIES)
+        vectors = np.empty((len(inputs), self.dim), np.float32)
+        for positions, hidden, mask in self._model.run(encodings, small=is_small and kind not in self._bulk_kinds):
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
                 pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-            vectors[places] = pooled
+            vectors[positions] = pooled
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        prepared = [self._prepared(text) for text in check_texts(texts)]
-        encodings = self._model.tokenizer(truncated=False).encode_batch(prepared, add_special_tokens=False)
+        inputs = [self._normalize(text) for text in check_texts(texts)]
+        encodings = self._model.tokenizer(truncated=False).encode_batch(inputs, add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
 
     def _prompt_tokens(self) -> int:
         prompt = self._settings.document_prompt
         return len(self.offsets([prompt])[0]) if prompt else 0
 
-    def _prepared(self, text: str) -> str:
-        """The text as the tokenizer gets it: of the same length, so that offsets are those of the text."""
+    def _normalize(self, text: str) -> str:
+        """Return the text for the tokenizer, of the same length, so that its offsets are those of the text."""
         return lower_case(text) if self._settings.lowercase else text
 
 
 def expect_many(encoder: Encoder, kind: Kind = "document") -> None:
-    """Announce a long run, so that a text's vector does not depend on its batch."""
+    """Announce a long run: every text is computed in the same way, so its vector does not depend on its batch."""
     if isinstance(encoder, BertEncoder):
         encoder.expect_many(kind)
 
@@ -117,6 +113,6 @@ def _max(hidden: Floats, mask: Integers) -> Floats:
     return highest
 
 
-# Pooling of hidden states (texts, tokens, dim) under a mask (texts, tokens) to (texts, dim), by
-# sentence-transformers' names: Reimers and Gurevych 2019, arXiv:1908.10084, section 3.
+# Pooling: hidden states (texts, tokens, dim) and a mask (texts, tokens) to (texts, dim), under the names of
+# sentence-transformers. Reimers and Gurevych 2019, arXiv:1908.10084, section 3.
 _POOLING = {"cls": _cls, "mean": _mean, "max": _max, "mean_sqrt_len_tokens": _mean_sqrt_len}

@@ -1,4 +1,4 @@
-"""Plain BERT cross-encoders, computed by numpy for a few pairs and by OpenVINO for many; no torch."""
+"""Plain BERT cross-encoders without torch: numpy computes a few pairs, OpenVINO many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..models import settings as model_settings
 from .bert.model import BertModel
-from .bert.numpy import BertConfig
+from .bert.weights import BertConfig
 from .reranker import Reranker
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .settings import CrossEncoderSettings
 
 
-# Pairs of fewer tokens in all than this are scored in numpy before a graph would be imported and compiled.
-_SMALL = 2_048
+# Tokens in all pairs: numpy scores fewer than this before a graph would be imported and compiled.
+_NUMPY_TOKENS = 2_048
 
 
 class BertReranker(Reranker):
     """A plain BERT with a classifier of one label, computed by numpy or OpenVINO.
 
-    Numpy's scores are transformers' to 1e-5; OpenVINO's, where it computes in bf16, to about two digits.
+    Numpy's scores agree with those of transformers to 1e-5. OpenVINO's agree to about two digits if it runs in bf16.
     """
 
     def __init__(self, name: str, folder: Path, settings: CrossEncoderSettings, config: BertConfig) -> None:
@@ -39,8 +39,8 @@ class BertReranker(Reranker):
 
     @staticmethod
     def config_of(folder: Path, settings: CrossEncoderSettings) -> BertConfig | None:
-        """The configuration if this class can compute the model in that folder."""
-        config = model_settings.config(folder)
+        """Return the configuration if this class can compute the model in the folder, else None."""
+        config = model_settings.read_config(folder)
         native = (
             settings.modules == ("Transformer",)
             and settings.plain
@@ -48,20 +48,20 @@ class BertReranker(Reranker):
             and config.get("type_vocab_size", 2) == 2
             and (folder / "model.safetensors").is_file()
             and (folder / "tokenizer.json").is_file()
-            and not model_settings.overruled(folder)
+            and not model_settings.tokenizer_overrides(folder)
         )
         return BertConfig.from_json(config, folder / "config.json") if native else None
 
-    def _scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
+    def _batch_scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(pairs)
-        small = sum(len(encoding.ids) for encoding in encodings) < _SMALL
+        small = sum(len(encoding.ids) for encoding in encodings) < _NUMPY_TOKENS
         if not small:
             self._model.compiled()
 
         def scores(start: int, stop: int) -> Floats:
-            found = np.empty(stop - start, np.float32)
-            for places, logits, _ in self._model.run(encodings[start:stop], small=small):
-                found[places] = logits[:, 0]
-            return found
+            batch_scores = np.empty(stop - start, np.float32)
+            for positions, logits, _ in self._model.run(encodings[start:stop], small=small):
+                batch_scores[positions] = logits[:, 0]
+            return batch_scores
 
         return scores

@@ -1,4 +1,4 @@
-"""The models of one index in service: the encoder of its committed state, and the rerankers that were asked for."""
+"""The loaded models of one index: the encoder of its committed state, and every reranker in use."""
 
 from __future__ import annotations
 
@@ -20,68 +20,72 @@ if TYPE_CHECKING:
 
 
 class ModelCache:
-    """Each is loaded once, by one of the threads that share them; an encoder and a reranker may load side by side.
+    """Models that threads share. Each loads once; an encoder and a reranker may load side by side.
 
-    :param index: for the message that another encoder was asked for than it has.
-    :param asked: the folder or name of the encoder to begin with, the default's or the index's own unless given.
+    :param index: the folder of the index, for messages.
+    :param requested: the folder or name of the encoder to begin with; None: the index's own, or the default.
     """
 
-    def __init__(self, index: Path, asked: str | None) -> None:
-        self.asked = asked
+    def __init__(self, index: Path, requested: str | None) -> None:
+        self.requested = requested
         self._index = index
-        self._encoding, self._reranking = threading.Lock(), threading.Lock()
+        self._encoder_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         self._encoder: Encoder | None = None
         self._is_warm = False
         self._rerankers: dict[str, Reranker] = {}
 
-    def encoder_of(self, wanted: EncoderId | None) -> Encoder:
-        """The encoder of a committed state; of an index yet to be made, the one asked for."""
-        with self._encoding:
-            held = self._encoder
-            if held is None or (wanted is not None and held.fingerprint != wanted.fingerprint):
-                held = self._encoder = self._ready(self._loaded(wanted))
-            if wanted is not None:
-                self.asked = None  # it was in service: from now on the index is followed to whatever encoder it has
-            return held
+    def encoder_of(self, identity: EncoderId | None) -> Encoder:
+        """Return the encoder of a committed state; for None, a new index, the requested encoder."""
+        with self._encoder_lock:
+            encoder = self._encoder
+            if encoder is None or (identity is not None and encoder.fingerprint != identity.fingerprint):
+                encoder = self._encoder = self._prepare(self._load(identity))
+            if identity is not None:
+                self.requested = None  # from now on the index decides, even after a switch to another encoder
+            return encoder
 
-    def _loaded(self, wanted: EncoderId | None) -> Encoder:
-        name = self.asked or (wanted.model if wanted else DEFAULT_MODEL)
-        loaded = load_encoder(name)
-        if wanted and loaded.fingerprint != wanted.fingerprint:
+    def _load(self, identity: EncoderId | None) -> Encoder:
+        name = self.requested or (identity.model if identity else DEFAULT_MODEL)
+        encoder = load_encoder(name)
+        if identity and encoder.fingerprint != identity.fingerprint:
             raise EncoderMismatchError(
-                f"the index at {self._index} was made with {wanted.model} (fingerprint {wanted.fingerprint[:8]}) but "
-                f"{name} has {loaded.fingerprint[:8]}: use that model, or embed the index with this one by 'binocle "
-                f"switch {name}', or index into another folder with --index"
+                f"the index at {self._index} was made with {identity.model} (fingerprint {identity.fingerprint[:8]}) "
+                f"but {name} has {encoder.fingerprint[:8]}: use that model, or embed the index with this one by "
+                f"'binocle switch {name}', or index into another folder with --index"
             )
-        return loaded
+        return encoder
 
     def use(self, encoder: Encoder) -> None:
-        """Spare the next search to load what was loaded for a switch."""
-        with self._encoding:
-            self.asked, self._encoder = None, self._ready(encoder)
+        """Keep this encoder for the next search, as after a switch."""
+        with self._encoder_lock:
+            self.requested, self._encoder = None, self._prepare(encoder)
 
-    def warm_up(self, wanted: EncoderId) -> None:
-        """Have this encoder, and whichever comes after it, ready for many queries."""
+    def warm_up(self, identity: EncoderId) -> None:
+        """Prepare this encoder, and every later one, for many queries."""
         self._is_warm = True
-        self._ready(self.encoder_of(wanted))
+        self._prepare(self.encoder_of(identity))
 
-    def _ready(self, encoder: Encoder) -> Encoder:
+    def _prepare(self, encoder: Encoder) -> Encoder:
         if self._is_warm:
             expect_many(encoder, "query")
         return encoder
 
-    def reranker_of(self, given: str | os.PathLike[str] | Reranker) -> Reranker:
-        """The one given, or the one of that name."""
-        if not isinstance(given, (str, os.PathLike)):
-            return load_reranker(given)
-        with self._reranking:
-            if str(given) not in self._rerankers:
-                self._rerankers[str(given)] = load_reranker(given)
-            return self._rerankers[str(given)]
+    def reranker_of(self, reranker: str | os.PathLike[str] | Reranker) -> Reranker:
+        """Return the reranker, loading it by name if needed."""
+        if not isinstance(reranker, (str, os.PathLike)):
+            return load_reranker(reranker)
+        with self._reranker_lock:
+            name = str(reranker)
+            if name not in self._rerankers:
+                self._rerankers[name] = load_reranker(reranker)
+            return self._rerankers[name]
 
 
-def name_of(model: str | os.PathLike[str]) -> str:
-    """The folder or name of an encoder, as it was given; InputError where that is neither."""
+def model_name(model: str | os.PathLike[str]) -> str:
+    """Return the folder or name of an encoder as text.
+
+    :raises InputError: when it is neither.
+    """
     if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
         raise InputError(f"{model!r} is not a model: expected a folder or a name on the hub")
     return os.fspath(model)

@@ -1,8 +1,8 @@
-"""What vectors are turned into before they are stored, so that less of their text can be read back from them.
+"""Defences: change vectors before they are stored, so that less of their text can be recovered from them.
 
-A stored vector here is what someone who gets the index sees: codes are decoded again. Every kind keeps the length of
-the vector it was given, so that unit vectors stay unit vectors, and none draws anything when it is used: the same text
-gets the same stored vector each time, and embedding it again gives nobody a second sample.
+A stored vector here is the vector that a thief of the index sees: codes are decoded again. Every kind keeps the length
+of its input, so unit vectors stay unit vectors. No kind draws random numbers when it is used: the same text always gets
+the same stored vector, so embedding it again gives nobody a second sample.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SECRET = 32  # bytes of a secret
+SECRET_BYTES = 32
 
 
 class Defence(Protocol):
-    """One of `KINDS`: a frozen dataclass of numbers and arrays."""
+    """A defence of `KINDS`: a frozen dataclass of numbers and arrays."""
 
     kind: ClassVar[str]
 
     @property
     def dim(self) -> int:
-        """Of the vectors that it takes."""
+        """The dimension of the input vectors."""
         ...
 
     @property
@@ -42,20 +42,20 @@ class Defence(Protocol):
 
     @property
     def bytes(self) -> int:
-        """What a stored vector takes, as codes where it is coded."""
+        """The bytes of a stored vector, as a code if the defence has codes."""
         ...
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:
-        """The stored vectors of these texts, shape (n, stored_dim)."""
+        """Return the vectors to store for these texts, shape (n, stored_dim)."""
         ...
 
     def queries(self, vectors: Floats) -> Floats:
-        """The vectors that the stored ones are searched with, shape (n, stored_dim)."""
+        """Return the vectors to search the stored ones with, shape (n, stored_dim)."""
         ...
 
 
-class _Vectors:
-    """What most kinds share: as many numbers stored as given, four bytes each, and queries as they are."""
+class _FloatDefence:
+    """The defaults of most kinds: stored vectors of the same dimension, four bytes a number, unchanged queries."""
 
     __slots__ = ()
 
@@ -72,8 +72,8 @@ class _Vectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain(_Vectors):
-    """Vectors as the encoder gives them."""
+class Plain(_FloatDefence):
+    """No defence: the vectors of the encoder."""
 
     kind: ClassVar[str] = "none"
     dim: int
@@ -83,8 +83,8 @@ class Plain(_Vectors):
 
 
 @dataclass(frozen=True, slots=True)
-class Noise(_Vectors):
-    """Gaussian noise on every coordinate of a document, drawn from its text and a secret; queries stay as they are."""
+class Noise(_FloatDefence):
+    """Gaussian noise on every coordinate of a document, from its text and a secret; queries stay unchanged."""
 
     kind: ClassVar[str] = "noise"
     dim: int
@@ -92,7 +92,7 @@ class Noise(_Vectors):
     secret: Array  # (32,) bytes
 
     def __post_init__(self) -> None:
-        _expect(self.kind, self.secret, (SECRET,), np.uint8)
+        _expect(self.kind, self.secret, (SECRET_BYTES,), np.uint8)
         if not 0 < self.strength < np.inf:
             raise InputError(f"noise has a standard deviation above 0, not {self.strength!r}")
 
@@ -100,13 +100,13 @@ class Noise(_Vectors):
         key = self.secret.tobytes()
         noise = np.array([_normal(key, text, self.dim) for text in texts]).reshape(len(texts), self.dim)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return _as_long(vectors + self.strength * lengths * noise, vectors)
+        return _rescale(vectors + self.strength * lengths * noise, vectors)
 
 
 def _normal(key: bytes, text: str, count: int) -> NDArray[np.float64]:
-    """Normally distributed numbers that follow from key and text alone, on every machine and with every numpy.
+    """Return normally distributed numbers that depend on key and text alone, on every machine and with every numpy.
 
-    Box and Muller 1958 over the bits of SHAKE-256.
+    Box and Muller 1958, over the bits of SHAKE-256.
     """
     digits = hashlib.shake_256(key + text.encode("utf-8", "surrogatepass")).digest(8 * count)
     uniform = (np.frombuffer(digits, "<u4") + 0.5) / 2**32
@@ -115,7 +115,7 @@ def _normal(key: bytes, text: str, count: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation(_Vectors):
+class Truncation(_FloatDefence):
     """The first dimensions of documents and queries."""
 
     kind: ClassVar[str] = "truncate"
@@ -134,12 +134,12 @@ class Truncation(_Vectors):
         return self.queries(vectors)
 
     def queries(self, vectors: Floats) -> Floats:
-        return _as_long(vectors[:, : self.length], vectors)
+        return _rescale(vectors[:, : self.length], vectors)
 
 
 @dataclass(frozen=True, slots=True)
-class Int8(_Vectors):
-    """One of 256 levels for each coordinate of a document, between its dimension's bounds; queries stay as they are."""
+class Int8(_FloatDefence):
+    """One of 256 levels for each coordinate of a document, between its dimension's bounds; queries stay unchanged."""
 
     kind: ClassVar[str] = "int8"
     low: Array  # (dim,) float32
@@ -158,10 +158,11 @@ class Int8(_Vectors):
         return self.dim
 
     def codes(self, vectors: Floats) -> NDArray[np.uint8]:
+        """Return the level of each coordinate, shape (n, dim)."""
         return np.clip(np.rint((vectors - self.low) / self._step), 0, 255).astype(np.uint8)
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
-        return _as_long(self.low + self._step * self.codes(vectors), vectors)
+        return _rescale(self.low + self._step * self.codes(vectors), vectors)
 
     @property
     def _step(self) -> Array:
@@ -169,8 +170,8 @@ class Int8(_Vectors):
 
 
 @dataclass(frozen=True, slots=True)
-class Binary(_Vectors):
-    """The sign of each coordinate of a document; queries stay as they are."""
+class Binary(_FloatDefence):
+    """The sign of each coordinate of a document; queries stay unchanged."""
 
     kind: ClassVar[str] = "binary"
     dim: int
@@ -180,12 +181,12 @@ class Binary(_Vectors):
         return -(-self.dim // 8)
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
-        return _as_long(np.where(vectors < 0, np.float32(-1), np.float32(1)), vectors)
+        return _rescale(np.where(vectors < 0, np.float32(-1), np.float32(1)), vectors)
 
 
 @dataclass(frozen=True, slots=True)
-class ProductCodes(_Vectors):
-    """For each part of a document's vector the nearest of some centroids; queries stay as they are."""
+class ProductCodes(_FloatDefence):
+    """The nearest centroid for each part of a document's vector; queries stay unchanged."""
 
     kind: ClassVar[str] = "pq"
     centroids: Array  # (parts, centroids, dim / parts) float32
@@ -204,24 +205,24 @@ class ProductCodes(_Vectors):
         return -(-int(parts) * (int(size) - 1).bit_length() // 8)
 
     def codes(self, vectors: Floats) -> NDArray[np.intp]:
-        """Shape (n, parts)."""
+        """Return the number of each part's nearest centroid, shape (n, parts)."""
         parts, size, width = self.centroids.shape
-        found = np.empty((len(vectors), parts), np.intp)
+        codes = np.empty((len(vectors), parts), np.intp)
         for part, centroids in enumerate(self.centroids):
-            given = vectors[:, part * width : (part + 1) * width]
-            for start in range(0, len(given), 4_096):  # 4 MB of distances at a time
-                some = given[start : start + 4_096]
-                found[start : start + len(some), part] = ((centroids**2).sum(1) - 2 * some @ centroids.T).argmin(1)
-        assert not len(found) or found.max() < size
-        return found
+            columns = vectors[:, part * width : (part + 1) * width]
+            for start in range(0, len(columns), 4_096):  # 4 MB of distances at a time
+                block = columns[start : start + 4_096]
+                codes[start : start + len(block), part] = ((centroids**2).sum(1) - 2 * block @ centroids.T).argmin(1)
+        assert not len(codes) or codes.max() < size
+        return codes
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
         parts = [centroids[codes] for centroids, codes in zip(self.centroids, self.codes(vectors).T, strict=True)]
-        return _as_long(np.concatenate(parts, axis=1), vectors)
+        return _rescale(np.concatenate(parts, axis=1), vectors)
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation(_Vectors):
+class Rotation(_FloatDefence):
     """A secret rotation of documents and queries, which keeps every inner product."""
 
     kind: ClassVar[str] = "rotation"
@@ -240,10 +241,10 @@ class Rotation(_Vectors):
         return self.queries(vectors)
 
     def queries(self, vectors: Floats) -> Floats:
-        turned = np.empty(vectors.shape, np.float32)
-        for start in range(0, len(vectors), 8_192):  # in float64, so that only the last rounding is lost
-            turned[start : start + 8_192] = vectors[start : start + 8_192].astype(np.float64) @ self.matrix
-        return turned
+        rotated = np.empty(vectors.shape, np.float32)
+        for start in range(0, len(vectors), 8_192):  # in float64: only the final rounding loses digits
+            rotated[start : start + 8_192] = vectors[start : start + 8_192].astype(np.float64) @ self.matrix
+        return rotated
 
 
 KINDS: dict[str, type[Any]] = {
@@ -251,27 +252,27 @@ KINDS: dict[str, type[Any]] = {
 }
 
 
-def parts(defence: Defence) -> tuple[dict[str, float], dict[str, Array]]:
-    """The numbers and the arrays that a defence is made of, by name."""
+def to_parts(defence: Defence) -> tuple[dict[str, float], dict[str, Array]]:
+    """Return the numbers and the arrays of a defence, by name."""
     values = {field.name: getattr(defence, field.name) for field in fields(defence)}  # type: ignore[arg-type]
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     return {name: value for name, value in values.items() if name not in arrays}, arrays
 
 
-def of_parts(kind: Any, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> Defence:
-    """The defence that `parts` took apart.
+def from_parts(kind: Any, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> Defence:
+    """Build a defence from the numbers and arrays of `to_parts`.
 
-    :raises InputError: when they are not those of such a defence.
+    :raises InputError: when they do not belong to a defence of this kind.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"there is no defence {kind!r}: expected one of {', '.join(KINDS)}")
     needed = {field.name: str(field.type) for field in fields(KINDS[kind])}
-    given = {**numbers, **arrays}
-    fits = needed.keys() == given.keys() and all(_fits(given[name], form) for name, form in needed.items())
-    if not fits:
-        raise InputError(f"the defence {kind} is made of {', '.join(needed)}, which is not what came")
-    made: Defence = KINDS[kind](**given)
-    return made
+    values = {**numbers, **arrays}
+    is_valid = needed.keys() == values.keys() and all(_fits(values[name], form) for name, form in needed.items())
+    if not is_valid:
+        raise InputError(f"the defence {kind} is made of {', '.join(needed)}, but other values came")
+    defence: Defence = KINDS[kind](**values)
+    return defence
 
 
 def _fits(value: Any, form: str) -> bool:
@@ -290,8 +291,8 @@ def _expect(kind: str, array: Array, shape: tuple[int, ...], dtype: Any) -> None
         )
 
 
-def _as_long(changed: Array, vectors: Floats) -> Floats:
-    """The changed vectors scaled to the lengths that they had."""
+def _rescale(changed: Array, vectors: Floats) -> Floats:
+    """Scale the changed vectors to their lengths before the change."""
     lengths = np.linalg.norm(changed, axis=1, keepdims=True)
     scale = np.linalg.norm(vectors, axis=1, keepdims=True) / np.maximum(lengths, 1e-12)
     return np.ascontiguousarray(changed * scale, np.float32)

@@ -1,8 +1,8 @@
-"""An encoder whose vectors are defended before anyone stores them: a folder that names its base, and what is secret.
+"""An encoder that defends its vectors before they are stored: a base encoder with a defence behind it.
 
-`defence.json` names the base and the kind, `defence.safetensors` holds the arrays: the key of the noise, the matrix of
-the rotation, the codebooks. Who has that folder can undo the rotation and take the noise away again, so that it belongs
-where the index is used and not where it is stored. The fingerprint covers all of it, the base included.
+In its folder, `defence.json` names the base and the kind. `defence.safetensors` holds the arrays: the key of the noise,
+the matrix of the rotation, the codebooks. Whoever has that folder can undo the rotation and remove the noise. So it
+belongs on the machine that uses the index, not beside the stored index. The fingerprint covers all of it and the base.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.errors import EncoderMismatchError, InputError
 from . import encoder as encoders
-from .defences import of_parts, parts
+from .defences import from_parts, to_parts
 from .files import DEFENCE, find
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ _FORMAT = 1
 
 
 class DefendedEncoder:
-    """Another encoder with a defence behind it."""
+    """A base encoder with a defence behind it."""
 
     def __init__(self, name: str, base: Encoder, defence: Defence) -> None:
         if defence.dim != base.dim:
             raise InputError(
-                f"the defence {defence.kind} is of vectors of {defence.dim} dimensions, but {base.name} "
+                f"the defence {defence.kind} is for vectors of {defence.dim} dimensions, but {base.name} "
                 f"gives {base.dim}"
             )
         self.name = name
@@ -50,7 +50,7 @@ class DefendedEncoder:
 
     @classmethod
     def load(cls, folder: Path, base: Encoder) -> DefendedEncoder:
-        """Put the defence in `folder` behind `base`, the encoder that `base_of(folder)` names.
+        """Load the defence in `folder` behind `base`, the encoder that `base_encoder_name(folder)` names.
 
         :raises EncoderMismatchError: when the base is not the encoder that was defended.
         """
@@ -62,7 +62,7 @@ class DefendedEncoder:
                 f"{file} is of {model} with the fingerprint {fingerprint[:8]}, but that has {base.fingerprint[:8]}: "
                 "put the encoder back that was defended, or write into 'model' where it is now"
             )
-        return cls(str(folder), base, of_parts(settings["kind"], settings["numbers"], _arrays(folder / _ARRAYS)))
+        return cls(str(folder), base, from_parts(settings["kind"], settings["numbers"], _arrays(folder / _ARRAYS)))
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         vectors = self.base.encode(texts, kind=kind)
@@ -74,10 +74,10 @@ class DefendedEncoder:
         return self.base.offsets(texts)
 
 
-def base_of(folder: Path) -> str:
-    """Read which encoder a defended encoder's folder defends.
+def base_encoder_name(folder: Path) -> str:
+    """Return the name of the base encoder in a defended encoder's folder.
 
-    :raises InputError: when that is a defended encoder itself.
+    :raises InputError: when the base is a defended encoder itself.
     """
     file = folder / DEFENCE
     model: str = _settings(file)["model"]
@@ -86,18 +86,18 @@ def base_of(folder: Path) -> str:
     return model
 
 
-def write(folder: Path, base: Encoder, defence: Defence) -> Path:
-    """Make the folder of a defended encoder, which only its owner can read.
+def save_defended_encoder(folder: Path, base: Encoder, defence: Defence) -> Path:
+    """Write the folder of a defended encoder, readable by its owner alone.
 
-    :raises InputError: when something is there already.
+    :raises InputError: when the folder is not empty, or the base is a defended encoder.
     """
     from safetensors.numpy import save
 
     if isinstance(base, DefendedEncoder):
         raise InputError(f"{base.name} is a defended encoder already: bring its base back first, by 'binocle rollback'")
-    expect_free(folder)
+    check_free_folder(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    numbers, arrays = parts(defence)
+    numbers, arrays = to_parts(defence)
     settings = {
         "format": _FORMAT,
         "kind": defence.kind,
@@ -110,8 +110,11 @@ def write(folder: Path, base: Encoder, defence: Defence) -> Path:
     return folder.resolve()
 
 
-def expect_free(folder: Path) -> None:
-    """:raises InputError: when something is there already."""
+def check_free_folder(folder: Path) -> None:
+    """Check that a folder is missing or empty.
+
+    :raises InputError: when it is not.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already: name a new folder for the defended encoder")
 
@@ -123,15 +126,15 @@ def _write(file: Path, content: bytes) -> None:
 
 def _settings(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text("utf-8"))
+        settings = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read ({error}): copy the folder of the encoder again") from None
     forms = {"format": int, "kind": str, "numbers": dict, "model": str, "fingerprint": str}
-    if not isinstance(found, dict) or not all(isinstance(found.get(name), form) for name, form in forms.items()):
-        raise InputError(f"{file} is not of a defended encoder: expected an object with {', '.join(forms)}")
-    if found["format"] != _FORMAT:
-        raise InputError(f"{file} has format {found['format']}, this version reads {_FORMAT}")
-    return found
+    if not isinstance(settings, dict) or not all(isinstance(settings.get(name), form) for name, form in forms.items()):
+        raise InputError(f"{file} does not describe a defended encoder: expected an object with {', '.join(forms)}")
+    if settings["format"] != _FORMAT:
+        raise InputError(f"{file} has format {settings['format']}, this version reads {_FORMAT}")
+    return settings
 
 
 def _arrays(file: Path) -> dict[str, Array]:
@@ -145,7 +148,7 @@ def _arrays(file: Path) -> dict[str, Array]:
 
 
 def _fingerprint(base: Encoder, defence: Defence) -> str:
-    numbers, arrays = parts(defence)
+    numbers, arrays = to_parts(defence)
     digest = hashlib.sha256(json.dumps([base.fingerprint, defence.kind, numbers], sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())

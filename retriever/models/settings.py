@@ -1,4 +1,4 @@
-"""What a model's folder says of itself as sentence-transformers writes it, and the fingerprint of all that decides."""
+"""Read the settings in a model's folder, as sentence-transformers writes them, and compute its fingerprint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
-# Model types whose positions begin after the padding token's, so that they read two tokens fewer.
+# In these model types positions begin after the padding token's, so they read two tokens fewer.
 PADDED_POSITIONS = {
     "roberta",
     "xlm-roberta",
@@ -25,8 +25,11 @@ PADDED_POSITIONS = {
     "data2vec-text",
     "roberta-prelayernorm",
 }
-_READ_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # by transformers, from tokenizer.json alone
-_NORMALIZER = {  # what tokenizer_config.json calls the settings of the normalizer in tokenizer.json
+_READ_AS_WRITTEN = (
+    "PreTrainedTokenizerFast",
+    "TokenizersBackend",
+)  # classes for which transformers reads tokenizer.json alone
+_NORMALIZER = {  # names in tokenizer_config.json and in the normalizer of tokenizer.json
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
@@ -43,20 +46,25 @@ _POOLING_FLAGS = {  # the booleans of folders written before sentence-transforme
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What, beside weights and tokenizer, decides a vector."""
+    """The settings that decide a vector, beside weights and tokenizer."""
 
     modules: tuple[str, ...]  # class names in order: Transformer, Pooling, Normalize, ...
     pooling: tuple[str, ...]
     include_prompt: bool  # whether the prompt's tokens are pooled
-    max_tokens: int | None  # special tokens included; None: as the model says
+    max_tokens: int | None  # special tokens included; None: the model's own limit
     lowercase: bool
-    unit: bool  # whether vectors are scaled to length 1: unless the model is made for unscaled dot products
+    unit: bool  # whether vectors are scaled to length 1; not if the model is trained for dot products
     query_prompt: str
     document_prompt: str
 
     @classmethod
     def read(cls, folder: Path) -> ModelSettings:
-        """Read `modules.json` and what it names; a bare Transformer is mean-pooled, as by sentence-transformers."""
+        """Read `modules.json` and the files that it names.
+
+        A bare Transformer is mean-pooled, as by sentence-transformers.
+
+        :raises InputError: when a value in a JSON file is wrong.
+        """
         try:
             return cls._read(folder)
         except (KeyError, TypeError, AttributeError) as error:
@@ -66,7 +74,7 @@ class ModelSettings:
 
     @classmethod
     def _read(cls, folder: Path) -> ModelSettings:
-        modules = modules_of(folder) or [
+        modules = read_modules(folder) or [
             {"type": "Transformer", "path": ""},
             {"type": "Pooling", "path": ""},
         ]
@@ -90,23 +98,23 @@ class ModelSettings:
 
 
 def document_prompt(prompts: dict[str, Any]) -> Any:
-    """What is put before a document: models have it under one of three names."""
+    """Return the prompt for documents, which models store under one of three names."""
     return next((prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name)), "")
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderSettings:
-    """What, beside weights and tokenizer, decides the score of a pair."""
+    """The settings that decide the score of a pair, beside weights and tokenizer."""
 
-    modules: tuple[str, ...]  # class names in order: Transformer alone, unless it is a newer kind
+    modules: tuple[str, ...]  # class names in order: a classic cross-encoder has Transformer alone
     labels: int
-    max_tokens: int | None  # of a pair, special tokens included; None: as the model says
+    max_tokens: int | None  # of a pair, special tokens included; None: the model's own limit
     prompt: str  # put before every pair
-    plain: bool  # whether nothing but the tokenizer of a BERT comes between texts and ids
+    plain: bool  # whether a BERT tokenizer with default options makes the ids
 
     @classmethod
     def read(cls, folder: Path) -> CrossEncoderSettings:
-        """Read a folder of `CrossEncoder` or of a sequence classifier of transformers.
+        """Read a folder that `CrossEncoder` saved, or a sequence classifier of transformers.
 
         :raises InputError: when it is another kind of model, or a value in its JSON files is wrong.
         """
@@ -117,9 +125,9 @@ class CrossEncoderSettings:
 
     @classmethod
     def _read(cls, folder: Path) -> CrossEncoderSettings:
-        modules = modules_of(folder) or [{"type": "Transformer", "path": ""}]
+        modules = read_modules(folder) or [{"type": "Transformer", "path": ""}]
         names = tuple(module["type"].rsplit(".", 1)[-1] for module in modules)
-        model, whole = config(folder), _json(folder / "config_sentence_transformers.json", dict)
+        model, whole = read_config(folder), _json(folder / "config_sentence_transformers.json", dict)
         classifies = is_classifier(folder)
         if whole.get("model_type", "CrossEncoder" if classifies and "Pooling" not in names else "") != "CrossEncoder":
             kind = "an encoder" if "Pooling" in names or not classifies else _text(whole["model_type"])
@@ -133,7 +141,9 @@ class CrossEncoderSettings:
         own = {key for key in ("do_lower_case", "processing_kwargs") if transformer.get(key)}
         return cls(
             modules=names,
-            labels=int(model.get("num_labels", len(model.get("id2label", (0, 1))))),  # left out when they are two
+            labels=int(
+                model.get("num_labels", len(model.get("id2label", (0, 1))))
+            ),  # the field is missing for two labels
             max_tokens=_limit(transformer.get("max_seq_length") or tokenizer.get("model_max_length")),
             prompt=_text((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or ""),
             plain=tokenizer.get("tokenizer_class") in _BERT_TOKENIZERS and sides == {"right"} and not own,
@@ -141,7 +151,7 @@ class CrossEncoderSettings:
 
 
 def first_stage_weight(folder: Path) -> float:
-    """What a reranker leaves to the stage before it, from 0 to 1, by its `binocle.json`; 0 where there is none."""
+    """Return the weight of the first stage in a reranker's order, from 0 to 1: `binocle.json` has it, else 0."""
     file = folder / "binocle.json"
     weight = _json(file, dict).get("first_stage_weight", 0.0)
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
@@ -149,48 +159,52 @@ def first_stage_weight(folder: Path) -> float:
     return float(weight)
 
 
-def modules_of(folder: Path) -> list[Any]:
-    """The modules that a model is made of, of its `modules.json`; none where it has none."""
-    found: list[Any] = _json(folder / "modules.json", list)
-    return found
+def read_modules(folder: Path) -> list[Any]:
+    """Return the list in `modules.json`; empty if there is no such file."""
+    modules: list[Any] = _json(folder / "modules.json", list)
+    return modules
 
 
-def config(folder: Path) -> dict[str, Any]:
-    """The model's `config.json`."""
-    found: dict[str, Any] = _json(folder / "config.json", dict)
-    return found
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the object in `config.json`; empty if there is no such file."""
+    config: dict[str, Any] = _json(folder / "config.json", dict)
+    return config
 
 
 def is_classifier(folder: Path) -> bool:
-    """Whether a model is a sequence classifier, as cross-encoders are."""
-    named = config(folder).get("architectures") or ()
-    return any(_text(name).endswith("ForSequenceClassification") for name in named)
+    """Whether the model is a sequence classifier, as cross-encoders are."""
+    architectures = read_config(folder).get("architectures") or ()
+    return any(_text(name).endswith("ForSequenceClassification") for name in architectures)
 
 
-def overruled(folder: Path) -> dict[str, Any]:
-    """Of a BERT's tokenizer what tokenizer_config.json says otherwise than tokenizer.json, and transformers obeys."""
-    said = _json(folder / "tokenizer_config.json", dict)
-    if config(folder).get("model_type") != "bert" or not (folder / "tokenizer.json").is_file():
+def tokenizer_overrides(folder: Path) -> dict[str, Any]:
+    """Return the settings of a BERT's tokenizer that tokenizer_config.json overrides.
+
+    transformers obeys these overrides; the tokenizers library does not know them.
+    """
+    options = _json(folder / "tokenizer_config.json", dict)
+    if read_config(folder).get("model_type") != "bert" or not (folder / "tokenizer.json").is_file():
         return {}
-    found = {"truncation_side": said["truncation_side"]} if said.get("truncation_side", "right") != "right" else {}
-    written = re.search(
+    side = options.get("truncation_side", "right")
+    overrides = {"truncation_side": side} if side != "right" else {}
+    match = re.search(
         rb'"normalizer"\s*:\s*(\{[^{}]*"BertNormalizer"[^{}]*\})', (folder / "tokenizer.json").read_bytes()
     )
-    if written is None or said.get("tokenizer_class") in _READ_AS_WRITTEN:
-        return found
+    if match is None or options.get("tokenizer_class") in _READ_AS_WRITTEN:
+        return overrides
     try:
-        normalizer = json.loads(written[1])
-    except ValueError:  # what is wrong with the file is said when it is read
-        return found
-    differing = (key for key, name in _NORMALIZER.items() if key in said and said[key] != normalizer.get(name))
-    return found | {key: said[key] for key in differing}
+        normalizer = json.loads(match[1])
+    except ValueError:  # loading the tokenizer will report the damage
+        return overrides
+    differing = (key for key, name in _NORMALIZER.items() if key in options and options[key] != normalizer.get(name))
+    return overrides | {key: options[key] for key in differing}
 
 
 def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) -> str:
-    """32 hex digits that change when anything that decides a vector or score does: weights, tokenizer, settings."""
-    tokenizer = overruled(folder)
-    decides = asdict(settings) | ({"tokenizer": tokenizer} if tokenizer else {})
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
+    """Return 32 hex digits that change with everything that decides a vector or score: weights, tokenizer, settings."""
+    tokenizer = tokenizer_overrides(folder)
+    decisive = asdict(settings) | ({"tokenizer": tokenizer} if tokenizer else {})
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     kinds = (
         *(".safetensors", "config.json", "tokenizer.json", "added_tokens.json", "vocab.txt", "vocab.json"),
         *("merges.txt", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model"),
@@ -207,10 +221,10 @@ def _pooling(config: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _limit(value: Any) -> int | None:
-    """A length in tokens; tokenizers without one say 10^30."""
+    """Return a length in tokens; None for tokenizers without a limit, which write 10^30."""
     if value is None or (isinstance(value, (int, float)) and value > 10**6):
         return None
-    if not isinstance(value, int) or value < 3:  # [CLS], [SEP] and something between
+    if not isinstance(value, int) or value < 3:  # [CLS], [SEP] and a token between
         raise TypeError(f"the length {value!r}")
     return value
 
@@ -222,7 +236,10 @@ def _text(value: Any) -> str:
 
 
 def _json(file: Path, kind: type) -> Any:
-    """The JSON of a file, which must be a list or an object as `kind` says; an empty one if there is no file."""
+    """Return the list or object in a JSON file, as `kind` says; an empty one if there is no file.
+
+    :raises InputError: when the file holds anything else.
+    """
     if not file.is_file():
         return kind()
     try:

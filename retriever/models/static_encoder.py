@@ -1,7 +1,7 @@
-"""An encoder without a transformer: the mean of a vector for each token, computed in numpy.
+"""An encoder without a transformer: the mean of one vector for each token, computed in numpy.
 
-sentence-transformers' `StaticEmbedding`: what `binocle distill --layers 0` and model2vec make. Any length of text is
-read whole, so passages are as long as a transformer's would be, by choice.
+This is sentence-transformers' `StaticEmbedding`, as `binocle distill --layers 0` and model2vec write it. It could read
+texts of any length; passages are kept as short as a transformer's by choice.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import InputError
+from ...core.errors import InputError, first_line
 from . import settings as model_settings
-from .bert.numpy import load_integers, load_weights
+from .bert.weights import load_integers, load_weights
 from .encoder import check_texts
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .encoder import Kind
 
 
-_TOKENS = 254  # of a passage: where a mean of words still says what it is about, and what MiniLM's passages have
+_TOKENS = 254  # of a passage, as with MiniLM: the mean of so many words still tells the topic
 
 
 class StaticEncoder:
@@ -36,7 +36,7 @@ class StaticEncoder:
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # tokenizers raises no narrower one
-            reason = (str(error).splitlines() or ["empty"])[0][:120]
+            reason = first_line(error, 120)
             raise InputError(f"{folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
         size = self._tokenizer.get_vocab_size()
         if table.ndim != 2 or len(table) < size:
@@ -52,15 +52,15 @@ class StaticEncoder:
 
     @staticmethod
     def fits(folder: Path, settings: model_settings.ModelSettings) -> bool:
-        """Whether the model in that folder is such a table."""
+        """Whether the model in the folder is a table of vectors."""
         static = settings.modules in (("StaticEmbedding",), ("StaticEmbedding", "Normalize"))
         return static and (folder / "model.safetensors").is_file() and (folder / "tokenizer.json").is_file()
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        given = [prompt + text for text in check_texts(texts)]
-        vectors = np.zeros((len(given), self.dim), np.float32)
-        for row, encoding in enumerate(self._tokenizer.encode_batch_fast(given, add_special_tokens=False)):
+        inputs = [prompt + text for text in check_texts(texts)]
+        vectors = np.zeros((len(inputs), self.dim), np.float32)
+        for row, encoding in enumerate(self._tokenizer.encode_batch_fast(inputs, add_special_tokens=False)):
             if encoding.ids:
                 vectors[row] = self._table[encoding.ids].mean(0)
         if self._settings.unit:
@@ -73,15 +73,15 @@ class StaticEncoder:
 
 
 def _table(file: Path) -> Floats:
-    """A vector for each token: as sentence-transformers keeps them, or as model2vec does, equal ones once."""
+    """Return a vector for each token. model2vec's layout stores equal vectors once, sentence-transformers' does not."""
     weights = load_weights(file)
     if "embedding.weight" in weights:
         return weights["embedding.weight"]
     table = weights.get("embeddings", np.empty((0, 0), np.float32))
-    mapping = load_integers(file, "mapping")  # which of the vectors each token has
+    mapping = load_integers(file, "mapping")  # the row of each token's vector
     if mapping is not None:
         if mapping.size and not 0 <= mapping.min() <= mapping.max() < len(table):
-            raise InputError(f"{file} gives tokens vectors that it does not hold: copy the model folder again")
+            raise InputError(f"{file} maps tokens to vectors that it does not hold: copy the model folder again")
         table = table[mapping]
     scales = weights.get("weights")
     if scales is None:

@@ -1,6 +1,6 @@
-"""Whether two encoders cut texts into the same passages, told by what their tokenizers make of a sample.
+"""Digest an encoder's token boundaries on a sample, to see whether two encoders cut texts into the same passages.
 
-The tokenizers' files do not tell: saving a trained model writes the same tokenizer down in another way.
+The tokenizers' files cannot show it: a trained model is saved with the same tokenizer in another form.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SAMPLES = (
 
 
 def token_boundary_digest(encoder: Encoder) -> str:
-    """Equal digests mean that texts are cut at the same places: for the same tokens into pieces of the same length."""
+    """Return a digest of the token boundaries and the maximum length: with equal digests, passages are equal too."""
     tokens = encoder.offsets([*_SAMPLES, " ".join(_words(2_000))])
     return hashlib.sha256(json.dumps([encoder.max_tokens, tokens]).encode()).hexdigest()[:32]
 
 
 def _words(count: int) -> list[str]:
-    """Words that nobody wrote, always the same: they come apart differently in every vocabulary."""
+    """Return random words, always the same, which every vocabulary splits in its own way."""
     digits = hashlib.shake_256(b"words").digest(13 * count)
     letters = [chr(97 + byte % 26) for byte in digits]
-    return ["".join(letters[13 * place : 13 * place + 2 + digits[13 * place + 12] % 11]) for place in range(count)]
+    return ["".join(letters[13 * number : 13 * number + 2 + digits[13 * number + 12] % 11]) for number in range(count)]

@@ -1,4 +1,4 @@
-"""The encoder's own tokens as numbers, which the encoder itself only gives the places of."""
+"""The ids of an encoder's tokens; the encoder itself gives only their offsets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ROLES = (("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"), ("[PAD]", "
 
 
 class EncoderTokens:
-    """Texts to the numbers of their tokens, special ones left out and none cut off, and back."""
+    """Turn texts into token ids, without special tokens and without truncation, and back."""
 
     def __init__(self, encoder: Encoder) -> None:
         from tokenizers import Tokenizer
 
-        base: Encoder = getattr(encoder, "base", encoder)  # of a defended encoder
+        base: Encoder = getattr(encoder, "base", encoder)  # behind a defended encoder
         folder = find(base.name)
         file = min(folder.rglob("tokenizer.json"), default=None)
         if file is None:
@@ -33,33 +33,37 @@ class EncoderTokens:
         self._tokenizer.no_truncation()
         self._lowercase = ModelSettings.read(folder).lowercase
         names = self._tokenizer.get_vocab()
-        held = [next((names[name] for name in role if name in names), None) for role in _ROLES]
-        more = iter(range(self._tokenizer.get_vocab_size(), self._tokenizer.get_vocab_size() + len(_ROLES)))
-        start, end, mask, pad = (next(more) if number is None else number for number in held)
-        self.special = (start, end, mask, pad)  # ids; those that the tokenizer lacks come after its own
+        present = [next((names[name] for name in role if name in names), None) for role in _ROLES]
+        spare = iter(range(self._tokenizer.get_vocab_size(), self._tokenizer.get_vocab_size() + len(_ROLES)))
+        start, end, mask, pad = (next(spare) if number is None else number for number in present)
+        self.special = (start, end, mask, pad)  # ids; missing tokens get ids after the vocabulary
         marked = {number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
         unused = {number for name, number in names.items() if name.startswith(("[unused", "<unused"))}
-        self.never = frozenset(marked | unused | set(self.special))  # ids that stand in no text
+        self.non_text = frozenset(marked | unused | set(self.special))  # ids that no text has
 
     @property
     def size(self) -> int:
-        """Of the vocabulary, with the special tokens that were put after it."""
+        """The size of the vocabulary, with the special tokens added after it."""
         return max(self._tokenizer.get_vocab_size(), max(self.special) + 1)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
-        return [one.ids for one in self._tokenizer.encode_batch_fast(self._given(texts), add_special_tokens=False)]
+        return [
+            encoding.ids
+            for encoding in self._tokenizer.encode_batch_fast(self._normalize(texts), add_special_tokens=False)
+        ]
 
-    def placed(self, text: str) -> list[tuple[int, int, int]]:
-        """The tokens of a text, each with where the characters that it is of start and end."""
-        (made,) = self._tokenizer.encode_batch(self._given([text]), add_special_tokens=False)
-        return [(token, start, end) for token, (start, end) in zip(made.ids, made.offsets, strict=True)]
+    def token_spans(self, text: str) -> list[tuple[int, int, int]]:
+        """Return the tokens of a text: id, first character and end."""
+        (encoding,) = self._tokenizer.encode_batch(self._normalize([text]), add_special_tokens=False)
+        return [(token, start, end) for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)]
 
-    def _given(self, texts: Sequence[str]) -> list[str]:
+    def _normalize(self, texts: Sequence[str]) -> list[str]:
         return [lower_case(text) if self._lowercase else text for text in check_texts(texts)]
 
     def text(self, tokens: Sequence[int]) -> str:
-        return self._tokenizer.decode([token for token in tokens if token not in self.never])
+        """Return the text of token ids, without special tokens."""
+        return self._tokenizer.decode([token for token in tokens if token not in self.non_text])
 
     def name(self, token: int) -> str:
-        """As the vocabulary has it: a piece inside a word keeps its mark."""
+        """Return the token as the vocabulary writes it; a piece inside a word keeps its mark."""
         return self._tokenizer.id_to_token(token) or ""

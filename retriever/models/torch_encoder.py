@@ -1,9 +1,7 @@
-"""Any other sentence-transformers model, through torch: on a GPU when there is one, on the CPU otherwise."""
+"""Any other sentence-transformers model, through torch: on a GPU if there is one, else on the CPU."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +10,10 @@ import numpy as np
 from ...core.errors import InputError, MissingExtraError, first_line
 from .encoder import check_texts
 from .settings import ModelSettings, fingerprint
+from .torch_loading import check_vocabulary, quiet_transformers, refuse_pickles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,7 +33,7 @@ class TorchEncoder:
                 "sentence-transformers", "torch", f"the encoder {name} is not a plain BERT and"
             ) from None
         try:
-            with quiet():
+            with quiet_transformers():
                 self._model: Any = SentenceTransformer(
                     str(folder),
                     local_files_only=True,
@@ -48,7 +47,7 @@ class TorchEncoder:
         self.name = name
         self.fingerprint = fingerprint(folder, settings)
         self._settings = settings
-        self._lock = threading.Lock()  # `offsets` turns off in the tokenizer what `encode` turns on: to cut texts
+        self._lock = threading.Lock()  # `encode` switches truncation on in the tokenizer and `offsets` off
         self.device = str(self._model.device)
         dim = self._model.get_embedding_dimension()
         if dim is None:
@@ -61,65 +60,26 @@ class TorchEncoder:
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
-        given = check_texts(texts)
+        checked = check_texts(texts)
         with self._lock:
             vectors = self._model.encode(
-                given,
+                checked,
                 prompt=prompt,
                 convert_to_numpy=True,
                 show_progress_bar=False,
             )
         vectors = np.ascontiguousarray(vectors, np.float32).reshape(len(texts), self.dim)
-        if self._settings.unit:  # here, for in bf16 a length of 1 is one from 0.996 to 1.004
+        if self._settings.unit:  # here, because the model's own scaling in bf16 leaves lengths from 0.996 to 1.004
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         if not len(texts):
             return []
-        given = check_texts(texts)
+        checked = check_texts(texts)
         with self._lock:
-            found = self._model.tokenizer(
-                given, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+            encodings = self._model.tokenizer(
+                checked, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
             )
-        offsets: list[list[tuple[int, int]]] = found["offset_mapping"]
+        offsets: list[list[tuple[int, int]]] = encodings["offset_mapping"]
         return offsets
-
-
-def refuse_pickles(folder: Path) -> None:
-    """Make sure that no weights are in a pickle alone: sentence-transformers loads those of a Dense layer."""
-    if not any(folder.rglob("*.safetensors")):
-        raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
-    for pickle in folder.rglob("pytorch_model.bin"):
-        if not any(pickle.parent.glob("model*.safetensors")):
-            raise InputError(f"{pickle} is a pickle and is not loaded: expected model.safetensors beside it")
-
-
-def check_vocabulary(folder: Path, model: Any) -> None:
-    """Make sure that the tokenizer is the model's: transformers makes an empty one where its files are missing."""
-    config = getattr(model.transformers_model, "config", None)
-    expected = getattr(config, "vocab_size", None)
-    if isinstance(expected, int) and 2 * len(model.tokenizer) < expected:
-        raise InputError(
-            f"{folder} has {len(model.tokenizer)} tokens in its tokenizer and {expected} in its weights: "
-            "are files missing? copy the model folder again"
-        )
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without the progress bars and reports that transformers writes while it loads."""
-    from transformers.utils import logging as chatter
-
-    logging: Any = chatter
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()

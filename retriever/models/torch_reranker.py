@@ -1,4 +1,4 @@
-"""Any other cross-encoder, through torch: on a GPU when there is one, on the CPU otherwise."""
+"""Any other cross-encoder, through torch: on a GPU if there is one, else on the CPU."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, first_line
-from .bert.numpy import load_weights
+from .bert.weights import load_weights
 from .reranker import Reranker
 from .settings import CrossEncoderSettings, fingerprint, first_stage_weight
-from .torch_encoder import check_vocabulary, quiet, refuse_pickles
+from .torch_loading import check_vocabulary, quiet_transformers, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class TorchReranker(Reranker):
                 "sentence-transformers", "torch", f"the reranker {name} is not a plain BERT and"
             ) from None
         try:
-            with quiet():
+            with quiet_transformers():
                 self._model: Any = CrossEncoder(
                     str(folder),
                     local_files_only=True,
@@ -57,23 +57,23 @@ class TorchReranker(Reranker):
         self.device = str(self._model.device)
         limit = self._model.max_seq_length or 512
         self.max_tokens = int(limit) - self._model.tokenizer.num_special_tokens_to_add(pair=True)
-        self._lock = threading.Lock()  # a tokenizer of transformers is for one thread at a time
+        self._lock = threading.Lock()  # a tokenizer of transformers serves one thread at a time
 
     def _check_head(self, folder: Path) -> None:
-        """Make sure that the folder has the classifier's weights: transformers would make up those it lacks."""
+        """Check that the folder has the classifier's weights: transformers would fill in random ones."""
         model = self._model.model
         if not type(model).__name__.endswith("ForSequenceClassification"):
             return
-        held = {name for file in folder.glob("*.safetensors") for name in load_weights(file)}
+        present = {name for file in folder.glob("*.safetensors") for name in load_weights(file)}
         head = [name for name, _ in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
-        missing = [name for name in head if name not in held]
+        missing = [name for name in head if name not in present]
         if missing:
             raise InputError(f"{folder} is no trained cross-encoder: its weights lack {missing[0]}")
 
-    def _scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
+    def _batch_scorer(self, pairs: Pairs) -> Callable[[int, int], Floats]:
         def scores(start: int, stop: int) -> Floats:
             with self._lock:
-                found = self._model.predict(pairs[start:stop], show_progress_bar=False)
-            return np.asarray(found, np.float32).reshape(stop - start)
+                logits = self._model.predict(pairs[start:stop], show_progress_bar=False)
+            return np.asarray(logits, np.float32).reshape(stop - start)
 
         return scores

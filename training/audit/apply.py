@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.progress import OnProgress, ignore
-from ...retriever.models.defences import SECRET
-from ...retriever.models.defended_encoder import DefendedEncoder, expect_free, write
+from ...retriever.models.defences import SECRET_BYTES
+from ...retriever.models.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
 from . import defences, search_cost
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def defend(
     target = _target(folder, chosen.name.replace("=", "-"))
     check(retriever, target)
     vectors = search_cost.sample_passages(retriever.snapshot(), search_cost.Queries("", {}, {}), 0).vectors
-    defence = defences.fit(chosen, vectors, secrets.token_bytes(SECRET))
-    encoder = write(target, retriever.encoder, defence)
+    defence = defences.fit(chosen, vectors, secrets.token_bytes(SECRET_BYTES))
+    encoder = save_defended_encoder(target, retriever.encoder, defence)
     try:
         report = retriever.switch(encoder, keep=keep, progress=progress)
     except BaseException:
@@ -74,7 +74,7 @@ def check(retriever: Retriever, folder: str | Path | None) -> None:
         raise InputError(
             f"{target} is in the index, beside the vectors that its secret is to protect: name another folder"
         )
-    expect_free(target)
+    check_free_folder(target)
 
 
 def _target(folder: str | Path | None, name: str) -> Path:

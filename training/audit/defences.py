@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import InputError
-from ...retriever.models.defences import SECRET, Binary, Int8, Noise, Plain, ProductCodes, Rotation, Truncation
+from ...retriever.models.defences import SECRET_BYTES, Binary, Int8, Noise, Plain, ProductCodes, Rotation, Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,8 +99,8 @@ def fit(setting: DefenceSetting, vectors: Floats, key: bytes) -> Defence:
 
     :param key: 32 secret bytes, from which noise and rotation follow.
     """
-    if len(key) != SECRET:
-        raise InputError(f"a key has {SECRET} bytes, not {len(key)}")
+    if len(key) != SECRET_BYTES:
+        raise InputError(f"a key has {SECRET_BYTES} bytes, not {len(key)}")
     return TABLE[setting.kind].build(setting.strength, vectors, key)
 
 

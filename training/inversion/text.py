@@ -195,13 +195,13 @@ def _bert(name: str) -> Any:
     from transformers import BertModel
 
     from ...retriever.models.files import find
-    from ...retriever.models.settings import config
-    from ...retriever.models.torch_encoder import quiet
+    from ...retriever.models.settings import read_config
+    from ...retriever.models.torch_loading import quiet_transformers
 
     folder = transformer_folder(find(name))
-    if config(folder).get("model_type") != "bert" or not (folder / "model.safetensors").is_file():
+    if read_config(folder).get("model_type") != "bert" or not (folder / "model.safetensors").is_file():
         return None
-    with quiet():
+    with quiet_transformers():
         found: Any = BertModel.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True
         )

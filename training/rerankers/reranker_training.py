@@ -196,7 +196,7 @@ def make_model(base: str, config: RerankerConfig) -> Any:
 
 
 def _has_head(folder: Path) -> bool:
-    architectures = model_settings.config(folder).get("architectures") or [""]
+    architectures = model_settings.read_config(folder).get("architectures") or [""]
     return str(architectures[0]).endswith("ForSequenceClassification")
 
 

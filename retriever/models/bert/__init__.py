@@ -1,4 +1,4 @@
-"""BERT without torch: `numpy` for a few texts, `openvino` for many, `model` chooses.
+"""BERT without torch: `numpy` computes a few texts, `openvino` many, and `model` chooses between them.
 
-Held to transformers by the tests.
+`weights` reads and checks the weights; the tests compare both backends with transformers.
 """

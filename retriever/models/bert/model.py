@@ -1,4 +1,4 @@
-"""A plain BERT in a folder, for an encoder or a reranker: its tokenizer, and its weights on the backend that suits."""
+"""A plain BERT in a folder, for an encoder or a reranker: its tokenizer, and its weights on the faster backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from ....core import forking as forked
 from ....core.errors import InputError, first_line
-from .numpy import BertNumpy, check_weights, load_weights
+from .numpy import BertNumpy
+from .weights import WORDS, check_weights, load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,21 +19,21 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
     from ....core.arrays import Floats, Integers, Positions
-    from .numpy import BertConfig
     from .openvino import BertOpenVINO
+    from .weights import BertConfig
 
 
-# Tokens in a batch, padding included: where the rate stops rising on the machines measured.
+# Tokens in a batch, padding included: the rate rises no further on the machines measured.
 _BATCH_TOKENS = 4_096
-# Fewer than this are not worth a batch of their own, though a processor idles without one.
-_LEAST_BATCH_TOKENS = 256
-# Batches are padded to a multiple of this, the rows of an AMX tile: what is left over would be computed in another way,
-# and a text's vector would depend on the texts beside it in the third digit of bf16.
+# Fewer tokens are not worth a batch of their own, even if a processor idles without one.
+_MIN_BATCH_TOKENS = 256
+# Batches are padded to a multiple of this, the rows of an AMX tile. Rows left over would be computed in another way.
+# Then a text's vector would depend on the texts beside it, in the third digit of bf16.
 _TILE = 16
 
 
 class BertModel:
-    """Runs encodings of its tokenizer: hidden states of texts or, of a classifier, logits of pairs of texts.
+    """Run a BERT on encodings of its tokenizer: hidden states of texts or, for a classifier, logits of pairs.
 
     :param max_tokens: of a text or pair, special tokens included; the model's own limit holds too.
     """
@@ -50,12 +51,12 @@ class BertModel:
         self._bulk: BertOpenVINO | None = None
         self._bulk_lock = threading.Lock()
         self._tokenizers: dict[bool, Tokenizer] = {}
-        self.dim = self._weights["embeddings.word_embeddings.weight"].shape[1]
+        self.dim = self._weights[WORDS].shape[1]
         self.limit = min(max_tokens or config.max_positions, config.max_positions)
-        self.tokenizer(truncated=False)  # now, so that a damaged one is found before anything is made
+        self.tokenizer(truncated=False)  # now, so that a damaged one is reported early
 
     def tokenizer(self, *, truncated: bool) -> Tokenizer:
-        """The folder's tokenizer, cutting at the limit (of a pair the longer text first) or nowhere."""
+        """Return the folder's tokenizer, which truncates at the limit (in a pair the longer text first) or never."""
         if truncated not in self._tokenizers:
             from tokenizers import Tokenizer
 
@@ -72,30 +73,30 @@ class BertModel:
         return self._tokenizers[truncated]
 
     def run(self, encodings: Sequence[Encoding], *, small: bool) -> Iterator[tuple[Positions, Floats, Integers]]:
-        """In batches by length: places among the encodings, what the model gives for them, and their mask.
+        """Yield batches by length: positions among the encodings, the model's output for them, and their mask.
 
         The arrays are valid until the next batch.
 
-        :param small: whether they are too few to be worth a compiled graph.
+        :param small: use numpy, because the texts are too few for a compiled graph.
         """
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         if small:
             compute: Callable[..., Floats] = self._numpy.classify if self._classifier else self._numpy.forward
-            for places in _groups(lengths, _BATCH_TOKENS):
-                batch = self._batch(encodings, places)
-                yield places, compute(*batch), batch[1]
+            for positions in _groups(lengths, _BATCH_TOKENS):
+                batch = self._batch(encodings, positions)
+                yield positions, compute(*batch), batch[1]
             return
         bulk = self.compiled()
         lengths = np.minimum(-(-lengths // _TILE) * _TILE, self._config.max_positions)
-        budget = min(_BATCH_TOKENS, max(_LEAST_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
+        budget = min(_BATCH_TOKENS, max(_MIN_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
         groups = list(_groups(lengths, budget))
-        batches = [self._batch(encodings, places, int(lengths[places].max())) for places in groups]
-        with self._bulk_lock:  # its requests are shared; OpenVINO uses every core for one caller
-            for places, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
-                yield places, output, batch[1]
+        batches = [self._batch(encodings, positions, int(lengths[positions].max())) for positions in groups]
+        with self._bulk_lock:  # callers share its requests; OpenVINO uses every core for one caller
+            for positions, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
+                yield positions, output, batch[1]
 
     def compiled(self) -> BertOpenVINO:
-        """The model as a compiled graph: made when first asked for."""
+        """Return the compiled graph; the first call compiles it."""
         forked.check()
         with self._bulk_lock:
             if self._bulk is None:
@@ -104,9 +105,9 @@ class BertModel:
                 self._bulk = BertOpenVINO(self._config, self._weights, classifier=self._classifier)
             return self._bulk
 
-    def _batch(self, encodings: Sequence[Encoding], places: Positions, tokens: int = 0) -> tuple[Integers, ...]:
-        """Ids and mask, and types for a classifier: each (texts, tokens), padded with 0; no fewer than the longest."""
-        chosen = [encodings[place] for place in places]
+    def _batch(self, encodings: Sequence[Encoding], positions: Positions, tokens: int = 0) -> tuple[Integers, ...]:
+        """Return ids and mask, and types for a classifier, each (texts, tokens), padded with 0 to at least `tokens`."""
+        chosen = [encodings[position] for position in positions]
         tokens = max(tokens, *(len(encoding.ids) for encoding in chosen))
         ids = _padded([encoding.ids for encoding in chosen], tokens)
         mask = _padded([[1] * len(encoding.ids) for encoding in chosen], tokens)
@@ -116,7 +117,7 @@ class BertModel:
 
 
 def _groups(lengths: Integers, budget: int) -> Iterator[Positions]:
-    """Positions of texts in batches: longest first, as many as fit the budget of tokens when padded."""
+    """Yield the positions of each batch: longest texts first, as many as fit the budget of tokens when padded."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):

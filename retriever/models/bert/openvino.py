@@ -1,7 +1,7 @@
-"""BERT as an OpenVINO graph, for encoding and scoring in bulk on CPU.
+"""BERT as an OpenVINO graph, for encoding and scoring in bulk on a CPU.
 
-The graph is built from the safetensors weights, so neither torch nor an exported file is needed. It runs in bf16
-where the processor has it (AVX-512 BF16, AMX) and in float32 elsewhere: OpenVINO chooses.
+The graph is built from the safetensors weights, so neither torch nor an exported file is needed. OpenVINO runs it in
+bf16 if the processor has that (AVX-512 BF16, AMX), else in float32.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import openvino as ov
 
     from ....core.arrays import Floats, Integers
-    from .numpy import BertConfig
+    from .weights import BertConfig
 
 
 class BertOpenVINO:
-    """What `bert.BertNumpy` computes, of many batches: one a stream in flight.
+    """Compute the functions of `BertNumpy` for many batches, several at a time.
 
     :param classifier: whether batches have token types and give logits; else they give hidden states.
+    :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class BertOpenVINO:
         ov = import_openvino()
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT", "ENABLE_CPU_PINNING": False}
         if threads := os.environ.get("OMP_NUM_THREADS", ""):
-            settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, where several work on it
+            settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, if several processes work on it
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier), "CPU", settings)
@@ -47,7 +50,10 @@ class BertOpenVINO:
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
 
     def map(self, batches: Iterable[tuple[Integers, ...]]) -> Iterator[Floats]:
-        """What each batch of ids and mask, and types for a classifier, gives: in order, valid until the next."""
+        """Yield the output of each batch, in order; an array is valid until the next one.
+
+        :param batches: ids and mask, and types for a classifier, each (texts, tokens).
+        """
         running: deque[Any] = deque()
         idle = list(self._requests)
         for ids, mask, *types in batches:
@@ -63,10 +69,10 @@ class BertOpenVINO:
 
 
 def import_openvino() -> Any:
-    """OpenVINO without its telemetry: the import would otherwise fork and report to a third party over the network."""
+    """Import OpenVINO without its telemetry, which would fork and report to a third party over the network."""
     import sys
 
-    absent: Any = None  # what makes Python say that a module is not there; OpenVINO then has a stub of its own
+    absent: Any = None  # makes the import fail, and OpenVINO then uses a stub of its own
     blocked = sys.modules.setdefault("openvino_telemetry", absent) is None
     try:
         import openvino
@@ -83,7 +89,7 @@ def _result(request: Any) -> Floats:
 
 
 def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool) -> ov.Model:
-    """The same functions as `bert.BertNumpy`, operation by operation."""
+    """Build the functions of `BertNumpy`, operation by operation."""
     ov = import_openvino()
     from openvino import opset15 as op
 
@@ -107,33 +113,31 @@ def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: boo
     def heads(x: Any) -> Any:
         return op.transpose(op.reshape(x, axes(0, 0, config.heads, dim // config.heads), True), axes(0, 2, 1, 3))
 
-    words = weights["embeddings.word_embeddings.weight"]
-    positions = weights["embeddings.position_embeddings.weight"]
-    kinds = weights["embeddings.token_type_embeddings.weight"]
-    dim = words.shape[1]
+    words, positions, token_types = weights[WORDS], weights[POSITIONS], weights[TYPES]
+    dim, last = words.shape[1], config.layers - 1
     ids = op.parameter([-1, -1], ov.Type.i32, name="ids")
     mask = op.parameter([-1, -1], ov.Type.f32, name="mask")
     types = op.parameter([-1, -1], ov.Type.i32, name="types")
     tokens = op.gather(op.shape_of(ids), axes(1), axes(0))
-    place = op.slice(constant(positions if classifier else positions + kinds[0]), axes(0), tokens, axes(1), axes(0))
+    added = constant(positions if classifier else positions + token_types[0])
+    added = op.slice(added, axes(0), tokens, axes(1), axes(0))
     if classifier:
-        place = place + op.gather(constant(kinds), types, axes(0))
-    hidden = norm(op.gather(constant(words), ids, axes(0)) + place, "embeddings.LayerNorm")
+        added = added + op.gather(constant(token_types), types, axes(0))
+    hidden = norm(op.gather(constant(words), ids, axes(0)) + added, EMBEDDING_NORM)
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
     for number in range(config.layers):
-        layer = f"encoder.layer.{number}."
-        last = classifier and number == config.layers - 1
-        wanted = op.slice(hidden, axes(0), axes(1), axes(1), axes(1)) if last else hidden
+        layer = LayerNames(number)
+        first_only = classifier and number == last
+        queries = op.slice(hidden, axes(0), axes(1), axes(1), axes(1)) if first_only else hidden
         query, key, value = (
-            heads(dense(x, f"{layer}attention.self.{name}"))
-            for name, x in (("query", wanted), ("key", hidden), ("value", hidden))
+            heads(dense(x, name)) for name, x in ((layer.query, queries), (layer.key, hidden), (layer.value, hidden))
         )
         attended = op.transpose(op.scaled_dot_product_attention(query, key, value, bias), axes(0, 2, 1, 3))
         attended = op.reshape(attended, axes(0, 0, dim), True)
-        hidden = norm(wanted + dense(attended, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
-        grown = op.gelu(dense(hidden, layer + "intermediate.dense"), "erf")
-        hidden = norm(hidden + dense(grown, layer + "output.dense"), layer + "output.LayerNorm")
+        hidden = norm(queries + dense(attended, layer.attention_output), layer.attention_norm)
+        expanded = op.gelu(dense(hidden, layer.intermediate), "erf")
+        hidden = norm(hidden + dense(expanded, layer.output), layer.output_norm)
     if not classifier:
         return ov.Model([op.result(hidden)], [ids, mask], "bert")
-    logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), "pooler.dense")), "classifier")
+    logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), POOLER)), CLASSIFIER)
     return ov.Model([op.result(logits)], [ids, mask, types], "bert")

@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from binocle.core.errors import BinocleError, InputError
-from binocle.retriever.models.bert.numpy import BertConfig, BertNumpy, _gelu, load_weights
+from binocle.retriever.models.bert.numpy import BertNumpy, _gelu
+from binocle.retriever.models.bert.weights import BertConfig, load_weights
 
 TEXTS = [
     "The cat sat on the mat.",

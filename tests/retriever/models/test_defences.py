@@ -12,8 +12,8 @@ import pytest
 
 from binocle import Retriever, load_encoder
 from binocle.core.errors import BinocleError, EncoderMismatchError, InputError
-from binocle.retriever.models.defences import KINDS, Binary, Int8, Noise, ProductCodes, Rotation, of_parts, parts
-from binocle.retriever.models.defended_encoder import DefendedEncoder, write
+from binocle.retriever.models.defences import KINDS, Binary, Int8, Noise, ProductCodes, Rotation, from_parts, to_parts
+from binocle.retriever.models.defended_encoder import DefendedEncoder, save_defended_encoder
 from binocle.training.audit import defences
 from binocle.training.audit.apply import defend
 
@@ -223,7 +223,7 @@ def test_names_that_mean_nothing_are_refused(name, says, vectors):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_defence_is_what_it_is_made_of(name, vectors):
     defence = made(name, vectors)
-    again = of_parts(defence.kind, *parts(defence))
+    again = from_parts(defence.kind, *to_parts(defence))
     assert (again.documents(vectors, TEXTS) == defence.documents(vectors, TEXTS)).all()
     assert set(KINDS) == set(defences.TABLE)
 
@@ -242,7 +242,7 @@ def test_parts_that_do_not_fit_are_refused():
         ("truncate", {"dim": 4, "length": 5}, {}),
     ):
         with pytest.raises(InputError):
-            of_parts(kind, numbers, arrays)
+            from_parts(kind, numbers, arrays)
 
 
 # Encoders with a defence
@@ -253,7 +253,7 @@ def encoders(tmp_path_factory, tiny):
     """The folder of a defended encoder for each defence. Not to be changed."""
     root = tmp_path_factory.mktemp("defended")
     vectors = tiny.encode([f"{text} cat dog {number}" for number, text in enumerate(TEXTS[:100])])
-    return {name: write(root / name, tiny, made(name, vectors)) for name in NAMES}
+    return {name: save_defended_encoder(root / name, tiny, made(name, vectors)) for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -272,10 +272,10 @@ def test_a_defended_encoder_is_loaded_from_its_folder_and_encodes_as_its_base_wi
 def test_fingerprints_tell_bases_kinds_strengths_and_secrets_apart(encoders, tmp_path, tiny, make_model):
     other_base = load_encoder(str(make_model(tmp_path / "base", seed=5)))
     more = [
-        write(tmp_path / "strength", tiny, Noise(32, 0.02, np.frombuffer(KEY, np.uint8))),
-        write(tmp_path / "secret", tiny, Noise(32, 0.01, np.frombuffer(OTHER_KEY, np.uint8))),
-        write(tmp_path / "other", other_base, Noise(32, 0.01, np.frombuffer(KEY, np.uint8))),
-        write(tmp_path / "turned", tiny, Rotation(defences.rotation(32, OTHER_KEY))),
+        save_defended_encoder(tmp_path / "strength", tiny, Noise(32, 0.02, np.frombuffer(KEY, np.uint8))),
+        save_defended_encoder(tmp_path / "secret", tiny, Noise(32, 0.01, np.frombuffer(OTHER_KEY, np.uint8))),
+        save_defended_encoder(tmp_path / "other", other_base, Noise(32, 0.01, np.frombuffer(KEY, np.uint8))),
+        save_defended_encoder(tmp_path / "turned", tiny, Rotation(defences.rotation(32, OTHER_KEY))),
     ]
     found = [load_encoder(str(folder)).fingerprint for folder in [*encoders.values(), *more]]
     assert len(set(found)) == len(NAMES) + 4
@@ -288,7 +288,7 @@ def test_only_its_owner_can_read_the_secret_and_nothing_is_written_over(encoders
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
     with pytest.raises(InputError, match="there already"):
-        write(folder, tiny, Binary(32))
+        save_defended_encoder(folder, tiny, Binary(32))
 
 
 def test_damaged_folders_and_lost_bases_are_told(encoders, tmp_path, tiny, make_model):
@@ -307,7 +307,7 @@ def test_damaged_folders_and_lost_bases_are_told(encoders, tmp_path, tiny, make_
         ({"model": str(tmp_path / "changed")}, "a defended encoder itself"),
         ({"model": "no/such"}, "not on this machine"),
         ({"format": 9}, "format 9"),
-        ({"kind": "int8"}, "which is not what came"),
+        ({"kind": "int8"}, "but other values came"),
         ({"numbers": []}, "expected an object"),
     ):
         with pytest.raises(BinocleError, match=says):
@@ -320,8 +320,8 @@ def test_damaged_folders_and_lost_bases_are_told(encoders, tmp_path, tiny, make_
     with pytest.raises(InputError, match="cannot be read"):
         load_encoder(str(folder))
     with pytest.raises(InputError, match="defended encoder already"):
-        write(tmp_path / "twice", load_encoder(str(encoders["int8"])), Binary(32))
-    with pytest.raises(InputError, match="of vectors of 16 dimensions"):
+        save_defended_encoder(tmp_path / "twice", load_encoder(str(encoders["int8"])), Binary(32))
+    with pytest.raises(InputError, match="for vectors of 16 dimensions"):
         DefendedEncoder("x", tiny, Binary(16))
 
 

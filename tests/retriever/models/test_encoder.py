@@ -40,11 +40,11 @@ def reference(folder):
 
 def bulk(encoder, texts, **options):
     """Encode through the compiled graph, however few the texts are."""
-    small, bert_encoder._SMALL = bert_encoder._SMALL, 0
+    small, bert_encoder._NUMPY_TOKENS = bert_encoder._NUMPY_TOKENS, 0
     try:
         return encoder.encode(texts, **options)
     finally:
-        bert_encoder._SMALL = small
+        bert_encoder._NUMPY_TOKENS = small
 
 
 def test_a_plain_bert_needs_no_torch(tiny):
@@ -444,7 +444,7 @@ def test_what_model2vec_makes_is_read_without_torch(static, tiny_model):
     [
         ({"embeddings": np.ones((3, 8), np.float32)}, "holds no vector for each of"),
         ({"embeddings": np.ones((3, 8), np.int8)}, "holds no vector for each of"),
-        ({"mapping": np.full(3, 3)}, "gives tokens vectors that it does not hold"),
+        ({"mapping": np.full(3, 3)}, "maps tokens to vectors that it does not hold"),
         ({"weights": np.ones(2, np.float32)}, "has 2 weights for 3 vectors"),
     ],
 )

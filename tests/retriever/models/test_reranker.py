@@ -119,7 +119,7 @@ def test_the_graph_gives_the_logits_of_numpy(tiny_reranker):
 
 def test_bulk_scores_equal_those_of_numpy_to_two_digits(tiny_reranker, monkeypatch):
     expected = tiny_reranker.score(QUERY, PASSAGES)
-    monkeypatch.setattr(bert_reranker, "_SMALL", 0)
+    monkeypatch.setattr(bert_reranker, "_NUMPY_TOKENS", 0)
     # OpenVINO may choose bf16 where the processor has it: a relative error of 2^-9 in every step.
     np.testing.assert_allclose(tiny_reranker.score(QUERY, PASSAGES), expected, atol=0.1)
 
@@ -173,7 +173,7 @@ def test_pairs_are_cut_at_the_models_length_the_longer_text_first(tiny_reranker)
 
 
 def test_threads_share_a_reranker(tiny_reranker, monkeypatch):
-    monkeypatch.setattr(bert_reranker, "_SMALL", 0)
+    monkeypatch.setattr(bert_reranker, "_NUMPY_TOKENS", 0)
     expected, given = tiny_reranker.score(QUERY, PASSAGES), []
     threads = [threading.Thread(target=lambda: given.append(tiny_reranker.score(QUERY, PASSAGES))) for _ in range(6)]
     for thread in threads:
@@ -453,7 +453,7 @@ class Timed(Reranker):
         self.now, self.calls, self.slower_after = 100.0, [], None
         monkeypatch.setattr(rerankers.time, "perf_counter", lambda: self.now)
 
-    def _scorer(self, pairs):
+    def _batch_scorer(self, pairs):
         self.now += 1_000  # what is done once does not count
 
         def scores(start, stop):
@@ -496,7 +496,7 @@ class ByTable(Reranker):
     def __init__(self, of, weight=0.0):
         self.of, self.first_stage_weight, self.given = of, weight, []
 
-    def _scorer(self, pairs):
+    def _batch_scorer(self, pairs):
         self.given.append(pairs)
         return lambda start, stop: np.array([self.of(passage) for _, passage in pairs[start:stop]], np.float32)
 

@@ -1,0 +1,163 @@
+"""The configuration and the weights of a plain BERT: read, named and checked.
+
+The layout is that of transformers' `BertModel` and `BertForSequenceClassification`, without the `bert.` prefix.
+Reference: Devlin et al. 2019, arXiv:1810.04805.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ....core.arrays import Floats, Integers
+
+# Each name stands for a weight; dense layers and norms have NAME.weight and NAME.bias.
+WORDS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
+EMBEDDING_NORM = "embeddings.LayerNorm"
+POOLER, CLASSIFIER = "pooler.dense", "classifier"
+
+
+class LayerNames:
+    """The names of the dense layers and norms of one transformer layer."""
+
+    def __init__(self, number: int) -> None:
+        prefix = f"encoder.layer.{number}."
+        self.query, self.key, self.value = (f"{prefix}attention.self.{name}" for name in ("query", "key", "value"))
+        self.attention_output = f"{prefix}attention.output.dense"
+        self.attention_norm = f"{prefix}attention.output.LayerNorm"
+        self.intermediate = f"{prefix}intermediate.dense"
+        self.output = f"{prefix}output.dense"
+        self.output_norm = f"{prefix}output.LayerNorm"
+
+
+@dataclass(frozen=True, slots=True)
+class BertConfig:
+    """The sizes of a plain BERT."""
+
+    layers: int
+    heads: int
+    eps: float  # of every layer norm
+    max_positions: int  # longest sequence, special tokens included
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any], file: Path | str = "config.json") -> BertConfig | None:
+        """Return the configuration, or None if the model is not a plain BERT and needs torch.
+
+        :param file: the file of `config`, for messages.
+        """
+        plain = (
+            config.get("model_type") == "bert"
+            and config.get("hidden_act") == "gelu"
+            and config.get("position_embedding_type", "absolute") == "absolute"
+            and not config.get("is_decoder", False)
+        )
+        if not plain:
+            return None
+        names = ("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+        for name in names:
+            if not isinstance(config.get(name), int) or not 0 < config[name] < 10**6:
+                raise InputError(f"{file} has {name} {config.get(name)!r}: expected a positive number")
+        layers, heads, positions = (config[name] for name in names)
+        return cls(layers, heads, float(config.get("layer_norm_eps", 1e-12)), positions)
+
+
+def load_weights(file: Path) -> dict[str, Floats]:
+    """Memory-map a safetensors file and return its float arrays by name, without the `bert.` prefix.
+
+    The safetensors library checks every claim of the header; its own loading would copy weights that a query never
+    reads. Format: https://github.com/huggingface/safetensors#format (8 bytes of header length, JSON, then the data).
+
+    :raises InputError: when the file is not a safetensors file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "numpy"):
+            pass
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{file} is not a safetensors file ({error}): copy the model folder again") from None
+    header.pop("__metadata__", None)
+    if not header:
+        return {}
+    start = 8 + length
+    data = np.memmap(file, np.uint8, "r", offset=start) if file.stat().st_size > start else np.empty(0, np.uint8)
+    return {
+        name.removeprefix("bert."): _FLOATS[entry["dtype"]](data[slice(*entry["data_offsets"])]).reshape(entry["shape"])
+        for name, entry in header.items()
+        if entry["dtype"] in _FLOATS  # position_ids is an integer buffer of old checkpoints
+    }
+
+
+def load_integers(file: Path, name: str) -> Integers | None:
+    """Return an integer array of a valid safetensors file, or None if it has none of this name."""
+    from safetensors import safe_open
+
+    with safe_open(file, "numpy") as arrays:
+        return arrays.get_tensor(name).astype(np.int64) if name in arrays.keys() else None  # noqa: SIM118 - no mapping
+
+
+# How the bytes of each type become float32; float32 itself stays a view of the file.
+_FLOATS: dict[str, Callable[[NDArray[np.uint8]], Floats]] = {
+    "F32": lambda data: data.view(np.float32),
+    "F16": lambda data: data.view(np.float16).astype(np.float32),
+    "F64": lambda data: data.view(np.float64).astype(np.float32),
+    "BF16": lambda data: (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),  # the upper half of a float32
+}
+
+
+def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool = False) -> None:
+    """Check that every weight is there, with the shape that the others imply.
+
+    :param classifier: whether there must be a head with one score, and an embedding for second texts.
+    :raises InputError: with the name of the first weight that is missing or has another shape.
+    """
+    shapes = _shapes(config, weights, classifier=classifier)
+    for name, shape in shapes.items():
+        actual = weights[name].shape if name in weights else None
+        if actual != shape or 0 in shape:
+            problem = "is missing" if actual is None else f"has shape {actual} where {shape} was expected"
+            raise InputError(f"{file} is not a whole BERT: the weight {name} {problem}")
+    dim = weights[WORDS].shape[1]
+    if dim % config.heads:
+        raise InputError(f"{file} has hidden size {dim}, which {config.heads} attention heads do not divide")
+
+
+def _shapes(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool) -> dict[str, tuple[int, ...]]:
+    """Return the shape that each weight must have, by name."""
+    words = weights.get(WORDS, np.empty((0, 0), np.float32))
+    dim = words.shape[1] if words.ndim == 2 else 0
+    width = weights.get(f"{LayerNames(0).intermediate}.bias", np.empty(0, np.float32)).size
+    shapes: dict[str, tuple[int, ...]] = {
+        WORDS: words.shape,
+        POSITIONS: (config.max_positions, dim),
+        TYPES: (2, dim) if classifier else weights.get(TYPES, words).shape,
+    }
+    dense, norms = {}, [EMBEDDING_NORM]
+    for number in range(config.layers):
+        layer = LayerNames(number)
+        dense |= dict.fromkeys((layer.query, layer.key, layer.value, layer.attention_output), (dim, dim))
+        dense |= {layer.intermediate: (width, dim), layer.output: (dim, width)}
+        norms += [layer.attention_norm, layer.output_norm]
+    if classifier:
+        dense |= {POOLER: (dim, dim), CLASSIFIER: (1, dim)}
+    for name, shape in dense.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    for name in norms:
+        shapes |= {f"{name}.weight": (dim,), f"{name}.bias": (dim,)}
+    return shapes

@@ -1,0 +1,60 @@
+"""Load models through transformers safely: no pickles, no empty tokenizers, no progress bars.
+
+`torch_encoder` and `torch_reranker` share these checks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Refuse a folder with weights in a pickle alone: sentence-transformers would load one for a Dense layer.
+
+    :raises InputError: when there is such a file, or no safetensors file.
+    """
+    if not any(folder.rglob("*.safetensors")):
+        raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+    for pickle in folder.rglob("pytorch_model.bin"):
+        if not any(pickle.parent.glob("model*.safetensors")):
+            raise InputError(f"{pickle} is a pickle and is not loaded: expected model.safetensors beside it")
+
+
+def check_vocabulary(folder: Path, model: Any) -> None:
+    """Refuse a tokenizer that is not the model's: transformers creates an empty one if its files are missing.
+
+    :raises InputError: when it has less than half of the model's tokens.
+    """
+    config = getattr(model.transformers_model, "config", None)
+    expected = getattr(config, "vocab_size", None)
+    if isinstance(expected, int) and 2 * len(model.tokenizer) < expected:
+        raise InputError(
+            f"{folder} has {len(model.tokenizer)} tokens in its tokenizer and {expected} in its weights: "
+            "are files missing? copy the model folder again"
+        )
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence the progress bars and reports that transformers writes while it loads."""
+    from transformers.utils import logging as transformers_logging
+
+    logging: Any = transformers_logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
