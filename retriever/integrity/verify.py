@@ -35,7 +35,7 @@ _UNREADABLE = "cannot be read now"
 class Fault:
     """Something that is not as it should be.
 
-    `kind` is "document", "chunk", "vector", "vector index", "full-text index" or "store".
+    `kind` is "document", "passage", "vector", "vector index", "full-text index" or "store".
     """
 
     kind: str
@@ -92,7 +92,7 @@ def stored_wrongly(found: Iterable[Fault]) -> set[str]:
     return {
         fault.path
         for fault in found
-        if fault.kind in ("chunk", "store", "document") and not fault.problem.startswith(_UNREADABLE)
+        if fault.kind in ("passage", "store", "document") and not fault.problem.startswith(_UNREADABLE)
     }
 
 
@@ -100,7 +100,7 @@ def vector_faults(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[
     """The chunks whose vectors are not those of their texts, as faults."""
     paths = dict(zip(*(snapshot.document_rows[name].to_pylist() for name in ("id", "path")), strict=True))
     for row in wrong:
-        where = f"chunk {row.chunk} (characters {row.char_start} to {row.char_end})"
+        where = f"passage {row.chunk} (characters {row.char_start} to {row.char_end})"
         problem = f"{where} has a vector that its text does not have (cosine {row.cosine:.4f})"
         yield Fault("vector", paths.get(row.document, f"document {row.document}"), problem)
 
@@ -118,10 +118,10 @@ def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fa
     names = {row["id"]: row["path"] for row in rows}
     for number in sorted(expected.keys() | counted.keys()):
         if expected.get(number, 0) != counted.get(number, 0):
-            problem = f"should have {expected.get(number, 0)} chunks in the store but has {counted.get(number, 0)}"
+            problem = f"should have {expected.get(number, 0)} passages in the store but has {counted.get(number, 0)}"
             yield Fault("store", names.get(number, f"document {number}"), problem)
     if len(np.unique(found["id"].to_numpy())) != len(found):
-        yield Fault("store", "", "two chunks have the same id")
+        yield Fault("store", "", "two passages have the same id")
 
 
 def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
@@ -135,14 +135,14 @@ def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
         ids = batch["id"].to_numpy()
         stored = batch["vector"].flatten().to_numpy().reshape(-1, dim)
         if not np.isfinite(stored).all():
-            yield Fault("store", "", f"a vector of the chunks {ids[0]} to {ids[-1]} is not finite")
+            yield Fault("store", "", f"a vector of the passages {ids[0]} to {ids[-1]} is not finite")
         try:
             same = np.array_equal(index.reconstruct(ids), stored)
         except BinocleError as error:
-            yield Fault("vector index", str(name), f"lacks chunks of the store: {error}")
+            yield Fault("vector index", str(name), f"lacks passages of the store: {error}")
             return
         if not same:
-            yield Fault("vector index", str(name), f"differs from the store in the chunks {ids[0]} to {ids[-1]}")
+            yield Fault("vector index", str(name), f"differs from the store in the passages {ids[0]} to {ids[-1]}")
     yield from _kept_faults(snapshot)
 
 
@@ -155,7 +155,7 @@ def _kept_faults(snapshot: Snapshot) -> Iterator[Fault]:
         kept = batch[PREVIOUS].drop_null().to_pylist()
         if any(len(vector) != 4 * before.dim or not np.isfinite(np.frombuffer(vector, "<f4")).all() for vector in kept):
             ids = batch["id"]
-            yield Fault("store", "", f"a previous vector of the chunks {ids[0]} to {ids[-1]} is not what was kept")
+            yield Fault("store", "", f"a previous vector of the passages {ids[0]} to {ids[-1]} is not what was kept")
 
 
 def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:
@@ -190,7 +190,7 @@ def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
             yield Fault("full-text index", "", str(error))
             return
         if not len(found):
-            yield Fault("full-text index", "", f"does not find chunk {number} by its own words")
+            yield Fault("full-text index", "", f"does not find passage {number} by its own words")
 
 
 def _with_chunks(
@@ -234,15 +234,15 @@ def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: D
     """Each chunk against the text it claims to be a slice of."""
     text, lines = document.text, LineCounter(document)
     for chunk in chunks:
-        where = f"chunk {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
+        where = f"passage {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
         context = context_of(chunk["heading"], chunk["text"])
         if text[chunk["char_start"] : chunk["char_end"]] != chunk["text"]:
-            yield Fault("chunk", row["path"], f"{where} is not what the document says there")
+            yield Fault("passage", row["path"], f"{where} is not what the document says there")
         elif context != chunk["context"] or key_of(context) != chunk["key"]:
-            yield Fault("chunk", row["path"], f"{where} is not what was embedded")
+            yield Fault("passage", row["path"], f"{where} is not what was embedded")
         elif (chunk["line_start"], chunk["line_end"], chunk["page"]) != (
             lines.at(chunk["char_start"]),
             lines.at(chunk["char_end"] - 1),
             document.page_at(chunk["char_start"]),
         ):
-            yield Fault("chunk", row["path"], f"{where} does not stand on the lines or the page it cites")
+            yield Fault("passage", row["path"], f"{where} does not stand on the lines or the page it cites")

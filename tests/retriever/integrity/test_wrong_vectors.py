@@ -327,7 +327,7 @@ def test_a_text_that_was_never_embedded_does_not_replace_a_vector(many, tiny, no
         many_head.read_text().replace(f'"chunks": {dataset.version - 1}', f'"chunks": {dataset.version}')
     )
     faults = Retriever.open(many.path).verify(deep=True).faults
-    assert {fault.kind for fault in faults} == {"chunk"}
+    assert {fault.kind for fault in faults} == {"passage"}
     Retriever.open(many.path).repair(deep=True)
     assert np.array_equal(stored(many)[9], vectors[9])
 
@@ -342,7 +342,7 @@ def test_deep_verification_names_document_and_place(retriever):
     (fault,) = Retriever.open(retriever.path).verify(deep=True).faults
     assert (fault.kind, fault.path) == ("vector", path)
     assert fault.problem == (
-        f"chunk {number} (characters {row['char_start']} to {row['char_end']}) has a vector that its text does not "
+        f"passage {number} (characters {row['char_start']} to {row['char_end']}) has a vector that its text does not "
         "have (cosine -1.0000)"
     )
 
