@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
+_INTERVAL = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,16 @@ def counted(items: Collection[_Item], on_progress: OnProgress, stage: str) -> It
 def within(on_progress: OnProgress, prefix: str) -> OnProgress:
     """Report the events of a part with `prefix` before each stage."""
     return lambda event: on_progress(replace(event, stage=f"{prefix}{event.stage}"))
+
+
+def at_intervals(on_progress: OnProgress) -> OnProgress:
+    """Pass on at most one event in five seconds, for a part that cannot say how much is left."""
+    last = time.monotonic()
+
+    def pass_on(event: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _INTERVAL:
+            last = time.monotonic()
+            on_progress(event)
+
+    return pass_on

@@ -1,4 +1,4 @@
-"""Batches of equal lengths, without duplicates, drawn anew each epoch from rows that stay on disk."""
+"""Batches of rows with similar lengths and without duplicates, drawn anew in each epoch from rows on disk."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_WINDOW = 64  # batches whose rows are sorted by length among themselves
+_WINDOW = 64  # batches whose rows are sorted by length together
 
 
-def fitting(table: pa.Table, rows: NDArray[np.uint32], columns: tuple[str, ...], size: int) -> int:
-    """How many rows a batch without duplicates can hold: `size`, unless a column has fewer different texts."""
+def largest_batch(table: pa.Table, rows: NDArray[np.uint32], columns: tuple[str, ...], size: int) -> int:
+    """Return the number of rows that fit a batch without duplicates: at most `size`, or a column's different texts."""
     for name in columns:
-        seen: set[int] = set()
+        hashes: set[int] = set()
         for start in range(0, len(rows), _WINDOW * size):
             texts = take(table.select([name]), rows[start : start + _WINDOW * size])[name]
-            seen.update(map(hash_of, texts.to_pylist()))
-            if len(seen) >= size:
+            hashes.update(map(hash_of, texts.to_pylist()))
+            if len(hashes) >= size:
                 break
-        size = min(size, len(seen))
+        size = min(size, len(hashes))
     return size
 
 
 class Batches:
-    """Batches of row numbers: what a `DataLoader` takes as `batch_sampler`.
+    """Batches of row numbers, for a `DataLoader` as `batch_sampler`.
 
-    Each epoch shuffles the rows, takes them in windows of 64 batches, sorts a window's rows by length, cuts it into
-    batches and shuffles those: rows meet by chance, and little of a batch is padding. With `different`, no text is
-    twice in a batch, since in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would call the second a wrong
-    answer to the first: a row that does not fit waits for a batch that it fits, and what fits none makes short ones
-    at the end. Every epoch has the same number of batches, so that a run can be resumed by counting them.
+    Each epoch shuffles the rows and takes them in windows of 64 batches. It sorts a window's rows by length, cuts it
+    into batches and shuffles those: rows meet by chance, and batches need little padding.
+
+    With `different`, no text is twice in a batch: in-batch negatives (Henderson et al. 2017, arXiv:1705.00652) would
+    treat the second row's answer as wrong for the first. A row that does not fit waits for a batch that it fits. The
+    last waiting rows make short batches at the end. Every epoch has the same number of batches, so that a run can be
+    resumed by counting them.
 
     :param table: the rows.
-    :param rows: which of them, by number.
+    :param rows: their numbers that take part.
     :param columns: the columns of texts.
     :param different: whether no two rows of a batch may share a text.
     """
@@ -65,25 +67,26 @@ class Batches:
         self.drop_last = True
 
     def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose shuffle comes next."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return max(1, len(self._rows) // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Exactly `len` batches; where duplicates leave too few, the epoch's first come again."""
-        given = 0
+        """Yield exactly `len` batches; if duplicates leave too few, the epoch's first batches come again."""
+        count = 0
         first: list[list[int]] = []
         for batch in self._all():
-            if given == len(self):
+            if count == len(self):
                 return
             if len(first) < _WINDOW:
                 first.append(batch)
-            given += 1
+            count += 1
             yield batch
-        while given < len(self):
-            yield first[given % len(first)]
-            given += 1
+        while count < len(self):
+            yield first[count % len(first)]
+            count += 1
 
     def _all(self) -> Iterator[list[int]]:
         generator = np.random.default_rng((self._seed, self.epoch))
@@ -93,33 +96,33 @@ class Batches:
         for start in range(0, len(order), _WINDOW * self.batch_size):
             window = np.concatenate([waiting, order[start : start + _WINDOW * self.batch_size]])
             batches, waiting = self._cut(window)
-            for place in generator.permutation(len(batches)):
-                yield batches[place]
-            if len(waiting) > _WINDOW * self.batch_size:  # each window would look at all of them again
+            for number in generator.permutation(len(batches)):
+                yield batches[number]
+            if len(waiting) > _WINDOW * self.batch_size:  # else each window would try all of them again
                 last += self._short(waiting)
                 waiting = waiting[:0]
         last += self._short(waiting)
-        shuffled = [last[place] for place in generator.permutation(len(last))]
+        shuffled = [last[number] for number in generator.permutation(len(last))]
         yield from sorted(shuffled, key=len, reverse=True)
 
     def _short(self, waiting: NDArray[np.uint32]) -> list[list[int]]:
-        """Batches of waiting rows, which may fill none: a text is in each once at most, however many rows have it."""
+        """Pack waiting rows into batches that may stay short, each text at most once in a batch."""
         rows, texts = self._by_length(waiting)
         hashes = self._hashes(texts) if self._different else [frozenset[int]()] * len(rows)
         batches: list[list[int]] = []
-        behind: dict[int, int] = {}  # for a text the first batch behind those that hold it
-        for place, held in enumerate(hashes):
-            at = max((behind.get(text, 0) for text in held), default=0)
-            while at < len(batches) and len(batches[at]) == self.batch_size:
-                at += 1
-            if at == len(batches):
+        next_batch: dict[int, int] = {}  # of a text: the first batch behind all that contain it
+        for position, row_hashes in enumerate(hashes):
+            number = max((next_batch.get(text, 0) for text in row_hashes), default=0)
+            while number < len(batches) and len(batches[number]) == self.batch_size:
+                number += 1
+            if number == len(batches):
                 batches.append([])
-            batches[at].append(place)
-            behind.update(dict.fromkeys(held, at + 1))
+            batches[number].append(position)
+            next_batch.update(dict.fromkeys(row_hashes, number + 1))
         return [rows[batch].tolist() for batch in batches]
 
     def _cut(self, window: NDArray[np.uint32]) -> tuple[list[list[int]], NDArray[np.uint32]]:
-        """Full batches of a window, and the rows that are left over."""
+        """Cut a window into full batches, and return them with the remaining rows."""
         rows, texts = self._by_length(window)
         if self._different:
             return self._packed(rows, self._hashes(texts))
@@ -127,7 +130,7 @@ class Batches:
         return [rows[i : i + self.batch_size].tolist() for i in range(0, full, self.batch_size)], rows[full:]
 
     def _by_length(self, window: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], pa.Table]:
-        """Rows and their texts, the longest first."""
+        """Return rows and their texts, the longest first."""
         texts = take(self._table, window)
         lengths = sum(pc.utf8_length(column).to_numpy().astype(np.int64) for column in texts.columns)
         order = np.argsort(-np.asarray(lengths), kind="stable")
@@ -140,28 +143,28 @@ class Batches:
     def _packed(
         self, rows: NDArray[np.uint32], hashes: list[frozenset[int]]
     ) -> tuple[list[list[int]], NDArray[np.uint32]]:
-        """Full batches, one after another, and the rows that share texts and wait for others."""
-        left = list(range(len(rows)))
+        """Return full batches, and the rows that share texts and must wait."""
+        remaining = list(range(len(rows)))
         batches = []
-        while len(left) >= self.batch_size:
-            batch, passed = self._filled(left, hashes)
+        while len(remaining) >= self.batch_size:
+            batch, passed = self._filled(remaining, hashes)
             if len(batch) < self.batch_size:
                 break
             batches.append(rows[batch].tolist())
-            left = passed
-        return batches, rows[left]
+            remaining = passed
+        return batches, rows[remaining]
 
-    def _filled(self, left: list[int], hashes: list[frozenset[int]]) -> tuple[list[int], list[int]]:
-        """A batch of the first rows that share no text with each other, and the rows that are left."""
+    def _filled(self, remaining: list[int], hashes: list[frozenset[int]]) -> tuple[list[int], list[int]]:
+        """Fill a batch with the first rows that share no text, and return it with the remaining rows."""
         batch: list[int] = []
-        held: set[int] = set()
+        texts: set[int] = set()
         passed: list[int] = []
-        for at, place in enumerate(left):
-            if held.isdisjoint(hashes[place]):
-                held |= hashes[place]
-                batch.append(place)
+        for number, position in enumerate(remaining):
+            if texts.isdisjoint(hashes[position]):
+                texts |= hashes[position]
+                batch.append(position)
                 if len(batch) == self.batch_size:
-                    return batch, passed + left[at + 1 :]
+                    return batch, passed + remaining[number + 1 :]
             else:
-                passed.append(place)
+                passed.append(position)
         return batch, passed

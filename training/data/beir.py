@@ -1,4 +1,4 @@
-"""Test collections in BEIR's layout (Thakur et al. 2021, arXiv:2104.08663).
+"""Read test collections in BEIR's layout (Thakur et al. 2021, arXiv:2104.08663).
 
 `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text}, `qrels/SPLIT.tsv` with a header and rows of query,
 document and grade.
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def is_collection(folder: Path) -> bool:
+    """Whether a folder has a corpus."""
     return (folder / "corpus.jsonl").is_file()
 
 
 def documents(folder: Path) -> Iterator[dict[str, str]]:
-    """Each document as id, title and text, which is the title where there is no text."""
+    """Yield each document as id, title and text; an empty text is replaced by the title."""
     for where, row in _rows(folder / "corpus.jsonl"):
         text = row.get("text")
         if not isinstance(text, str) or not isinstance(row.get("title") or "", str):
@@ -30,12 +31,12 @@ def documents(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def passage(document: Mapping[str, str]) -> str:
-    """Title and text as one passage."""
+    """Join title and text into one passage."""
     return "\n".join(dict.fromkeys(filter(None, (document["title"], document["text"]))))
 
 
 def queries(folder: Path) -> dict[str, str]:
-    """Id to text."""
+    """Read the queries: id to text."""
     texts = {}
     for where, row in _rows(folder / "queries.jsonl"):
         if not isinstance(row.get("text"), str) or not row["text"].strip():
@@ -64,12 +65,12 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
-    """Query to document to grade; queries without a relevant document are left out."""
+    """Read the judgements: query to document to grade. Queries without a relevant document are left out."""
     file = folder / "qrels" / f"{split}.tsv"
     if not file.is_file():
-        there = ", ".join(sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))) or "none"
-        raise InputError(f"{file} is missing: the splits that are there: {there}")
-    found: dict[str, dict[str, int]] = {}
+        splits = ", ".join(sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))) or "none"
+        raise InputError(f"{file} is missing: the splits that are there: {splits}")
+    grades_of: dict[str, dict[str, int]] = {}
     try:
         lines = file.read_text("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -80,17 +81,17 @@ def qrels(folder: Path, split: str) -> dict[str, dict[str, int]]:
             continue
         try:
             query, document, grade = cells
-            found.setdefault(query, {})[document] = int(float(grade))
+            grades_of.setdefault(query, {})[document] = int(float(grade))
         except (ValueError, OverflowError):
             raise InputError(f"{file}:{number}: expected query, document and grade separated by tabs") from None
-    judged = {query: grades for query, grades in found.items() if max(grades.values()) > 0}
+    judged = {query: grades for query, grades in grades_of.items() if max(grades.values()) > 0}
     if not judged:
         raise InputError(f"{file} judges no document relevant")
     return judged
 
 
 def line_of(folder: Path, split: str, query: str, document: str) -> str:
-    """File and line of a judgement."""
+    """Return file and line of a judgement."""
     file = folder / "qrels" / f"{split}.tsv"
     cells = (line.split("\t")[:2] for line in file.read_text("utf-8-sig").split("\n"))
     return f"{file}:{next(number for number, pair in enumerate(cells, 1) if pair == [query, document])}"

@@ -1,4 +1,4 @@
-"""What rows of training data are, as their columns say: the names are those that the field's own data sets use."""
+"""Recognize the shape of training data by its column names, those of the field's common data sets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 
 if TYPE_CHECKING:
+    from .sources import Rows
+
     Row = dict[str, Any]
 
 
 class Shape(Enum):
-    """What a row of training data is."""
+    """The kind of a row of training data."""
 
     PAIRS = "pairs (query, positive)"
     TRIPLETS = "triplets (query, positive, negative, …)"
@@ -26,7 +28,7 @@ class Shape(Enum):
     TEXTS = "texts (text)"
 
 
-NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, in any case, the first there counting
+NAMES: dict[str, tuple[str, ...]] = {  # our column -> its names in data sets, in any case; the first present counts
     "query": ("query", "anchor", "question", "query_text", "title"),
     "positive": ("positive", "pos", "positives", "answer", "passage", "document", "context", "response", "body"),
     "negative": ("negative", "neg", "negatives", "hard_negative"),
@@ -44,51 +46,59 @@ NAMES: dict[str, tuple[str, ...]] = {  # our column -> what others call it, in a
 _TWO = (("first", "second"), ("query", "positive"))  # columns of rows with two texts
 _TEXTS = ("query", "positive", "first", "second", "text")
 _SCORES = ("scores", "positive_scores")
-_DECIDING = {  # what a row of this shape cannot have, since it would be of another
+_DECIDING = {  # columns that would give a row of this shape another one
     Shape.PAIRS: ("group", "negative", "score", "label", *_SCORES),
     Shape.TRIPLETS: ("group", "score", "label", *_SCORES),
     Shape.TEXTS: ("group", "class"),
 }
-WANTED_SCORES = "expected 'scores', the positive's and then each negative's"
+EXPECTED_SCORES = "expected 'scores', the positive's and then each negative's"
 TRUTH = {"false": 0.0, "true": 1.0}  # labels in words, in any case
-_ID = re.compile(r"(.*_)?(q|p|s|doc|pair)?(id|idx|index)[0-9]*", re.IGNORECASE)  # a number that is a name
+_ID = re.compile(r"(.*_)?(q|p|s|doc|pair)?(id|idx|index)[0-9]*", re.IGNORECASE)  # columns of ids
 _NUMBERED = re.compile(r"negative_([0-9]{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column is what, and the shape that follows: told by the first row, which the others must be like."""
+    """The columns of the first row and their shape, which all other rows must share."""
 
-    first: str  # where that row stands
+    first: str  # file and line of that row
     shape: Shape
     named: dict[str, str]  # our column -> theirs
-    one: str = ""  # of two texts
-    two: str = ""
+    left: str = ""  # the first of two texts
+    right: str = ""
     negatives: tuple[str, ...] = ()  # numbered ones, in order
-    filled: frozenset[str] = frozenset()  # columns that the first row has a value in
-    undecided: bool = False  # whether there are numbers in `label`, which may be labels or scores
+    filled: frozenset[str] = frozenset()  # columns with a value in the first row
+    undecided: bool = False  # whether numbers in `label` may be labels or scores
 
     @classmethod
     def of(cls, where: str, row: Row) -> Columns:
-        """:raises InputError: when the columns are those of no shape."""
+        """Recognize the columns of the first row.
+
+        :raises InputError: when they have no known shape.
+        """
         filled = frozenset(name for name, value in row.items() if not empty(value))
         named = _named(row, filled)
         negatives = tuple(sorted(filter(_number_of, row), key=_number_of))
         pair = next((pair for pair in _TWO if all(name in named for name in pair)), None)
         if pair:
-            one, two = (named[name] for name in pair)
-            shape, undecided = _of_two(where, row, named, one, negatives)
+            left, right = (named[name] for name in pair)
+            shape, undecided = _of_two(where, row, named, left, negatives)
             if shape is Shape.PAIRS and pair[0] == "first":
                 _check_unjudged(where, row)
-            return cls(where, shape, named, one, two, negatives, filled, undecided)
+            return cls(where, shape, named, left, right, negatives, filled, undecided)
         return cls(where, _of_one(where, row, named), named, filled=filled, negatives=negatives)
 
-    def check(self, where: str, row: Row) -> None:
-        """:raises InputError: where a row has what would have made the first one of another shape."""
+    def checked(self, rows: Rows) -> Rows:
+        """Yield the rows, each checked for columns that would have given the first row another shape.
+
+        :raises InputError: naming the row.
+        """
         deciding = _DECIDING.get(self.shape, ("group",))
-        for name in row:
-            if name not in self.filled and not empty(row[name]) and any(_is(name, column) for column in deciding):
-                raise InputError(f"{where}: has {name!r}, which {self.first} had not: rows must be of one shape")
+        for where, row in rows:
+            for name in row:
+                if name not in self.filled and not empty(row[name]) and any(_is(name, column) for column in deciding):
+                    raise InputError(f"{where}: has {name!r}, which {self.first} had not: rows must be of one shape")
+            yield where, row
 
 
 def _is(name: Any, column: str) -> bool:
@@ -101,53 +111,53 @@ def is_text(name: Any) -> bool:
 
 
 def _named(row: Row, filled: frozenset[str]) -> dict[str, str]:
-    """Our columns, with what the row calls them."""
-    there = {str(name).lower(): name for name in row}
+    """Map our columns to the row's names."""
+    by_lower_name = {str(name).lower(): name for name in row}
     named = {}
     for column, names in NAMES.items():
-        found = [there[name] for name in names if name in there]
-        with_value = [name for name in found if name in filled]
-        if with_value or (found and column in _TEXTS):  # a missing text is a mistake, a missing label need not be
-            named[column] = (with_value or found)[0]
+        present = [by_lower_name[name] for name in names if name in by_lower_name]
+        with_value = [name for name in present if name in filled]
+        if with_value or (present and column in _TEXTS):  # a missing text is a mistake, a missing label need not be
+            named[column] = (with_value or present)[0]
     return named
 
 
-def _of_two(where: str, row: Row, named: dict[str, str], one: str, negatives: tuple[str, ...]) -> tuple[Shape, bool]:
-    """The shape of rows with two texts, and whether it may yet turn out to be labels."""
+def _of_two(where: str, row: Row, named: dict[str, str], left: str, negatives: tuple[str, ...]) -> tuple[Shape, bool]:
+    """Return the shape of rows with two texts, and whether the scores may still turn out to be labels."""
     if any(name in named for name in _SCORES):
         return Shape.GRADED, False
     if "negative" in named or negatives:
         if "label" in named:
-            raise InputError(f"{where}: has {named['label']!r} beside a negative: {WANTED_SCORES}")
+            raise InputError(f"{where}: has {named['label']!r} beside a negative: {EXPECTED_SCORES}")
         return Shape.GRADED if "score" in named else Shape.TRIPLETS, False
     if "score" in named:
         return Shape.SCORED, False
     if "label" not in named:
         return Shape.PAIRS, False
-    inferred = str(one).lower() == "premise"  # whose classes may be called 0, 1 and 2
+    is_inference = str(left).lower() == "premise"  # its classes may be named 0, 1 and 2
     label = row[named["label"]]
-    undecided = not inferred and (is_number(label) or word(label) in TRUTH)
+    undecided = not is_inference and (is_number(label) or word(label) in TRUTH)
     return Shape.SCORED if undecided else Shape.CLASSED, undecided
 
 
 def _of_one(where: str, row: Row, named: dict[str, str]) -> Shape:
-    """The shape of rows with one text."""
+    """Return the shape of rows with one text."""
     if "text" not in named:
         raise InputError(
             f"{where}: the columns {', '.join(map(repr, row)) or 'are none and'} are no training data: expected query "
             "and positive, with or without negative; sentence1 and sentence2 with score or label; or text"
         )
-    asked = named.get("query", "title")
-    if asked.lower() != "title":
+    query = named.get("query", "title")
+    if query.lower() != "title":
         raise InputError(
-            f"{where}: has {asked!r} and {named['text']!r}, which may be pairs or not: expected "
-            f"'positive' for what answers {asked!r}, or texts alone"
+            f"{where}: has {query!r} and {named['text']!r}, which may be pairs or not: expected "
+            f"'positive' for what answers {query!r}, or texts alone"
         )
     return Shape.GROUPED if "class" in named else Shape.TEXTS
 
 
 def _check_unjudged(where: str, row: Row) -> None:
-    """:raises InputError: where a number beside two texts may say how alike they are: as pairs all would be alike."""
+    """:raises InputError: when a number beside two texts may be a judgement; as pairs, all would count as alike."""
     known = {name for names in NAMES.values() for name in names}
     for name, value in row.items():
         if str(name).lower() in known or _ID.fullmatch(str(name)):
@@ -159,12 +169,13 @@ def _check_unjudged(where: str, row: Row) -> None:
 
 
 def _number_of(name: Any) -> int:
-    """The place of a numbered column of negatives, from 1: 13 for negative_12; 0 for any other name."""
+    """Return the number of a column of negatives plus 1: 13 for negative_12; 0 for any other name."""
     match = _NUMBERED.fullmatch(str(name))
     return int(match[1]) + 1 if match else 0
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value can be read as a number."""
     try:
         float(value)
     except (TypeError, ValueError):
@@ -175,10 +186,12 @@ def is_number(value: Any) -> bool:
 
 
 def word(value: Any) -> str:
+    """Return a value as a word in lower case."""
     return str(value).strip().lower()
 
 
 def empty(value: Any) -> bool:
+    """Whether a cell has no value."""
     return value is None or (isinstance(value, (str, list, tuple)) and not value)
 
 

@@ -1,8 +1,8 @@
-"""Training data: rows of texts from any of the usual places, checked to the last line before a model is touched.
+"""Prepare training data: read rows, check them, write them to disk and hold some out.
 
-The columns say what the rows are (`shape.py`). Every row is read and checked once (`fitting.py`), in a stream, and
-written to one Arrow file that training maps into memory: its last line is known to be right before the first step, and
-all that is held of a row is its number, its part and a hash, some 25 bytes, while the held-out ones are chosen.
+A row passes four modules in one line. `sources` reads it. `columns` checks that it has the shape of the first row.
+`validation` checks its values. `prepare` here writes it to one Arrow file, which training maps into memory. So every
+row is known to be right before the first step. Held-out rows are chosen by number, part and hash: some 25 bytes a row.
 """
 
 from __future__ import annotations
@@ -27,39 +27,42 @@ from .sources import rows
 from .validation import RowValidator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from ..runs.training_run import TrainingRun
+    from .sources import Rows
 
     Row = dict[str, Any]
 
 _BATCH = 10_000  # rows written to the Arrow file at a time
-TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # in which part of the data a row is; left out, since a held-out text is in it
+TRAIN, HELD_OUT, LEFT_OUT = 0, 1, 2  # the parts of the data; a row that shares a text with a held-out one is left out
 
 
 @dataclass(slots=True)
 class TrainingSet:
-    """Rows on disk: `rows.arrow` with the columns of one shape, and which part of the data each row is in."""
+    """Rows on disk: `rows.arrow` with the columns of one shape, and the part of the data for each row."""
 
     shape: Shape
     folder: Path
-    texts: tuple[str, ...]  # names of the columns that are texts, in the order in which an objective takes them
-    classes: tuple[str, ...] = ()  # names of the classes, where rows have them
+    texts: tuple[str, ...]  # names of the columns of texts, in the order of an objective's arguments
+    classes: tuple[str, ...] = ()  # names of the classes, if rows have them
     low: float = 0.0  # the range of scores
     high: float = 1.0
     part: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    source: str = ""  # what the rows came from has this name, if any
+    source: str = ""  # the name of the source, if it has one
 
     def table(self) -> pa.Table:
-        """All rows, mapped into memory."""
+        """Map all rows into memory."""
         return pa.ipc.open_stream(pa.memory_map(str(self.folder / "rows.arrow"))).read_all()
 
     def training(self) -> NDArray[np.uint32]:
+        """Return the numbers of the rows to train on."""
         return np.flatnonzero(self.part == TRAIN).astype(np.uint32)
 
     def held_out(self) -> NDArray[np.uint32]:
+        """Return the numbers of the held-out rows."""
         return np.flatnonzero(self.part == HELD_OUT).astype(np.uint32)
 
 
@@ -73,76 +76,86 @@ def prepare(
     development: str | Path | None = None,
     seed: int = 0,
 ) -> TrainingSet:
-    """Read and check every row, write them below `folder`, and set some aside by document.
+    """Read and check every row, write them below `folder`, and hold some out by document.
 
-    A row is held out by the hash of the document that it is about: its `document_id` if it has one, else its positive
-    (the second text). Rows whose query or positive is in a held-out one are left out of both parts; a negative may be,
-    since what is mined has the positives of many rows as negatives of others.
+    A row is held out by the hash of its document: its `document_id` if it has one, else its positive (the second text).
+    Rows that share query or positive with a held-out row are left out of both parts. Negatives may be shared: mined
+    rows have the positives of other rows as negatives.
 
     :param source: a file, a BEIR folder, a Lance table, a data set's name, or the rows themselves.
-    :param split: which qrels of a BEIR folder, or which split of a data set.
-    :param held_out: share of the documents set aside; 0 for none.
-    :param most_held_out: rows set aside at most.
-    :param development: rows to hold out instead, in a file of their own; the shape must be the same.
+    :param split: of a BEIR folder's judgements, or of a data set.
+    :param held_out: share of the documents to hold out; 0 for none.
+    :param most_held_out: maximum of held-out rows.
+    :param development: hold out the rows of this file instead; the shape must be the same.
     :raises InputError: naming the file and line of the first row that does not fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    stream, file = rows(source, split), folder / "rows.arrow"
+    stream = rows(source, split)
     first = next(stream, None)
     if first is None:
-        raise InputError(f"{named(source)} holds no rows to train on")
-    fitter = RowValidator(*first)
-    with file.open("wb") as out, pa.ipc.new_stream(out, fitter.schema()) as writer:
-        given = _write(writer, fitter, chain([first], stream))
-        if given > 1:
-            fitter.tells_apart(named(source))
-        apart = 0 if development is None else _write(writer, fitter, rows(development, "dev"))
-        if development is not None and not apart:
-            raise InputError(f"{named(development)} holds no rows to hold out")
-    if fitter.decides():
-        _cast(file, fitter.schema())
-    made = TrainingSet(fitter.shape, folder, fitter.texts, tuple(fitter.classes), fitter.low, fitter.high)
+        raise InputError(f"{source_name(source)} holds no rows to train on")
+    validator = RowValidator(*first)
+    sizes = _write_all(folder / "rows.arrow", validator, chain([first], stream), source, development)
+    dataset = TrainingSet(
+        validator.shape, folder, validator.texts, tuple(validator.classes), validator.low, validator.high
+    )
     if isinstance(source, (str, Path)):
-        made.source = Path(source).resolve().name if Path(source).exists() else str(source)
+        dataset.source = Path(source).resolve().name if Path(source).exists() else str(source)
     if development is None:
-        keys = _keys(made.table(), "group" if fitter.grouped else made.texts[min(1, len(made.texts) - 1)])
-        part = _split(keys, held_out, most_held_out, seed)
+        column = "group" if validator.grouped else dataset.texts[min(1, len(dataset.texts) - 1)]
+        part = _split(_keys(dataset.table(), column), held_out, most_held_out, seed)
     else:
-        part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), [given, apart])
-    made.part = _without_leaks(made.table(), made.texts, part)
-    if not (made.part == TRAIN).any():
+        part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), sizes)
+    dataset.part = _without_leaks(dataset.table(), dataset.texts, part)
+    if not (dataset.part == TRAIN).any():
         if development is not None:
-            raise InputError(f"every row of {named(source)} shares a text with one of {named(development)}")
-        raise InputError(f"{named(source)} has too few different documents to hold any out: give --held-out 0")
-    return made
+            raise InputError(f"every row of {source_name(source)} shares a text with one of {source_name(development)}")
+        raise InputError(f"{source_name(source)} has too few different documents to hold any out: give --held-out 0")
+    return dataset
 
 
-def named(source: Any) -> str:
-    """What messages call a source."""
+def source_name(source: Any) -> str:
+    """Name a source in a message."""
     return str(source) if isinstance(source, (str, Path)) else "the data"
 
 
-def _write(writer: Any, fitter: RowValidator, given: Iterator[tuple[str, Row]]) -> int:
-    """Check rows, write them and say how many they became."""
-    count, schema = 0, fitter.schema()
-    fitted = (one for where, row in given for one in fitter.fit(where, row))
-    while batch := list(islice(fitted, _BATCH)):
+def _write_all(
+    file: Path, validator: RowValidator, stream: Rows, source: Any, development: str | Path | None
+) -> tuple[int, int]:
+    """Write the rows of the source and of the development file, and count both."""
+    with file.open("wb") as out, pa.ipc.new_stream(out, validator.schema()) as writer:
+        count = _write(writer, validator, stream)
+        if count > 1:
+            validator.expect_variety(source_name(source))
+        held_out = 0 if development is None else _write(writer, validator, rows(development, "dev"))
+        if development is not None and not held_out:
+            raise InputError(f"{source_name(development)} holds no rows to hold out")
+    if validator.has_labels():
+        _cast(file, validator.schema())
+    return count, held_out
+
+
+def _write(writer: Any, validator: RowValidator, stream: Rows) -> int:
+    """Write validated rows and count them."""
+    count, schema = 0, validator.schema()
+    validated = validator.validate(stream)
+    while batch := list(islice(validated, _BATCH)):
         writer.write_batch(pa.RecordBatch.from_pylist(batch, schema))
         count += len(batch)
     return count
 
 
 def _cast(file: Path, schema: pa.Schema) -> None:
-    """Give the columns of a file other types."""
-    aside = file.with_suffix(".part")
-    with pa.memory_map(str(file)) as given, aside.open("wb") as stream, pa.ipc.new_stream(stream, schema) as writer:
-        for batch in pa.ipc.open_stream(given):
+    """Convert the columns of a file to other types."""
+    copy = file.with_suffix(".part")
+    with pa.memory_map(str(file)) as mapped, copy.open("wb") as stream, pa.ipc.new_stream(stream, schema) as writer:
+        for batch in pa.ipc.open_stream(mapped):
             writer.write_batch(batch.cast(schema))
-    aside.replace(file)
+    copy.replace(file)
 
 
 def _keys(table: pa.Table, column: str) -> NDArray[np.uint64]:
-    """A hash of a column's text for each row."""
+    """Hash a column's text in each row."""
     keys = np.empty(len(table), np.uint64)
     start = 0
     for batch in table.select([column]).to_batches():
@@ -152,93 +165,93 @@ def _keys(table: pa.Table, column: str) -> NDArray[np.uint64]:
 
 
 def take(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
-    """Rows by number, in that order. `Table.take` would copy the whole of a table that is mapped into memory."""
+    """Return rows by number, in that order. `Table.take` would copy the whole table out of the memory map."""
     batches = table.to_batches()
     ends = np.cumsum([len(batch) for batch in batches])
-    which = np.searchsorted(ends, rows, side="right")
-    order = np.argsort(which, kind="stable")
+    owners = np.searchsorted(ends, rows, side="right")
+    order = np.argsort(owners, kind="stable")
     pieces = []
-    for number, group in groupby(order.tolist(), key=which.__getitem__):
+    for number, group in groupby(order.tolist(), key=owners.__getitem__):
         local = np.asarray(rows)[list(group)].astype(np.int64) - (ends[number] - len(batches[number]))
         pieces.append(batches[number].take(pa.array(local)))
     return pa.Table.from_batches(pieces, table.schema).take(pa.array(np.argsort(order)))
 
 
 def hash_of(text: str) -> int:
-    """64 bits of BLAKE2b of the text without case and superfluous space."""
+    """Return 64 bits of BLAKE2b of the text, without case and superfluous space."""
     normal = " ".join(text.casefold().split())
     return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
 
 
-def _split(keys: NDArray[np.uint64], share: float, most: int, seed: int) -> NDArray[np.uint8]:
-    """Hold out whole documents: as many as give `share` of the rows, `most` rows at most, chosen by hash and seed."""
+def _split(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) -> NDArray[np.uint8]:
+    """Hold out whole documents, chosen by hash and seed: `share` of the rows, and at most `maximum` rows."""
     if not 0 <= share < 1:
         raise InputError(f"held out is a share of the documents, from 0 to below 1, not {share}")
     part = np.full(len(keys), TRAIN, np.uint8)
-    wanted = min(most, round(share * len(keys)))
-    others = keys[keys != keys[0]]
-    if not wanted or not len(others) or (others == others[0]).all():  # fewer than three documents
+    count = min(maximum, round(share * len(keys)))
+    rest = keys[keys != keys[0]]
+    if not count or not len(rest) or (rest == rest[0]).all():  # fewer than three documents
         return part
-    del others
+    del rest
     salt = np.uint64(int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little"))
-    places = keys ^ salt
-    last = min(wanted, len(keys) - 1)
-    first = np.sort(np.partition(places, last)[: last + 1])
-    whole = first if wanted == len(keys) else first[first < first[-1]]
-    part[places <= (whole[-1] if len(whole) else first[0])] = HELD_OUT
+    salted = keys ^ salt
+    last = min(count, len(keys) - 1)
+    lowest = np.sort(np.partition(salted, last)[: last + 1])
+    whole = lowest if count == len(keys) else lowest[lowest < lowest[-1]]
+    part[salted <= (whole[-1] if len(whole) else lowest[0])] = HELD_OUT
     return part
 
 
 def _without_leaks(table: pa.Table, columns: tuple[str, ...], part: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Leave out training rows whose first two texts are among those of held-out ones."""
-    held = np.flatnonzero(part == HELD_OUT)
-    if not len(held):
+    """Leave out the training rows that share one of their first two texts with a held-out row."""
+    held_out = np.flatnonzero(part == HELD_OUT)
+    if not len(held_out):
         return part
     known: set[int] = set()
-    for column in take(table.select(list(columns[:2])), held).columns:
+    for column in take(table.select(list(columns[:2])), held_out).columns:
         known.update(hash_of(text) for text in column.to_pylist())
     start = 0
     for batch in table.select(list(columns[:2])).to_batches():
         for column in batch.columns:
-            for place, text in enumerate(column.to_pylist()):
-                if part[start + place] == TRAIN and hash_of(text) in known:
-                    part[start + place] = LEFT_OUT
+            for row, text in enumerate(column.to_pylist(), start):
+                if part[row] == TRAIN and hash_of(text) in known:
+                    part[row] = LEFT_OUT
         start += len(batch)
     return part
 
 
-def counts(made: TrainingSet) -> dict[str, int]:
-    """How many rows are in each part."""
+def counts(dataset: TrainingSet) -> dict[str, int]:
+    """Count the rows of each part."""
     parts = {"training": TRAIN, "held_out": HELD_OUT, "left_out": LEFT_OUT}
-    return {name: int((made.part == number).sum()) for name, number in parts.items()}
+    return {name: int((dataset.part == number).sum()) for name, number in parts.items()}
 
 
-def describe(made: TrainingSet) -> dict[str, Any]:
-    """What a model card says about the data."""
+def describe(dataset: TrainingSet) -> dict[str, Any]:
+    """Describe the data for a model card."""
     return {
-        **({"source": made.source} if made.source else {}),
-        "shape": made.shape.value,
-        **counts(made),
-        **({"classes": list(made.classes)} if made.classes else {}),
+        **({"source": dataset.source} if dataset.source else {}),
+        "shape": dataset.shape.value,
+        **counts(dataset),
+        **({"classes": list(dataset.classes)} if dataset.classes else {}),
     }
 
 
-def save(made: TrainingSet) -> None:
-    """Remember the parts beside the rows, so that a resumed run has the same ones."""
-    np.save(made.folder / "part.npy", made.part, allow_pickle=False)
+def save(dataset: TrainingSet) -> None:
+    """Save the parts beside the rows, so that a resumed run has the same ones."""
+    np.save(dataset.folder / "part.npy", dataset.part, allow_pickle=False)
     facts = {
-        "shape": made.shape.name,
-        "texts": made.texts,
-        "classes": made.classes,
-        "low": made.low if np.isfinite(made.low) else 0.0,
-        "high": made.high if np.isfinite(made.high) else 1.0,
-        "source": made.source,
+        "shape": dataset.shape.name,
+        "texts": dataset.texts,
+        "classes": dataset.classes,
+        "low": dataset.low if np.isfinite(dataset.low) else 0.0,
+        "high": dataset.high if np.isfinite(dataset.high) else 1.0,
+        "source": dataset.source,
     }
-    write_atomic(made.folder / "data.json", json.dumps(facts))
+    write_atomic(dataset.folder / "data.json", json.dumps(facts))
 
 
 def load(folder: Path) -> TrainingSet:
-    """What `save` remembered."""
+    """Load a saved training set."""
     facts = json.loads((folder / "data.json").read_text("utf-8"))
     return TrainingSet(
         Shape[facts["shape"]],
@@ -252,26 +265,27 @@ def load(folder: Path) -> TrainingSet:
     )
 
 
-def once(run: TrainingRun[Any], source: Any, **options: Any) -> TrainingSet:
-    """What `prepare` gives of these options, made once however often a run is resumed.
+def prepare_once(run: TrainingRun[Any], source: Any, **options: Any) -> TrainingSet:
+    """Prepare the data of a run, or load it if the run is resumed.
 
-    :raises InputError: when a run that began with other rows is to be resumed.
+    :param options: of `prepare`.
+    :raises InputError: when the run began with other rows.
     """
     folder = run.folder / "data"
     with run.lock():
         if (folder / "data.json").is_file():
             if not isinstance(source, (str, Path)) and is_main_process():
-                _expect(source, folder, run.out, options)
+                _expect_same(source, folder, run.out, options)
             return load(folder)
         with run.discard_on_error():
-            made = prepare(source, folder, **options)
-        save(made)
-        return made
+            dataset = prepare(source, folder, **options)
+        save(dataset)
+        return dataset
 
 
-def _expect(source: Any, folder: Path, out: Path, options: dict[str, Any]) -> None:
-    """:raises InputError: unless a source without files still gives the rows that were prepared."""
-    with tempfile.TemporaryDirectory(dir=folder) as again:
-        prepare(source, Path(again), **options)
-        if not filecmp.cmp(folder / "rows.arrow", Path(again) / "rows.arrow", shallow=False):
+def _expect_same(source: Any, folder: Path, out: Path, options: dict[str, Any]) -> None:
+    """:raises InputError: unless rows in memory are still the prepared ones."""
+    with tempfile.TemporaryDirectory(dir=folder) as copy:
+        prepare(source, Path(copy), **options)
+        if not filecmp.cmp(folder / "rows.arrow", Path(copy) / "rows.arrow", shallow=False):
             raise InputError(f"{out} holds an unfinished run on other rows: remove it or give another folder")

@@ -1,4 +1,4 @@
-"""Batches for several processes that see each other's texts as negatives."""
+"""Batches for several processes that use each other's texts as negatives."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
     from .batches import Batches
 
-_KEPT = 64  # full batches, of which one comes again in place of a short one
+_SPARE_BATCHES = 64  # full batches in memory, to replace short ones
 
 
 class SharedBatches:
-    """The parts of larger batches, one after another: what accelerate deals out to processes in turn.
+    """The parts of larger batches in order; accelerate deals them out to processes in turn.
 
-    Gathered across processes, the parts of a batch are one batch again, in which no text is twice. A short batch has no
-    part for each: a full one comes again instead.
+    Gathered across processes, the parts of a batch are one batch again, without duplicate texts. A short batch has too
+    few parts: a full one takes its place.
 
     :param batches: of as many rows as all processes take together.
     """
@@ -28,22 +28,24 @@ class SharedBatches:
 
     @property
     def epoch(self) -> int:
+        """The epoch whose shuffle comes next."""
         return self._batches.epoch
 
     def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose shuffle comes next."""
         self._batches.set_epoch(epoch)
 
     def __len__(self) -> int:
         return len(self._batches) * self._processes
 
     def __iter__(self) -> Iterator[list[int]]:
-        whole = self.batch_size * self._processes
+        size = self.batch_size * self._processes
         full: list[list[int]] = []
         for number, batch in enumerate(self._batches):
-            given = batch
-            if len(batch) < whole:  # without a full one, rows come twice
-                given = full[number % len(full)] if full else (batch * whole)[:whole]
-            elif len(full) < _KEPT:
+            rows = batch
+            if len(batch) < size:  # without a full batch, rows come twice
+                rows = full[number % len(full)] if full else (batch * size)[:size]
+            elif len(full) < _SPARE_BATCHES:
                 full.append(batch)
-            for place in range(self._processes):
-                yield given[place : whole : self._processes]
+            for process in range(self._processes):
+                yield rows[process : size : self._processes]

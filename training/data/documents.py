@@ -1,4 +1,4 @@
-"""Documents as training pairs are made of them: from an index or a test collection, whole or split in two."""
+"""Documents that training pairs are generated from: of an index or a test collection, whole or split in two."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
+from ...retriever.documents.chunker import context_of
 from . import beir
 
 if TYPE_CHECKING:
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """`heading` is the path of titles above the text, the document's first, as `Chunk.heading` is."""
+    """A passage of a document."""
 
     text: str
-    heading: tuple[str, ...] = ()
+    heading: tuple[str, ...] = ()  # the titles above the text, the document's first, as in `Chunk.heading`
 
     @property
     def context(self) -> str:
-        """What the encoder sees of it: the same as `Chunk.context`."""
-        return f"{' > '.join(self.heading)}\n{self.text}" if self.heading else self.text
+        """The text that the encoder reads: the same as `Chunk.context`."""
+        return context_of(self.heading, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +83,34 @@ class _Share:
 
 
 def from_index(snapshot: Snapshot) -> Iterable[Source]:
-    """The indexed documents, to be iterated as often as wanted; one is in memory at a time."""
+    """Iterate over the indexed documents, any number of times; one is in memory at a time."""
     return _Indexed(snapshot)
 
 
 def from_corpus(folder: str | Path) -> Iterable[Source]:
-    """The documents of a folder in BEIR's layout, each one passage below its title; as `from_index`."""
+    """Iterate over the documents of a folder in BEIR's layout, like `from_index`; each is one passage below a title."""
     return _Corpus(Path(folder))
 
 
 def split(documents: Iterable[Source], share: float, seed: int = 0) -> tuple[Iterable[Source], Iterable[Source]]:
-    """Documents to train on, and about `share` of all held out: which is where follows from its id and the seed."""
+    """Split documents into those to train on and about `share` held out, by id and seed."""
     if not 0 < share < 1:
         raise InputError(f"the share of documents to hold out lies between 0 and 1, but {share!r} came")
     return _Share(documents, share, seed, inside=False), _Share(documents, share, seed, inside=True)
 
 
-def sample(documents: Iterable[Source], wanted: int, seed: int) -> Iterable[Source]:
-    """Documents that hold as many passages as wanted, or hardly more; all where they hold no more in all."""
-    places = sorted((_position(source.id, seed + 1), len(source.passages)) for source in documents)
+def sample(documents: Iterable[Source], passages: int, seed: int) -> Iterable[Source]:
+    """Choose documents with at least `passages` passages, or hardly more; all documents if they have fewer."""
+    positions = sorted((_position(source.id, seed + 1), len(source.passages)) for source in documents)
     total = 0
-    for place, passages in places:
-        total += passages
-        if total >= wanted:
-            return _Share(documents, math.nextafter(place, 1), seed + 1, inside=True)
+    for position, count in positions:
+        total += count
+        if total >= passages:
+            return _Share(documents, math.nextafter(position, 1), seed + 1, inside=True)
     return documents
 
 
 def _position(name: str, seed: int) -> float:
-    """Where a name falls in [0, 1), the same on every machine."""
+    """Map a name to a number in [0, 1), the same on every machine."""
     digest = hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

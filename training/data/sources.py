@@ -1,4 +1,4 @@
-"""Rows from files, folders, tables and data sets, each with the place where it stands, in bounded memory."""
+"""Read rows from files, folders, tables and data sets, each with its location, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     Rows = Iterator[tuple[str, dict[str, Any]]]
 
 _SEPARATORS = {",": "comma", "\t": "tab"}
-_LONGEST_LINE = 64 << 20  # bytes of one line: a longer one is no row but a file without line ends
+_MAX_LINE = 64 << 20  # bytes: a longer line is not a row but a file without line ends
 
 
 def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train") -> Rows:
-    """Every row of a source with where it stands: "file:line", or "source, row N" where there are no lines.
+    """Yield every row of a source with its location: "file:line", or "source, row N" for a source without lines.
 
     :param source: a .jsonl, .csv, .tsv or .parquet file (.gz too), a BEIR folder, a Lance table, the name of a
         Hugging Face data set, or mappings.
-    :param split: which qrels of a BEIR folder (`qrels/SPLIT.tsv`), or which split of a data set.
+    :param split: of a BEIR folder's judgements (`qrels/SPLIT.tsv`), or of a data set.
     """
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes, Path)):
-        return _given(source)
+        return _in_memory(source)
     path, name = Path(source), str(source)
     if not name.strip():
         raise InputError(f"{name!r} is no name of data: expected a file, a folder or the name of a data set")
@@ -47,7 +47,7 @@ def rows(source: str | Path | Iterable[Mapping[str, Any]], split: str = "train")
     return _dataset(name, split)
 
 
-def _given(source: Iterable[Mapping[str, Any]]) -> Rows:
+def _in_memory(source: Iterable[Mapping[str, Any]]) -> Rows:
     for number, row in enumerate(source, 1):
         if not isinstance(row, Mapping):
             raise InputError(f"row {number}: expected a mapping of columns to values, not {type(row).__name__}")
@@ -83,19 +83,19 @@ def _file(path: Path) -> Rows:
 
 
 def _bytes(path: Path) -> IO[bytes]:
-    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    return opened(path, "rb")  # type: ignore[no-any-return]
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    return opener(path, "rb")  # type: ignore[no-any-return]
 
 
 def _text(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines in UTF-8 with their numbers, without their ends."""
+    """Yield lines in UTF-8 with their numbers, without line ends."""
     number = 0
     with _bytes(path) as stream:
         try:
-            while line := stream.readline(_LONGEST_LINE):
+            while line := stream.readline(_MAX_LINE):
                 number += 1
-                if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-                    raise InputError(f"{path}:{number} has over {_LONGEST_LINE >> 20} MB: expected one row a line")
+                if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+                    raise InputError(f"{path}:{number} has over {_MAX_LINE >> 20} MB: expected one row a line")
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}:{number} is not UTF-8 ({error.reason}): save it as UTF-8") from None
@@ -108,7 +108,7 @@ def _json_lines(path: Path) -> Rows:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_once)
+            row = json.loads(line, object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}:{number} is not JSON ({error}): expected one object a line") from None
         if not isinstance(row, dict):
@@ -117,13 +117,13 @@ def _json_lines(path: Path) -> Rows:
         yield f"{path}:{number}", row
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"it has {twice!r} twice")
-    return found
+    return row
 
 
 def _lines(path: Path) -> Rows:
@@ -141,14 +141,14 @@ def _tabs(path: Path) -> Rows:
 
 
 def _separated(path: Path, separator: str) -> Rows:
-    """RFC 4180 where a quote opens a field; the header names the columns."""
-    csv.field_size_limit(_LONGEST_LINE)
-    at = 0
+    """Read CSV or TSV as RFC 4180 says, with quoted fields; the header names the columns."""
+    csv.field_size_limit(_MAX_LINE)
+    line_number = 0
 
     def lines() -> Iterator[str]:
-        nonlocal at
+        nonlocal line_number
         for number, line in _text(path):
-            at = number
+            line_number = number
             yield line + "\n"
 
     reader = csv.reader(lines(), delimiter=separator, strict=True)
@@ -160,13 +160,13 @@ def _separated(path: Path, separator: str) -> Rows:
                 header = _header(path, cells, separator)
             elif cells:
                 if len(cells) != len(header):
-                    what = f"put a field with a {_SEPARATORS[separator]} in it in quotes"
+                    quotes = f"put a field with a {_SEPARATORS[separator]} in it in quotes"
                     raise InputError(
                         f"{path}:{began} has {len(cells)} fields where the header has {len(header)}: "
-                        + (what if len(cells) > len(header) else "expected one for each column")
+                        + (quotes if len(cells) > len(header) else "expected one for each column")
                     )
                 yield f"{path}:{began}", dict(zip(header, cells, strict=True))
-            began = at + 1
+            began = line_number + 1
     except csv.Error as error:
         reason = str(error)
         if "new-line" in reason:
@@ -202,7 +202,7 @@ def _parquet(path: Path) -> Rows:
 
 
 def _rows_of(path: Path, batches: Iterable[Any]) -> Rows:
-    """Rows of Arrow's batches, without times: Python has no value for some, and no shape of data needs one."""
+    """Yield rows of Arrow batches without columns of times: Python cannot hold all of them, and no shape needs one."""
     from pyarrow.types import is_temporal
 
     number = 0
@@ -223,22 +223,22 @@ def _lance(path: Path) -> Rows:
 
 
 def _beir(path: Path, split: str) -> Rows:
-    """Each judged query with each of its relevant documents, as title and text."""
+    """Yield each judged query with each of its relevant documents, as title and text."""
     texts, qrels = beir.queries(path), beir.qrels(path, split)
-    wanted = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
-    documents = {row["id"]: beir.passage(row) for row in beir.documents(path) if row["id"] in wanted}
+    relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
+    documents = {row["id"]: beir.passage(row) for row in beir.documents(path) if row["id"] in relevant}
     for query, grades in qrels.items():
         for document in (document for document, grade in grades.items() if grade > 0):
             for name, known, file in ((query, texts, "queries.jsonl"), (document, documents, "corpus.jsonl")):
                 if name not in known:
-                    place = beir.line_of(path, split, query, document)
-                    raise InputError(f"{place}: {file} has no {name!r}: add it there, or take this line out")
+                    line = beir.line_of(path, split, query, document)
+                    raise InputError(f"{line}: {file} has no {name!r}: add it there, or take this line out")
             where = f"{path}/qrels/{split}.tsv, query {query!r}"
             yield where, {"query": texts[query], "positive": documents[document], "document_id": document}
 
 
 def _dataset(name: str, split: str) -> Rows:
-    """A data set of the Hugging Face hub or of its local cache; "NAME:CONFIGURATION" where it has several."""
+    """Read a data set of the Hugging Face hub or of its local cache; "NAME:CONFIGURATION" if it has several."""
     try:
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError
@@ -249,18 +249,18 @@ def _dataset(name: str, split: str) -> Rows:
     set_verbosity_error()
     name, _, configuration = name.partition(":")
     try:
-        with _without_retries_told():
-            loaded = load_dataset(name, configuration or None, split=split)
+        with _quiet_retries():
+            table = load_dataset(name, configuration or None, split=split)
     except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
         reason = first_line(error)
         raise InputError(f"there is no file or folder {name}, nor a data set to be had ({reason})") from None
-    for number, row in enumerate(loaded, 1):
+    for number, row in enumerate(table, 1):
         yield f"{name}, row {number}", dict(row)
 
 
 @contextlib.contextmanager
-def _without_retries_told() -> Iterator[None]:
-    """One line says in the end what was not to be had."""
+def _quiet_retries() -> Iterator[None]:
+    """Silence the hub's messages about retries; the final error is one line."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)

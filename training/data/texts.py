@@ -1,4 +1,4 @@
-"""Texts without labels, one document after another, from wherever they are kept."""
+"""Read texts without labels, one document after another, from any source."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.progress import Progress, at_intervals, ignore
 from ...core.words import encodable
 from ...retriever.documents.scan import is_index
-from ..runs.progress import seldom
 from .sources import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..runs.progress import Tell
+    from ...core.progress import OnProgress
     from .sources import Rows
 
 _TABLES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".txt"}
 _COLUMNS = ("text", "sentence", "content")
 
 
-def documents(sources: Sequence[str | Path], column: str | None = None, tell: Tell | None = None) -> Iterator[str]:
-    """The text of each document in order; the same each time, as long as the sources stay as they are.
+def documents(sources: Sequence[str | Path], column: str | None = None, progress: OnProgress = ignore) -> Iterator[str]:
+    """Yield the text of each document in order; each call yields the same, unless a source changes.
 
     :param sources: each an index, a folder of documents, a BEIR folder, a Lance table, a .txt file with a text a
-        line, a .jsonl, .csv, .tsv or .parquet file (.gz too) with a column of texts, one document of any format that
-        is indexed, or the name of a Hugging Face data set.
-    :param column: the column, "text", "sentence" or "content" unless given.
-    :raises InputError: naming the file and line that is not as it should be.
+        line, a .jsonl, .csv, .tsv or .parquet file (.gz too) with a column of texts, one document of any readable
+        format, or the name of a Hugging Face data set.
+    :param column: the column of texts; by default "text", "sentence" or "content".
+    :raises InputError: naming the wrong file and line.
     """
-    told, count = seldom(tell or (lambda _: None)), 0
+    count, report = 0, at_intervals(progress)
     for source in sources:
-        for text in _of(source, column, tell or (lambda _: None)):
+        for text in _texts(source, column, progress):
             count += 1
-            told(f"{count:,} document{'s' * (count != 1)} read")
+            report(Progress("reading documents", count, message=f"{count:,} document{'s' * (count != 1)} read"))
             if text.strip():
                 yield encodable(text)
 
@@ -42,22 +42,22 @@ def documents(sources: Sequence[str | Path], column: str | None = None, tell: Te
 def check(sources: Sequence[str | Path], column: str | None = None) -> None:
     """Look for each source, and read the first text of a file.
 
-    :raises InputError: where something is not there, or has no column of texts.
+    :raises InputError: when a source is missing, or has no column of texts.
     """
     for source in sources:
-        found = _of(source, column, lambda _: None)
+        texts = _texts(source, column, ignore)
         if not Path(source).expanduser().is_dir():
-            next(found, None)
+            next(texts, None)
 
 
-def _of(source: str | Path, column: str | None, tell: Tell) -> Iterator[str]:
+def _texts(source: str | Path, column: str | None, progress: OnProgress) -> Iterator[str]:
     path = Path(source).expanduser()
     if is_index(path):
         return _indexed(path)
     if (path / "corpus.jsonl").is_file():
         return _corpus(path)
     if path.is_dir() and not (path / "_versions").is_dir():
-        return _folder(path, tell)
+        return _folder(path, progress)
     kind = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix != ".gz"), "")
     if path.is_file() and kind not in _TABLES:
         return _file(path)
@@ -79,14 +79,14 @@ def _indexed(index: Path) -> Iterator[str]:
 
 
 def _corpus(folder: Path) -> Iterator[str]:
-    for place, row in rows(folder / "corpus.jsonl"):
+    for where, row in rows(folder / "corpus.jsonl"):
         title, text = row.get("title") or "", row.get("text")
         if not isinstance(text, str) or not isinstance(title, str):
-            raise InputError(f"{place}: expected strings in 'text' and 'title'")
+            raise InputError(f"{where}: expected strings in 'text' and 'title'")
         yield "\n".join(filter(None, (title, text)))
 
 
-def _folder(folder: Path, tell: Tell) -> Iterator[str]:
+def _folder(folder: Path, progress: OnProgress) -> Iterator[str]:
     from ...retriever.documents.scan import scan
     from ...retriever.readers.pool.pool import ReaderPool
 
@@ -97,7 +97,7 @@ def _folder(folder: Path, tell: Tell) -> Iterator[str]:
                 yield reading.document.text
             failed += reading.state == "failed"
     if failed:
-        tell(f"left out: {failed:,} file{'s' * (failed != 1)} of {folder} that could not be read")
+        progress(Progress(f"left out: {failed:,} file{'s' * (failed != 1)} of {folder} that could not be read"))
 
 
 def _file(path: Path) -> Iterator[str]:
@@ -109,21 +109,21 @@ def _file(path: Path) -> Iterator[str]:
     yield reading.document.text
 
 
-def _column(given: Rows, column: str | None) -> Iterator[str]:
+def _column(stream: Rows, column: str | None) -> Iterator[str]:
     name = column
-    for place, row in given:
-        name = name or _chosen(place, row)
+    for where, row in stream:
+        name = name or _text_column(where, row)
         text = row.get(name)
         if not isinstance(text, str):
-            there = ", ".join(map(repr, row)) or "none"
-            came = repr(text)[:60] if name in row else f"the columns {there}"
-            raise InputError(f"{place}: expected a text in {name!r}, but {came} came; --column says which it is")
+            columns = ", ".join(map(repr, row)) or "none"
+            came = repr(text)[:60] if name in row else f"the columns {columns}"
+            raise InputError(f"{where}: expected a text in {name!r}, but {came} came; --column says which it is")
         yield text
 
 
-def _chosen(place: str, row: dict[str, Any]) -> str:
-    found = next((name for name in _COLUMNS if isinstance(row.get(name), str)), None)
-    if found is None:
-        there = ", ".join(map(repr, row)) or "none"
-        raise InputError(f"{place}: expected a column 'text', but the columns are {there}: say which with --column")
-    return found
+def _text_column(where: str, row: dict[str, Any]) -> str:
+    name = next((name for name in _COLUMNS if isinstance(row.get(name), str)), None)
+    if name is None:
+        columns = ", ".join(map(repr, row)) or "none"
+        raise InputError(f"{where}: expected a column 'text', but the columns are {columns}: say which with --column")
+    return name

@@ -1,4 +1,4 @@
-"""Texts as tokens in an Arrow file: tokenized once, read from disk row by row."""
+"""Tokenized texts in an Arrow file: written once, read from disk row by row."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-INSIDE, WORD, SENTENCE = 0, 1, 2  # what begins with a token: nothing, a word, a sentence
+INSIDE, WORD, SENTENCE = 0, 1, 2  # a token starts nothing, a word, or a sentence
 _SCHEMA = pa.schema([("tokens", pa.list_(pa.int32())), ("starts", pa.list_(pa.uint8())), ("document", pa.int64())])
 _BATCH_ROWS = 1_024
-_WINDOW = 20_000  # characters tokenized as one text: a document may be longer than memory has room for its tokens
+_WINDOW = 20_000  # characters tokenized as one text: the tokens of a whole document may not fit into memory
 _BATCH_CHARACTERS = 1_000_000  # tokenized at a time
 
 
@@ -37,12 +37,12 @@ class Row:
     def __getitem__(self, inside: slice) -> Row:
         return Row(self.tokens[inside], self.starts[inside])
 
-    def __add__(self, other: Row) -> Row:
-        return Row(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.starts, other.starts]))
+    def __add__(self, following: Row) -> Row:
+        return concatenate([self, following])
 
 
 class Writer:
-    """Writes rows to a new file, which is whole only after `close`."""
+    """Writes rows to a new file; the file is complete after `close`."""
 
     def __init__(self, file: Path) -> None:
         self._writer = pa.ipc.new_file(str(file), _SCHEMA)
@@ -50,7 +50,10 @@ class Writer:
         self.rows = self.tokens = 0
 
     def add(self, row: Row, document: int) -> None:
-        """:param document: its number, never lower than that of the row before."""
+        """Add a row.
+
+        :param document: its number, never lower than the previous row's.
+        """
         self._rows.append((row, document))
         self.rows += 1
         self.tokens += len(row)
@@ -58,12 +61,13 @@ class Writer:
             self._flush()
 
     def close(self) -> None:
+        """Write the last rows."""
         if self._rows:
             self._flush()
         self._writer.close()
 
     def _flush(self) -> None:
-        together = joined([row for row, _ in self._rows])
+        together = concatenate([row for row, _ in self._rows])
         ends = pa.array(np.cumsum([0, *(len(row) for row, _ in self._rows)]), pa.int32())
         columns = [
             pa.ListArray.from_arrays(ends, pa.array(together.tokens, pa.int32())),
@@ -79,21 +83,21 @@ class Rows:
 
     def __init__(self, file: Path) -> None:
         reader = pa.ipc.open_file(pa.memory_map(str(file)))
-        batches = [reader.get_batch(place) for place in range(reader.num_record_batches)]
+        batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         self._batches = [
             (_numpy(b.column(0).offsets), _numpy(b.column(0).values), _numpy(b.column(1).values)) for b in batches
         ]
-        none = [np.empty(0, np.int64)]
-        self.documents: NDArray[np.int64] = np.concatenate(none + [_numpy(b.column(2)) for b in batches])
-        self.lengths: NDArray[np.int64] = np.concatenate(none + [np.diff(ends) for ends, _, _ in self._batches])
+        empty = [np.empty(0, np.int64)]
+        self.documents: NDArray[np.int64] = np.concatenate(empty + [_numpy(b.column(2)) for b in batches])
+        self.lengths: NDArray[np.int64] = np.concatenate(empty + [np.diff(ends) for ends, _, _ in self._batches])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, number: int) -> Row:
-        batch, place = divmod(number, _BATCH_ROWS)
+        batch, row = divmod(number, _BATCH_ROWS)
         ends, tokens, starts = self._batches[batch]
-        inside = slice(ends[place], ends[place + 1])
+        inside = slice(ends[row], ends[row + 1])
         return Row(tokens[inside].astype(np.int64), starts[inside])
 
 
@@ -102,7 +106,7 @@ def _numpy(array: pa.Array) -> NDArray[Any]:
 
 
 def windows(text: str) -> Iterator[str]:
-    """The text in stretches of bounded length, cut before a line or a word where there is one to cut at."""
+    """Cut a text into windows of bounded length, before a line or else a word if possible."""
     start = 0
     while len(text) - start > _WINDOW:
         low, high = start + _WINDOW // 2, start + _WINDOW
@@ -114,39 +118,41 @@ def windows(text: str) -> Iterator[str]:
 
 
 def tokenized(texts: Iterable[str], tokenizer: Any) -> Iterator[Row]:
-    """For each text its tokens, without special ones, and what begins with each of them.
+    """Tokenize each text, without special tokens, and mark the tokens that start a word or a sentence.
 
-    :param tokenizer: a fast one of transformers.
+    :param tokenizer: a fast tokenizer of transformers.
     """
     pieces = ((number, piece) for number, text in enumerate(texts) for piece in windows(text))
-    made: list[Row] = []
+    rows: list[Row] = []
     current = 0
-    while batch := list(_some(pieces)):
+    while batch := list(_batch(pieces)):
         encodings = _encode([piece for _, piece in batch], tokenizer)
         for (number, piece), encoding in zip(batch, encodings, strict=True):
             if number != current:
-                yield joined(made)
-                made, current = [], number
-            made.append(Row(np.array(encoding.ids, np.int64), _starts(piece, encoding)))
-    if made:
-        yield joined(made)
+                yield concatenate(rows)
+                rows, current = [], number
+            rows.append(Row(np.array(encoding.ids, np.int64), _starts(piece, encoding)))
+    if rows:
+        yield concatenate(rows)
 
 
-def joined(rows: Sequence[Row]) -> Row:
+def concatenate(rows: Sequence[Row]) -> Row:
+    """Join rows into one."""
     return Row(np.concatenate([row.tokens for row in rows]), np.concatenate([row.starts for row in rows]))
 
 
-def _some(pieces: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    taken = 0
+def _batch(pieces: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Take the pieces to tokenize together."""
+    characters = 0
     for number, piece in islice(pieces, 1_000):
         yield number, piece
-        taken += len(piece)
-        if taken >= _BATCH_CHARACTERS:
+        characters += len(piece)
+        if characters >= _BATCH_CHARACTERS:
             return
 
 
 def _encode(texts: Sequence[str], tokenizer: Any) -> list[Any]:
-    """`[MASK]` and the like in a text are characters like others."""
+    """Tokenize texts; `[MASK]` and the like in a text count as plain characters."""
     encoded = tokenizer(texts, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
     return encoded.encodings  # type: ignore[no-any-return]
 
@@ -162,7 +168,7 @@ def _starts(text: str, encoding: Any) -> NDArray[np.uint8]:
 
 
 def cut(document: Row, room: int) -> Iterator[Row]:
-    """A document in rows of at most `room` tokens and of nearly equal length, cut where a sentence or a word begins."""
+    """Cut a document into rows of at most `room` tokens and nearly equal length, at sentences or else words."""
     while len(document) > room:
         end = _cut_at(document.starts, -(-len(document) // -(-len(document) // room)))
         yield document[:end]
@@ -172,31 +178,31 @@ def cut(document: Row, room: int) -> Iterator[Row]:
 
 
 def _cut_at(starts: NDArray[np.uint8], end: int) -> int:
-    """The last place in the second half of these where a sentence begins, else a word, else the end."""
+    """Return the last start of a sentence in the second half, else of a word, else the end."""
     half = (end + 1) // 2
     for level in (SENTENCE, WORD):
-        found = np.flatnonzero(starts[half : end + 1] >= level)
-        if len(found):
-            return half + int(found[-1])
+        positions = np.flatnonzero(starts[half : end + 1] >= level)
+        if len(positions):
+            return half + int(positions[-1])
     return end
 
 
 def packed(documents: Iterable[Row], room: int, separator: int) -> Iterator[Row]:
-    """All documents one after another, a separator between them, in rows of about `room` tokens."""
+    """Join all documents with a separator between them, and cut them into rows of about `room` tokens."""
     between = Row(np.array([separator], np.int64), np.array([WORD], np.uint8))
     waiting: list[Row] = []
     for document in documents:
         waiting += [between, document] if waiting else [document]
         if sum(map(len, waiting)) > 20 * room:
-            *full, rest = _full(joined(waiting), room)
+            *full, rest = _full(concatenate(waiting), room)
             yield from full
             waiting = [rest]
     if waiting:
-        yield from _full(joined(waiting), room)
+        yield from _full(concatenate(waiting), room)
 
 
 def _full(row: Row, room: int) -> Iterator[Row]:
-    """Rows as long as they may be, the last one excepted."""
+    """Cut a row into rows of full length and a last one."""
     while len(row) > room:
         end = _cut_at(row.starts, room)
         yield row[:end]

@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer.training_args import BatchSample
 from ...core.errors import InputError
 from ...retriever.models.load import load_encoder
 from ..data import dataset as datasets
-from ..data.batches import Batches, fitting
+from ..data.batches import Batches, largest_batch
 from ..data.dataset import Shape, TrainingSet
 from ..data.distributed_batches import SharedBatches
 from ..runs import environment, start_weights
@@ -189,7 +189,7 @@ class EncoderTraining:
         size = max(1, min(self.config.batch_size, len(training) // processes)) * processes
         if not OBJECTIVES[self.objective].different:
             return size
-        maximum = fitting(self.table, training, self.data.texts, size)
+        maximum = largest_batch(self.table, training, self.data.texts, size)
         if maximum == 1 < size and self.data.shape is Shape.PAIRS:
             raise InputError(
                 f"the objective {self.objective} sets the positives of other rows against a query's own, but one text "

@@ -115,7 +115,7 @@ def _report_left_out(report: MiningReport, negatives: int, on_progress: OnProgre
 
 def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
     """What the card says of the data."""
-    name = rows.named(data)
+    name = rows.source_name(data)
     source = {"source": Path(name).resolve().name if Path(name).exists() else name}
     how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder as it was then"
     least = f"at least {_RULES['relative_margin']:.0%} below the positive's score"

@@ -60,15 +60,15 @@ def train_encoder(
     run = TrainingRun(out, base, config, progress)
     run.open(
         {
-            "data": datasets.named(data),
+            "data": datasets.source_name(data),
             "split": split,
             "teacher": teacher,
-            "development": development and datasets.named(development),
+            "development": development and datasets.source_name(development),
             "files": files_of(data, development),
         }
     )
     parts = {"held_out": config.held_out, "development": development, "seed": config.seed}
-    training_set = datasets.once(run, data, split=split, **parts)
+    training_set = datasets.prepare_once(run, data, split=split, **parts)
     with run.discard_on_error():
         if teacher is not None and training_set.shape is not Shape.TEXTS:
             raise InputError(

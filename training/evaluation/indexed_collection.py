@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError, NoIndexError
-from ...core.progress import Progress
+from ...core.progress import Progress, at_intervals
 from ...retriever.documents.scan import INDEX_NAME
 from ..data import beir
 from .measures import relevant
@@ -39,9 +39,9 @@ def fill(retriever: Retriever, folder: Path, progress: OnProgress) -> float:
 
 
 def _documents(folder: Path, progress: OnProgress) -> Iterator[dict[str, str]]:
-    stage = f"indexing {folder.name}"
+    stage, report = f"indexing {folder.name}", at_intervals(progress)
     for number, document in enumerate(beir.documents(folder), 1):
-        progress(Progress(stage, number, message=f"{stage}: {number:,} documents read"))
+        report(Progress(stage, number, message=f"{stage}: {number:,} documents read"))
         yield document
 
 

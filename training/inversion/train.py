@@ -34,7 +34,7 @@ from .tokens import TokenInversion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...core.progress import OnProgress
+    from ...core.progress import OnProgress, Progress
     from ...retriever.models.encoder import Encoder
     from ..runs.model_card import Card
     from ..runs.progress import Tell
@@ -151,8 +151,14 @@ def train_inverter(
     environment.silence()
     tell = tell or lines(run.progress)
     session = (_Embedding if config.kind == "embedding" else _Hidden)(run, loaded, tell)
+
+    def on_progress(event: Progress) -> None:
+        tell(event.message or event.stage)
+
     try:
-        session.read(lambda: parted(documents(sources, column, tell), config.held_out, seed=config.seed, needed=True))
+        session.read(
+            lambda: parted(documents(sources, column, on_progress), config.held_out, seed=config.seed, needed=True)
+        )
     except BinocleError:
         run.discard()
         raise

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import checks as limits
 from ...core.errors import BinocleError, InputError
 from ...core.files import write_atomic
+from ...core.progress import ignore
 from ...retriever.models.files import DEFAULT_MODEL, find
 from ...retriever.models.settings import ModelSettings, fingerprint
 from ..data.texts import check as check_texts
@@ -230,9 +231,9 @@ class _Session:
             aside.replace(folder)
         return masked_model.read_tokenizer(folder)
 
-    def parted(self, tell: Callable[[str], None] | None = None) -> Iterator[tuple[str, bool]]:
+    def parted(self, on_progress: OnProgress = ignore) -> Iterator[tuple[str, bool]]:
         """Each text with whether it is held out."""
-        texts = documents(self._sources, self.run.settings["column"], tell)
+        texts = documents(self._sources, self.run.settings["column"], on_progress)
         return parted(texts, self.config.held_out, self._least(), self.config.seed)
 
     def _least(self) -> int:
@@ -243,7 +244,7 @@ class _Session:
         config = self.config
         self.tell("reading and tokenizing the texts")
         counts = prepare(
-            self.parted(self.tell),
+            self.parted(lambda event: self.tell(event.message or event.stage)),
             self.run.folder / "rows",
             self.masked.tokenizer,
             room=(config.max_length or min(_LENGTH, self.masked.max_length)) - frame.taken(2 if self.pairs else 1),

@@ -60,7 +60,7 @@ def train_reranker(
     run = TrainingRun(out, base, config, progress)
     run.open(
         {
-            "data": datasets.named(data),
+            "data": datasets.source_name(data),
             "split": split,
             "index": str(index) if index else None,
             "encoder": encoder,
@@ -68,7 +68,7 @@ def train_reranker(
         }
     )
     with run.discard_on_error():
-        training_set = datasets.once(run, data, split=split, held_out=config.held_out, seed=config.seed)
+        training_set = datasets.prepare_once(run, data, split=split, held_out=config.held_out, seed=config.seed)
         objective = ranking_objectives.choose(config.objective, training_set)
         if training_set.shape is not Shape.PAIRS and (index or encoder):
             raise InputError(

@@ -627,4 +627,4 @@ def test_a_batch_can_hold_as_many_rows_as_there_are_different_texts(queries, pos
     table = pa.table(
         {"query": [f"q{n % queries}" for n in range(40)], "positive": [f"p{n % positives}" for n in range(40)]}
     )
-    assert module.fitting(table, np.arange(40, dtype=np.uint32), ("query", "positive"), 8) == size
+    assert module.largest_batch(table, np.arange(40, dtype=np.uint32), ("query", "positive"), 8) == size

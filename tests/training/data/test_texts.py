@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binocle.core.errors import InputError
+from binocle.core.progress import Progress
 from binocle.training.data.texts import documents
 
 TEXTS = ["The cat sat.", 'The dog ran,\nand was "late".', "Über allen"]
@@ -34,17 +35,17 @@ def test_an_index_gives_what_was_read_from_its_documents(retriever):
 
 def test_unreadable_files_are_told_and_left_out(folder, write):
     write(folder, {"broken.docx": "PK\x03\x04 not a document"})
-    told: list[str] = []
-    assert len(list(documents([folder], tell=told.append))) == 7
-    assert told[-1] == f"left out: 1 file of {folder} that could not be read"
+    events: list[Progress] = []
+    assert len(list(documents([folder], progress=events.append))) == 7
+    assert events[-1].stage == f"left out: 1 file of {folder} that could not be read"
 
 
 def test_the_documents_that_are_read_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
+    monkeypatch.setattr("binocle.core.progress._INTERVAL", 0.0)
     (tmp_path / "texts.txt").write_text("one\ntwo\n", "utf-8")
-    told: list[str] = []
-    assert list(documents([tmp_path / "texts.txt"], tell=told.append)) == ["one", "two"]
-    assert told == ["1 document read", "2 documents read"]
+    events: list[Progress] = []
+    assert list(documents([tmp_path / "texts.txt"], progress=events.append)) == ["one", "two"]
+    assert [event.message for event in events] == ["1 document read", "2 documents read"]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.jsonl.gz"])

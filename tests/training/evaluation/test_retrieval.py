@@ -103,7 +103,8 @@ def collection(tmp_path):
     return folder
 
 
-def test_documents_are_counted_as_they_are_read_and_queries_as_they_are_asked(collection, tiny_model):
+def test_documents_are_counted_as_they_are_read_and_queries_as_they_are_asked(collection, tiny_model, monkeypatch):
+    monkeypatch.setattr("binocle.core.progress._INTERVAL", 0.0)
     events = []
     evaluate(collection, model=tiny_model, progress=events.append)
     indexing = [("indexing tiny-collection", number, 0) for number in range(len(CORPUS) + 1)]
