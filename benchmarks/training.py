@@ -42,7 +42,8 @@ from binocle.training.rerankers import candidates
 from binocle.training.rerankers.config import RerankerConfig
 from binocle.training.rerankers.train import train_reranker
 from binocle.training.tuning import query_generation as pairs
-from binocle.training.tuning.tune import TuningConfig, tune
+from binocle.training.tuning.tune import tune
+from binocle.training.tuning.tuning_config import TuningConfig
 
 from .machine import save
 

@@ -245,8 +245,8 @@ def tune(
     binocle tune ~/notes
     binocle tune docs --no-publish --out tuned
     """
-    from ..training.tuning.ranking_distillation import DistillationConfig
-    from ..training.tuning.tune import TuningConfig, tune
+    from ..training.tuning.tune import tune
+    from ..training.tuning.tuning_config import DistillationConfig, TuningConfig
 
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index)

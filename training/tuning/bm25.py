@@ -1,63 +1,90 @@
-"""BM25 over passages in memory: what full-text search says, for as many queries as training asks."""
+"""BM25 (Robertson and Zaragoza 2009): its formula, and scores of passages in memory for many queries."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .term_weights import words
+from ...core.words import UNSPACED, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import ArrayLike, NDArray
+
     from ...core.arrays import Floats
 
-
-_STEM = 7  # letters: what a word and its inflections share, in most languages that have spaces
-_COMMON = 0.2  # share of the passages from which on a word says nothing
+COMMON = 0.2  # share of the passages from which on a word is too common to tell them apart
 _K1, _B = 1.2, 0.75
+_STEM = 7  # letters that a word shares with its inflections, in most languages that have spaces
 
 
-class BM25:
-    """Passages by what their words weigh (Robertson and Zaragoza 2009)."""
-
-    def __init__(self, passages: Sequence[str]) -> None:
-        counted = [Counter(stems(text)) for text in passages]
-        held = Counter(stem for counts in counted for stem in counts)
-        most = max(2, _COMMON * len(passages))
-        self._size = len(passages)
-        kept = [stem for stem, number in held.items() if number <= most]
-        self._places = {stem: place for place, stem in enumerate(kept)}
-        postings = [
-            (self._places[stem], passage, times)
-            for passage, counts in enumerate(counted)
-            for stem, times in counts.items()
-            if stem in self._places
-        ]
-        table = np.array(postings, np.int32).reshape(-1, 3)
-        table = table[np.argsort(table[:, 0], kind="stable")]
-        self._starts = np.searchsorted(table[:, 0], np.arange(len(kept) + 1))
-        self._passages = table[:, 1]
-        lengths = np.array([counts.total() for counts in counted], np.float32)
-        norm = _K1 * (1 - _B + _B * lengths / max(1.0, float(lengths.mean())))
-        often = table[:, 2].astype(np.float32)
-        number = np.diff(self._starts)
-        idf = np.log1p((self._size - number + 0.5) / (number + 0.5))
-        self._weights = (idf[table[:, 0]] * often * (_K1 + 1) / (often + norm[self._passages])).astype(np.float32)
-
-    def scores(self, query: str) -> Floats:
-        """Of every passage, shape (passages,); each different word of the query counts once."""
-        found = np.zeros(self._size, np.float32)
-        for stem in set(stems(query)):
-            place = self._places.get(stem)
-            if place is not None:
-                these = slice(self._starts[place], self._starts[place + 1])
-                found[self._passages[these]] += self._weights[these]
-        return found
+def split_terms(text: str) -> list[str]:
+    """Return the words of a text in order, case folded; scripts without spaces give overlapping pairs of characters."""
+    terms = []
+    for word in split_words(text.casefold(), elisions=True):
+        if len(word) > 2 and UNSPACED.search(word):
+            terms += [word[start : start + 2] for start in range(len(word) - 1)]
+        else:
+            terms.append(word)
+    return terms
 
 
 def stems(text: str) -> list[str]:
-    """The beginnings of a text's words, in order; letters and digits that stand alone left out."""
-    return [word[:_STEM] for word in words(text) if len(word) > 1]
+    """Return the beginnings of a text's words in order, without single letters and digits."""
+    return [term[:_STEM] for term in split_terms(text) if len(term) > 1]
+
+
+def inverse_frequency(passages_with_term: ArrayLike, passages: int) -> NDArray[np.float64]:
+    """Return the inverse document frequency of terms."""
+    frequency = np.asarray(passages_with_term)
+    idf: NDArray[np.float64] = np.log1p((passages - np.minimum(frequency, passages) + 0.5) / (frequency + 0.5))
+    return idf
+
+
+def term_scores(idf: Any, counts: Any, relative_length: Any) -> Any:
+    """Return the score of terms in a passage.
+
+    :param counts: of the terms in the passage.
+    :param relative_length: words of the passage, as a multiple of the mean.
+    """
+    return idf * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative_length))
+
+
+class BM25:
+    """An inverted index of passages by stems, without stems that are too common."""
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        counted = [Counter(stems(text)) for text in passages]
+        frequency = Counter(stem for counts in counted for stem in counts)
+        maximum = max(2, COMMON * len(passages))
+        indexed = [stem for stem, number in frequency.items() if number <= maximum]
+        self._size = len(passages)
+        self._numbers = {stem: number for number, stem in enumerate(indexed)}
+        postings = [
+            (self._numbers[stem], passage, count)
+            for passage, counts in enumerate(counted)
+            for stem, count in counts.items()
+            if stem in self._numbers
+        ]
+        table = np.array(postings, np.int32).reshape(-1, 3)
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        self._starts = np.searchsorted(table[:, 0], np.arange(len(indexed) + 1))
+        self._passages = table[:, 1]
+        lengths = np.array([counts.total() for counts in counted], np.float32)
+        relative = lengths / max(1.0, float(lengths.mean()))
+        idf = inverse_frequency(np.diff(self._starts), self._size)
+        scores = term_scores(idf[table[:, 0]], table[:, 2].astype(np.float32), relative[self._passages])
+        self._weights = scores.astype(np.float32)
+
+    def scores(self, query: str) -> Floats:
+        """Return the score of every passage, shape (passages,); each different word of the query counts once."""
+        scores = np.zeros(self._size, np.float32)
+        for stem in set(stems(query)):
+            number = self._numbers.get(stem)
+            if number is not None:
+                postings = slice(self._starts[number], self._starts[number + 1])
+                scores[self._passages[postings]] += self._weights[postings]
+        return scores

@@ -1,18 +1,18 @@
-"""What a passage explains, and how one would ask for it."""
+"""Find the terms that a passage explains, and the question for each."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from .term_weights import words
+from .bm25 import split_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .term_weights import Salience
+    from .term_weights import TermWeights
 
-# "X is a …" in a few languages, with the question that it answers. A term is at most six words after its article.
+# "X is a …" in a few languages, with the question for it. A term is at most six words after its article.
 _COPULA = re.compile(
     r"(?:(?:an?|the|ein|eine|der|die|das|une?|le|la|l['’]|el|los|las|il|lo|um|uma|o)\s+)?"
     r"(?P<term>[^\s,;:.()]+(?:\s[^\s,;:.()]+){0,5}?)\s(?:\([^()]{1,40}\)\s)?"
@@ -20,7 +20,7 @@ _COPULA = re.compile(
     r"(?:an?|the|one|ein|eine|der|die|das|une?|des|les?|la|el|una?|los|il|lo|uno|uma?|o)\s",
     re.IGNORECASE,
 )
-_ASKED = {
+_QUESTIONS = {
     "is": "what is {}",
     "are": "what are {}",
     "ist": "was ist {}",
@@ -40,23 +40,23 @@ _GLOSSARY = re.compile(
 _BOLD = re.compile(r"(?<![\w*])(\*\*|__)(?P<term>[^\s*_][^*_\n]{1,58}[^\s*_])\1(?![\w*])")
 
 
-def asked(text: str, sentences: Iterable[str], salience: Salience) -> Iterator[str]:
-    """A question for each sentence "X is a …", and each term that is bold or opens a line of a glossary, alone.
+def questions(text: str, sentences: Iterable[str], weights: TermWeights) -> Iterator[str]:
+    """Yield a question for each sentence "X is a …", and each term that is bold or opens a line of a glossary.
 
-    Alone because it stands in any language, while a question must be put in the text's.
+    Such a term has no question around it, since that would need the language of the text.
     """
     for sentence in sentences:
-        found = _COPULA.match(sentence)
-        if found and _is_term(found["term"], salience):
-            yield _ASKED[found["verb"].casefold()].format(" ".join(found["term"].split()))
+        match = _COPULA.match(sentence)
+        if match and _is_term(match["term"], weights):
+            yield _QUESTIONS[match["verb"].casefold()].format(" ".join(match["term"].split()))
     for pattern in (_GLOSSARY, _BOLD):
-        for found in pattern.finditer(text):
-            if _is_term(found["term"], salience):
-                yield found["term"]
+        for match in pattern.finditer(text):
+            if _is_term(match["term"], weights):
+                yield match["term"]
 
 
 _CODE = re.compile(r"[<>(){}\[\]=;$\\]|::|\d[.)]")
-# What stands before a verb without being explained by it, in the languages of `_COPULA`.
+# Words before the verb that it does not explain, in the languages of `_COPULA`.
 _PRONOUNS = frozenset(
     re.findall(
         r"\w+",
@@ -66,11 +66,11 @@ _PRONOUNS = frozenset(
 )
 
 
-def _is_term(term: str, salience: Salience) -> bool:
-    """Few words, most of them telling, the first one too."""
-    found = words(term)
-    content = salience.content(found)
+def _is_term(term: str, weights: TermWeights) -> bool:
+    """Check for few words, mostly content words, and one of these first."""
+    terms = split_terms(term)
+    content = weights.content(terms)
     if _CODE.search(term):
         return False
-    telling = 2 * len(content) > len(found) and found[0] in content if found else False
-    return telling and len(found) <= 6 and found[0] not in _PRONOUNS
+    has_content = 2 * len(content) > len(terms) and terms[0] in content if terms else False
+    return has_content and len(terms) <= 6 and terms[0] not in _PRONOUNS

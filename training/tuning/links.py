@@ -1,7 +1,6 @@
-"""Links between documents: what one document calls another is a query for it.
+"""Links between documents: the text of a link is a query for its target.
 
-Only markup that keeps its links in its text has any: Markdown's `[text](target)` and `[text][name]`. Readers of
-other formats leave a link's target out.
+Only Markdown keeps links in its text, as `[text](target)` and `[text][name]`. Readers of other formats drop the target.
 """
 
 from __future__ import annotations
@@ -21,34 +20,34 @@ if TYPE_CHECKING:
 _INLINE = re.compile(r"(?<!!)\[([^\[\]]{3,200})\]\(<?([^()\s<>]{1,300})>?(?:\s[^()]{0,200})?\)")
 _REFERENCE = re.compile(r"(?<!!)\[([^\[\]]{3,200})\](?:\[([^\[\]]{0,200})\])?(?![(:\[])")
 _NAMED = re.compile(r"^ {0,3}\[([^\[\]]{1,200})\]:[ \t]*<?([^\s<>]{1,300})", re.MULTILINE)
-_MOST = 200_000  # links kept in memory
+_LIMIT = 200_000  # links kept in memory
 
 
 def collect(documents: Iterable[Source]) -> dict[str, list[tuple[str, str]]]:
-    """Document -> the (text, fragment) of links to it, each once. A document is named as `place` names it."""
-    found: dict[str, dict[tuple[str, str], None]] = {}
+    """Map the `page` of each document to the (text, fragment) of links to it, each once."""
+    links: dict[str, dict[tuple[str, str], None]] = {}
     count = 0
     for source in documents:
         text = "\n".join(passage.text for passage in source.passages)
         for anchor, target in _links(text) if "](" in text or "]:" in text else ():
             path, _, fragment = target.partition("#")
-            if not path or "://" in path or path.startswith(("mailto:", "/")) or count >= _MOST:
+            if not path or "://" in path or path.startswith(("mailto:", "/")) or count >= _LIMIT:
                 continue
-            where = posixpath.normpath(posixpath.join(posixpath.dirname(source.id), unquote(path)))
-            to = place(where)
-            if to != place(source.id):
-                found.setdefault(to, {})[(plain(anchor), fragment)] = None
+            target_path = posixpath.normpath(posixpath.join(posixpath.dirname(source.id), unquote(path)))
+            to = page(target_path)
+            if to != page(source.id):
+                links.setdefault(to, {})[(plain(anchor), fragment)] = None
                 count += 1
-    return {to: list(links) for to, links in found.items()}
+    return {to: list(anchors) for to, anchors in links.items()}
 
 
-def place(path: str) -> str:
-    """A path without its extension: a link to page.html stands for page.md when pages are made from it."""
+def page(path: str) -> str:
+    """Return a path without its extension, since a link to page.html means page.md where pages are generated."""
     return posixpath.splitext(path)[0]
 
 
 def slug(heading: str) -> str:
-    """The fragment by which a heading is linked to, as most makers of pages write it."""
+    """Return the fragment of a link to a heading, as most generators of pages write it."""
     return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.casefold()).strip())
 
 

@@ -1,90 +1,55 @@
-"""An encoder learns how a better ranker ranks all passages for a query, not a few that were drawn for it.
+"""Train an encoder to rank all passages for a query as a better ranker does.
 
 The teacher's scores of every passage, and the student's cosines with every stored vector, are two distributions over
-the collection; the loss is the KL divergence between them (as TAS-B and RocketQAv2 do within a batch, Hofstaetter et
-al. 2021, arXiv:2104.06967, and Ren et al. 2021, arXiv:2110.07367). A query that was made from a document says nothing
-of how people ask for it, so that document is left out of both: what is learned is the order of all others. Queries are
-encoded in every step, and so are a few passages, most of them such as the teacher ranks high; their new vectors
-replace the stored ones, which thus follow the student at a distance.
+the collection. The loss is the KL divergence between them, as TAS-B and RocketQAv2 take it within a batch (Hofstaetter
+et al. 2021, arXiv:2104.06967, and Ren et al. 2021, arXiv:2110.07367). A query that was made from a document does not
+show how people ask for it, so both distributions omit that document: the student learns the order of all others.
+
+Each step encodes queries and a few passages, mostly ones that the teacher ranks high. The new vectors replace the
+stored ones, which thus follow the student at a distance.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from sentence_transformers.util import batch_to_device
+from torch.nn import functional
 
-from ...retriever.store.tables import matrix
 from ..runs import environment
 from ..runs.loop import Schedule, run_loop
 from .teachers import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
-    from ...retriever.store.snapshot import Snapshot
     from ..runs.training_run import LoopResult
+    from .passages import Passages
     from .query_generation import SyntheticPair
     from .teachers import Teacher
+    from .tuning_config import DistillationConfig
 
 
 _SCALE = 30.0  # of cosines, for their softmax
-_NEAR = 20  # the teacher's best, from which a query's passage to encode anew is drawn
-_TOGETHER = 6_000  # characters of texts of like length that make one pass
-
-
-@dataclass(frozen=True, slots=True)
-class Passages:
-    """Those that are ranked, with the vectors the encoder gave them and the document each is of."""
-
-    texts: list[str]
-    vectors: Floats
-    documents: NDArray[np.int64]
-    numbers: dict[str, int]  # path of a document -> its number in `documents`
-
-    @classmethod
-    def read(cls, snapshot: Snapshot, paths: Collection[str]) -> Passages:
-        """Those of some documents, in the order of the index."""
-        rows = snapshot.read("documents", ["id", "path"]).to_pylist()
-        numbers = {row["path"]: row["id"] for row in rows if row["path"] in paths}
-        wanted = np.array(list(numbers.values()), np.int64)
-        texts: list[str] = []
-        owners, vectors = [np.empty(0, np.int64)], [np.empty((0, snapshot.head.encoder.dim), np.float32)]
-        for batch in snapshot.batches(["document", "context", "vector"]):
-            kept = np.isin(batch["document"].to_numpy(), wanted)
-            texts += [text for text, keep in zip(batch["context"].to_pylist(), kept.tolist(), strict=True) if keep]
-            owners.append(batch["document"].to_numpy()[kept])
-            vectors.append(matrix(batch["vector"], snapshot.head.encoder.dim)[kept])
-        return cls(texts, np.concatenate(vectors), np.concatenate(owners), numbers)
-
-
-@dataclass(frozen=True, slots=True)
-class DistillationConfig:
-    """How to learn."""
-
-    steps: int = 60
-    queries: int = 160  # of a step
-    passages: int = 24  # of a step, encoded anew
-    learning_rate: float = 5e-5
-    warmup: float = 0.1  # share of the steps
-    averaged: float = 0.5  # share of the steps, the last ones, whose weights are averaged (arXiv:1803.05407)
-    max_length: int | None = None  # tokens that are learned from, of which a stored vector has all
+_BEST = 20  # passages that the teacher ranks highest, from which those to encode again are drawn
+_BATCH_CHARACTERS = 6_000  # of texts of similar length that are encoded together
 
 
 def learn_ranking(
     model: Any,
-    asked: Sequence[SyntheticPair],
+    pairs: Sequence[SyntheticPair],
     passages: Passages,
     teacher: Teacher,
-    settings: DistillationConfig,
+    config: DistillationConfig,
     *,
     seed: int = 0,
     folder: Path | None = None,
@@ -92,116 +57,112 @@ def learn_ranking(
 ) -> LoopResult:
     """Train a `SentenceTransformer` in place.
 
-    :param folder: for checkpoints, from the newest of which it goes on.
+    :param folder: of the checkpoints; training resumes at the newest.
     """
-    student = _Student(model, asked, passages, teacher, settings, seed)
-    plan = Schedule(
-        learning_rate=settings.learning_rate,
-        batch_size=min(settings.queries, len(asked)),
-        steps=settings.steps,
+    student = RankingStudent(model, pairs, passages, teacher, config, seed)
+    schedule = Schedule(
+        learning_rate=config.learning_rate,
+        batch_size=min(config.queries, len(pairs)),
+        steps=config.steps,
         seed=seed,
         bf16=environment.has_bf16(),
-        warmup=math.ceil(settings.warmup * settings.steps),
-        rows=len(asked),
+        warmup=math.ceil(config.warmup * config.steps),
+        rows=len(pairs),
     )
-    learned = run_loop(student.state, student.loss, plan, folder=folder, progress=progress)
+    result = run_loop(student.state, student.loss, schedule, folder=folder, progress=progress)
     model.load_state_dict(student.state.mean.state_dict())
-    return learned
+    return result
 
 
-class _Student:
-    """The model, and what a step of it is made of: which follows from the step's number and the seed.
+class StudentState(torch.nn.Module):
+    """What a checkpoint holds: the model, the mean of its weights, and the vectors of the passages."""
 
-    `state` is what a checkpoint holds: the model, the mean of its weights, and the vectors of the passages.
-    """
+    vectors: torch.Tensor
+
+    def __init__(self, model: Any, vectors: Floats) -> None:
+        super().__init__()
+        self.model, self.mean = model, copy.deepcopy(model).requires_grad_(requires_grad=False)
+        self.register_buffer("vectors", torch.from_numpy(vectors.copy()).to(model.device))
+
+
+class RankingStudent:
+    """The model, and the loss of each step, which follows from the step's number and the seed."""
 
     def __init__(
         self,
         model: Any,
-        asked: Sequence[SyntheticPair],
+        pairs: Sequence[SyntheticPair],
         passages: Passages,
         teacher: Teacher,
-        settings: DistillationConfig,
+        config: DistillationConfig,
         seed: int,
     ) -> None:
-        import torch
+        self._model, self._pairs, self._passages = model, pairs, passages
+        self._teacher, self._config, self._seed = teacher, config, seed
+        squares = np.square(passages.vectors).sum(1)  # 1, unless the model is made for dot products
+        self._scale = _SCALE / max(float(squares.mean()), 1e-12)
+        self._first_averaged = config.steps - math.ceil(config.averaged * config.steps)  # step
+        self.state = StudentState(model, passages.vectors)
 
-        self._model, self._asked, self._passages = model, asked, passages
-        self._teacher, self._settings, self._seed = teacher, settings, seed
-        lengths = np.square(passages.vectors).sum(1)  # 1, unless the model is made for dot products
-        self._scale = _SCALE / max(float(lengths.mean()), 1e-12)
-        self._first = settings.steps - math.ceil(settings.averaged * settings.steps)  # of the steps that are averaged
-        self.state: Any = torch.nn.Module()
-        self.state.model, self.state.mean = model, copy.deepcopy(model).requires_grad_(requires_grad=False)
-        self.state.register_buffer("vectors", torch.from_numpy(passages.vectors.copy()).to(model.device))
-
-    def loss(self, step: int) -> Any:
-        import torch
-
+    def loss(self, step: int) -> torch.Tensor:
+        """Return the loss of a step, and store the new vectors of its passages."""
         self._average(step)
         generator = np.random.default_rng((self._seed, step))
-        drawn = generator.choice(len(self._asked), min(self._settings.queries, len(self._asked)), replace=False)
-        chosen = [self._asked[place] for place in drawn]
-        taught = self._taught(chosen)
-        anew = self._anew(taught, generator)
-        queries = self._encoded([pair.query for pair in chosen], "query")
-        vectors = self._encoded([self._passages.texts[place] for place in anew], "document")
-        places = torch.from_numpy(anew).to(vectors.device)
+        drawn = generator.choice(len(self._pairs), min(self._config.queries, len(self._pairs)), replace=False)
+        pairs = [self._pairs[number] for number in drawn]
+        targets = self._teacher_scores(pairs)
+        numbers = self._passages_to_encode(targets, generator)
+        queries = self._encode([pair.query for pair in pairs], "query")
+        vectors = self._encode([self._passages.texts[number] for number in numbers], "document")
+        rows = torch.from_numpy(numbers).to(vectors.device)
         with torch.autocast(vectors.device.type, enabled=False):
-            found = self._scale * queries @ self.state.vectors.index_copy(0, places, vectors).T
-            loss = divergence(found, torch.from_numpy(taught).to(found.device))
-        self.state.vectors[places] = vectors.detach()
+            scores = self._scale * queries @ self.state.vectors.index_copy(0, rows, vectors).T
+            loss = divergence(scores, torch.from_numpy(targets).to(scores.device))
+        self.state.vectors[rows] = vectors.detach()
         return loss
 
     def _average(self, step: int) -> None:
-        """Take the weights as they are before this step into their mean."""
-        import torch
-
-        taken = step - self._first
-        if taken >= 0:
+        """Add the weights before this step to their mean."""
+        averaged = step - self._first_averaged
+        if averaged >= 0:
             with torch.no_grad():
                 for mean, weight in zip(self.state.mean.parameters(), self._model.parameters(), strict=True):
-                    mean.lerp_(weight, 1 / (taken + 1))
+                    mean.lerp_(weight, 1 / (averaged + 1))
 
-    def _taught(self, chosen: Sequence[SyntheticPair]) -> Floats:
-        """The teacher's scores, each query's own document left out."""
-        scores = self._teacher.scores([pair.query for pair in chosen])
-        own = np.array([self._passages.numbers[pair.document] for pair in chosen])
+    def _teacher_scores(self, pairs: Sequence[SyntheticPair]) -> Floats:
+        """Return the teacher's scores, without each query's own document."""
+        scores = self._teacher.scores([pair.query for pair in pairs])
+        own = np.array([self._passages.numbers[pair.document] for pair in pairs])
         scores[own[:, None] == self._passages.documents] = NEVER
         return scores
 
-    def _anew(self, taught: Floats, generator: np.random.Generator) -> NDArray[np.int64]:
-        """Passages among the teacher's best of some of the queries, each once."""
-        near = min(_NEAR, taught.shape[1])
-        best = np.argpartition(-taught, near - 1, axis=1)[:, :near]
-        rows = generator.integers(0, len(taught), self._settings.passages)
-        return np.unique(best[rows, generator.integers(0, near, len(rows))])
+    def _passages_to_encode(self, scores: Floats, generator: np.random.Generator) -> NDArray[np.int64]:
+        """Draw from the teacher's best passages of random queries, each passage once."""
+        count = min(_BEST, scores.shape[1])
+        best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+        rows = generator.integers(0, len(scores), self._config.passages)
+        return np.unique(best[rows, generator.integers(0, count, len(rows))])
 
-    def _encoded(self, texts: Sequence[str], kind: str) -> Any:
-        """Shape (texts, dim), with gradients."""
-        import torch
-        from sentence_transformers.util import batch_to_device
-
+    def _encode(self, texts: Sequence[str], kind: str) -> torch.Tensor:
+        """Return vectors with gradients, shape (texts, dim)."""
         order = np.argsort([len(text) for text in texts], kind="stable")
         prompt = self._model.prompts.get(kind) or None
         parts = []
-        passes = max(1, sum(map(len, texts)) // _TOGETHER)
-        for places in np.array_split(order, min(passes, len(order))):
-            some = [texts[place] for place in places]
-            features = self._model.preprocess(some, prompt=prompt, max_length=self._settings.max_length)
+        count = max(1, sum(map(len, texts)) // _BATCH_CHARACTERS)
+        for numbers in np.array_split(order, min(count, len(order))):
+            batch = [texts[number] for number in numbers]
+            features = self._model.preprocess(batch, prompt=prompt, max_length=self._config.max_length)
             features = batch_to_device(features, self._model.device)
             parts.append(self._model(features)["sentence_embedding"].float())
         return torch.cat(parts)[torch.from_numpy(np.argsort(order))]
 
 
-def divergence(student: Any, teacher: Any) -> Any:
-    """KL(teacher || student) of the softmax over passages, mean over queries; both (queries, passages).
+def divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """Return KL(teacher || student) of the softmax over passages, mean over queries; both (queries, passages).
 
-    Passages of which the teacher has no opinion are none of the student's distribution either.
+    Passages that the teacher has not scored are left out of both distributions.
     """
-    from torch.nn import functional
-
-    unknown = teacher <= float(NEVER)
-    wanted = teacher.masked_fill(unknown, float(NEVER)).softmax(1)
-    found = student.masked_fill(unknown, float(NEVER)).log_softmax(1)
-    return functional.kl_div(found, wanted, reduction="batchmean")
+    unscored = teacher <= float(NEVER)
+    targets = teacher.masked_fill(unscored, float(NEVER)).softmax(1)
+    log_shares = student.masked_fill(unscored, float(NEVER)).log_softmax(1)
+    return functional.kl_div(log_shares, targets, reduction="batchmean")

@@ -1,4 +1,4 @@
-"""What ranks passages for a query better than the encoder that is to learn it."""
+"""Teachers: rankers that order passages for a query better than the encoder that is tuned."""
 
 from __future__ import annotations
 
@@ -9,86 +9,87 @@ import numpy as np
 from ...core.progress import counted, ignore
 from ...retriever.models.files import find
 from ...retriever.models.load import load_encoder, load_reranker
+from ...retriever.search.fusion import standard_scores
 from ..evaluation.scorers import reads_pairs, unit_vectors
 from .bm25 import BM25
+from .tuning_config import HYBRID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
-    from ...retriever.models import encoder as encoders
+    from ...retriever.models.encoder import Encoder
     from ..evaluation.scorers import CrossEncoder
 
 
-HYBRID = "hybrid"
-NEVER = np.float32(-1e4)  # the score of a passage that the teacher has no opinion of
-_DEPTH = 200  # best passages that mean and deviation are taken over, as hybrid search does
-_AT_ONCE = 2_048  # passages
-_READ = 16  # passages of the hybrid's that a cross-encoder reads for each query
+NEVER = np.float32(-1e4)  # the score of a passage that the teacher has not scored
+_LEADING = 200  # best passages for mean and deviation, as in hybrid search
+_BATCH_SIZE = 2_048  # passages
+_READ = 16  # passages that a cross-encoder reads for each query
 
 
 class Teacher(Protocol):
-    """Gives scores that a softmax makes a distribution of."""
+    """Scores whose softmax is a distribution over passages."""
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """Shape (queries, passages)."""
+        """Return scores of shape (queries, passages)."""
         ...
 
 
 class Hybrid:
-    """The words' standard scores plus the meaning's, as the index's own hybrid search adds them."""
+    """The standard scores of words plus those of meaning, as the index's own hybrid search adds them."""
 
-    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], vectors: Floats) -> None:
+    def __init__(self, encoder: Encoder, passages: Sequence[str], vectors: Floats) -> None:
         self._encoder, self._vectors = encoder, vectors
-        self._words = BM25(passages)
+        self._bm25 = BM25(passages)
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        words = np.stack([self._words.scores(query) for query in queries])
-        return standard_scores(words) + standard_scores(
-            self._encoder.encode(list(queries), kind="query") @ self._vectors.T
-        )
+        lexical = np.stack([self._bm25.scores(query) for query in queries])
+        semantic = self._encoder.encode(list(queries), kind="query") @ self._vectors.T
+        return standard_rows(lexical) + standard_rows(semantic)
 
 
 class EncoderTeacher:
-    """Another encoder's cosines."""
+    """The cosines of another encoder."""
 
-    def __init__(self, encoder: encoders.Encoder, passages: Sequence[str], on_progress: OnProgress = ignore) -> None:
+    def __init__(self, encoder: Encoder, passages: Sequence[str], on_progress: OnProgress = ignore) -> None:
         self._encoder = encoder
         stage = f"asking the teacher for {len(passages):,} vectors"
-        starts = counted(range(0, len(passages), _AT_ONCE), on_progress, stage)
-        self._vectors = np.concatenate([unit_vectors(encoder, passages[at : at + _AT_ONCE]) for at in starts])
+        starts = counted(range(0, len(passages), _BATCH_SIZE), on_progress, stage)
+        batches = [unit_vectors(encoder, passages[start : start + _BATCH_SIZE]) for start in starts]
+        self._vectors = np.concatenate(batches)
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        return 2 * standard_scores(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
+        return 2 * standard_rows(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
 
 
 class CrossEncoderTeacher:
-    """A cross-encoder's scores of the passages that another teacher has highest; of the others it has no opinion."""
+    """A cross-encoder's scores of another teacher's best passages; it does not score the others."""
 
     def __init__(self, reranker: CrossEncoder, first: Teacher, passages: Sequence[str]) -> None:
         self._reranker, self._first, self._passages = reranker, first, passages
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        found = self._first.scores(queries)
-        best = np.argsort(-found, axis=1, kind="stable")[:, :_READ]
-        found[:] = NEVER
-        for row, (query, places) in enumerate(zip(queries, best, strict=True)):
-            read = self._reranker.score(query, [self._passages[place] for place in places])
-            found[row, places] = 2 * standard_scores(read[None])[0]
-        return found
+        scores = self._first.scores(queries)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :_READ]
+        scores[:] = NEVER
+        for row, (query, numbers) in enumerate(zip(queries, best, strict=True)):
+            read = self._reranker.score(query, [self._passages[number] for number in numbers])
+            scores[row, numbers] = 2 * standard_rows(read[None])[0]
+        return scores
 
 
 def teacher(
-    name: str,
-    encoder: encoders.Encoder,
-    passages: Sequence[str],
-    vectors: Floats,
-    on_progress: OnProgress = ignore,
+    name: str, encoder: Encoder, passages: Sequence[str], vectors: Floats, on_progress: OnProgress = ignore
 ) -> Teacher:
-    """
+    """Return the teacher of a name.
+
     :param name: "hybrid", or a cross-encoder or an encoder by name or folder.
-    :param encoder: that of the index, and `vectors` what it gives the passages.
+    :param encoder: of the index.
+    :param vectors: of the passages by that encoder.
     """
     if name != HYBRID and not reads_pairs(find(name)):
         return EncoderTeacher(load_encoder(name), passages, on_progress)
@@ -96,9 +97,13 @@ def teacher(
     return hybrid if name == HYBRID else CrossEncoderTeacher(load_reranker(name), hybrid, passages)
 
 
-def standard_scores(scores: Floats) -> Floats:
-    """Standard deviations of each row's best scores that a score lies above their mean."""
-    best = -np.partition(-scores, min(_DEPTH, scores.shape[1]) - 1, axis=1)[:, :_DEPTH]
-    deviations = np.maximum(best.std(1, keepdims=True), 1e-6)
-    found: Floats = ((scores - best.mean(1, keepdims=True)) / deviations).astype(np.float32)
-    return found
+def standard_rows(scores: Floats) -> Floats:
+    """Return the standard scores of each row, relative to its best passages."""
+    return np.stack([standard_scores(row, _leading(row)) for row in scores]).astype(np.float32)
+
+
+def _leading(scores: Floats) -> NDArray[np.bool_]:
+    """Mark the best passages."""
+    is_leading = np.zeros(len(scores), np.bool_)
+    is_leading[np.argpartition(-scores, min(_LEADING, len(scores)) - 1)[:_LEADING]] = True
+    return is_leading

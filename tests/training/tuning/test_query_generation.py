@@ -14,8 +14,10 @@ from binocle.core.errors import InputError
 from binocle.core.sentences import plain, spans
 from binocle.training.data.documents import Passage, Source, from_corpus, from_index, split
 from binocle.training.tuning import links
-from binocle.training.tuning.query_generation import KINDS, SyntheticPair, make
-from binocle.training.tuning.term_weights import Counts, Salience, normalised, words
+from binocle.training.tuning.bm25 import split_terms
+from binocle.training.tuning.query_generation import SyntheticPair, make
+from binocle.training.tuning.query_kinds import KINDS
+from binocle.training.tuning.term_weights import CountSketch, TermWeights, normalised
 
 FIRST = "osm gall rhod niob hafn tant ind thall yttr cer".split()
 NAMES = [
@@ -105,17 +107,22 @@ def test_splitting_a_long_text_takes_time_in_proportion_to_it():
     assert len(list(spans("\n \t" * 20_000 + "x" + "." * 20_000))) == 1
 
 
-# Salience
+# Weights of terms
 
 
 def test_words_are_case_folded_and_those_without_spaces_come_in_pairs():
-    assert words("Don’t STOP the χ2 test_case") == ["don’t", "stop", "the", "χ2", "test_case"]
-    assert words("東京の天気 ok") == ["東京", "京の", "の天", "天気", "ok"]
-    assert words("हिन्दी भाषा cafe\u0301 l'e\u0301te\u0301") == ["हिन्दी", "भाषा", "cafe\u0301", "l'e\u0301te\u0301"]
+    assert split_terms("Don’t STOP the χ2 test_case") == ["don’t", "stop", "the", "χ2", "test_case"]
+    assert split_terms("東京の天気 ok") == ["東京", "京の", "の天", "天気", "ok"]
+    assert split_terms("हिन्दी भाषा cafe\u0301 l'e\u0301te\u0301") == [
+        "हिन्दी",
+        "भाषा",
+        "cafe\u0301",
+        "l'e\u0301te\u0301",
+    ]
 
 
 def test_counts_are_never_too_low_and_exact_where_there_is_room():
-    truth, exact, small = Counter(), Counts(), Counts(bits=6)
+    truth, exact, small = Counter(), CountSketch(), CountSketch(bits=6)
     random = Random(0)
     for _ in range(200):
         some = [f"w{random.randint(0, 99)}" for _ in range(10)]
@@ -129,10 +136,10 @@ def test_counts_are_never_too_low_and_exact_where_there_is_room():
 
 
 def test_inverse_document_frequency_is_that_of_bm25(abstracts):
-    salience = Salience(abstracts)
+    weights = TermWeights(abstracts)
     for word in ("osmium", "the", "kiln", "absent"):
-        held = sum(word in words(source.passages[0].context) for source in abstracts)
-        assert salience.idf([word])[0] == pytest.approx(math.log(1 + (40 - held + 0.5) / (held + 0.5)))
+        held = sum(word in split_terms(source.passages[0].context) for source in abstracts)
+        assert weights.idf([word])[0] == pytest.approx(math.log(1 + (40 - held + 0.5) / (held + 0.5)))
 
 
 def test_terms_are_shares_of_the_bm25_score_of_a_text():
@@ -140,20 +147,20 @@ def test_terms_are_shares_of_the_bm25_score_of_a_text():
         Source(str(i), "", (Passage(text),))
         for i, text in enumerate(["a red red fox", "a blue owl"] + ["a dull day here"] * 10)
     ]
-    salience = Salience(sources)
+    weights = TermWeights(sources)
     mean = (4 + 3 + 40) / 12
-    assert salience.mean_length == pytest.approx(mean)
+    assert weights.mean_length == pytest.approx(mean)
 
     def gain(times, held):
         idf = math.log(1 + (12 - held + 0.5) / (held + 0.5))
         return idf * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * 4 / mean))
 
     red, fox = gain(2, 1), gain(1, 1)
-    terms = salience.terms("a red red fox")
+    terms = weights.terms("a red red fox")
     assert list(terms) == ["red", "fox"]
     assert terms["red"] == pytest.approx(red / (red + fox))
     assert sum(terms.values()) == pytest.approx(1)
-    assert salience.terms("a a a") == {}
+    assert weights.terms("a a a") == {}
 
 
 def test_a_sentence_of_three_documents_is_boilerplate_and_one_repeated_in_a_document_is_not():
@@ -161,9 +168,9 @@ def test_a_sentence_of_three_documents_is_boilerplate_and_one_repeated_in_a_docu
     other = "This one stands here and is said again."
     sources = [Source(str(i), "", (Passage(f"{text} Number {i} is nice."),)) for i in range(3)]
     sources.append(Source("x", "", (Passage(f"{other} {other}"), Passage(other))))
-    salience = Salience(sources)
-    assert salience.is_boilerplate("all RIGHTS are reserved, by us")
-    assert not salience.is_boilerplate(other)
+    weights = TermWeights(sources)
+    assert weights.is_boilerplate("all RIGHTS are reserved, by us")
+    assert not weights.is_boilerplate(other)
 
 
 # Pairs
@@ -205,11 +212,11 @@ def test_no_documents_give_no_pairs():
 
 def test_queries_are_unique_and_good(abstracts, books):
     everything = [*abstracts, *books]
-    salience = Salience(everything)
+    weights = TermWeights(everything)
     pairs = list(make(everything))
     assert len({normalised(pair.query) for pair in pairs}) == len(pairs) > 300
     for pair in pairs:
-        assert len(salience.content(words(pair.query))) >= KINDS[pair.kind].content
+        assert len(weights.content(split_terms(pair.query))) >= KINDS[pair.kind].content
         assert 3 <= len(pair.query) <= 400
         assert len(pair.positive) >= 40
         assert normalised(pair.query) != normalised(pair.positive)
@@ -315,26 +322,26 @@ def test_what_is_defined_is_asked_for():
 
 
 def test_keywords_are_telling_words_of_a_passage_in_its_order(abstracts):
-    salience = Salience(abstracts)
+    weights = TermWeights(abstracts)
     pairs = list(make(abstracts, kinds=["keywords"]))
     assert {pair.document for pair in pairs} == {source.id for source in abstracts}
     for pair in pairs:
-        asked, there = words(pair.query), words(pair.positive)
+        asked, there = split_terms(pair.query), split_terms(pair.positive)
         assert 2 <= len(asked) <= 6
         assert [there.index(word) for word in asked] == sorted(there.index(word) for word in asked)
-        assert salience.content(asked) == asked
+        assert weights.content(asked) == asked
 
 
 def test_a_sentence_with_words_dropped_keeps_its_order_and_more_of_what_tells(abstracts):
-    salience = Salience(abstracts)
+    weights = TermWeights(abstracts)
     kept, left_out = Counter(), Counter()
     for pair in make(abstracts, kinds=["dropped"]):
         whole = next(
             one for one in sentences(pair.positive.split("\n")[-1]) if is_within(pair.query.split(), one.split())
         )
-        content = set(salience.content(words(whole)))
-        missing = Counter(words(whole)) - Counter(words(pair.query))
-        kept.update(word in content for word in words(pair.query))
+        content = set(weights.content(split_terms(whole)))
+        missing = Counter(split_terms(whole)) - Counter(split_terms(pair.query))
+        kept.update(word in content for word in split_terms(pair.query))
         left_out.update(word in content for word in missing.elements())
     assert kept[True] / (kept[True] + left_out[True]) > 0.6
     assert kept[False] / (kept[False] + left_out[False]) < 0.5

@@ -23,10 +23,12 @@ from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.distill import distill
 from binocle.training.evaluation import significance
 from binocle.training.runs.training_run import TrainingRun
-from binocle.training.tuning import ranking_distillation, teachers, tune
+from binocle.training.tuning import index_tuning, ranking_distillation, teachers, tune
 from binocle.training.tuning.bm25 import BM25, stems
 from binocle.training.tuning.query_generation import SyntheticPair
-from binocle.training.tuning.ranking_distillation import DistillationConfig, learn_ranking
+from binocle.training.tuning.ranking_distillation import learn_ranking
+from binocle.training.tuning.tuning_config import DistillationConfig, TuningConfig
+from binocle.training.tuning.verdict import Verdict, even, judge, judging_share, query_ndcg
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
 
@@ -50,22 +52,22 @@ def index(tmp_path, tiny_model):
     return retriever
 
 
-FAST = tune.TuningConfig(
+FAST = TuningConfig(
     pairs=60, queries=40, held_out=0.3, learning=DistillationConfig(steps=4, queries=16, passages=6, learning_rate=1e-3)
 )
 
 
 def tuning_of(index, out):
-    return tune.IndexTuning(TrainingRun(out, index.encoder.name, FAST), index)
+    return index_tuning.IndexTuning(TrainingRun(out, index.encoder.name, FAST), index)
 
 
 def verdict(value=0.1, p=0.001, **kinds):
-    return tune.Verdict(40, 0.5, 0.5 + value, significance.Difference(value, value - 0.05, value + 0.05, p), kinds)
+    return Verdict(40, 0.5, 0.5 + value, significance.Difference(value, value - 0.05, value + 0.05, p), kinds)
 
 
 @pytest.mark.parametrize("p", [0.001, 0.2])
 def test_only_a_significant_gain_changes_the_index_and_rollback_undoes_it(p, index, monkeypatch):
-    monkeypatch.setattr(tune, "verdict", lambda *_: verdict(p=p, title=0.1, claim=0.1))
+    monkeypatch.setattr(index_tuning, "judge", lambda *_: verdict(p=p, title=0.1, claim=0.1))
     before = index.encoder.fingerprint
     found = index.search("the cat ran", 5, mode="semantic")
     made = tune.tune(index, recipe=FAST)
@@ -93,11 +95,11 @@ def test_kinds_of_queries_count_alike_however_many_there_are_of_each():
     asked = [SyntheticPair("q", "p", kind, "d", 1.0) for kind in ("title", *["keywords"] * 9)]
     before = np.zeros(10, np.float32)
     after = np.array([0.5, *[0.1] * 9], np.float32)
-    found = tune.verdict(asked, before, after, seed=0)
+    found = judge(asked, before, after, seed=0)
     assert (found.before, found.after) == (0, pytest.approx(0.3))
     assert found.difference.value == pytest.approx(0.3)
     assert found.kinds == {"keywords": pytest.approx(0.1), "title": pytest.approx(0.5)}
-    sampled = tune.even(asked, 4, seed=0)
+    sampled = even(asked, 4, seed=0)
     assert [pair.kind for pair in sampled] == ["title", "keywords", "keywords"]
 
 
@@ -105,14 +107,14 @@ def test_queries_of_one_document_are_one_witness():
     asked = [SyntheticPair("q", "p", "title", document, 1.0) for document in "abc" for _ in range(20)]
     before = np.zeros(60, np.float32)
     after = np.repeat(np.array([0.1, 0.2, 0.3], np.float32), 20)
-    found = tune.verdict(asked, before, after, seed=0).difference
+    found = judge(asked, before, after, seed=0).difference
     assert (found.value, found.p) == (pytest.approx(0.2), 2 / 2**3)  # all signs as they are, or none of them
     assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
 
 
 def test_of_few_documents_more_judge():
-    assert [tune.judging_share(count, 0.1) for count in (0, 10, 24, 48, 1000)] == [0.5, 0.5, 0.5, 0.25, 0.1]
-    assert tune.judging_share(48, 0.3) == 0.3
+    assert [judging_share(count, 0.1) for count in (0, 10, 24, 48, 1000)] == [0.5, 0.5, 0.5, 0.25, 0.1]
+    assert judging_share(48, 0.3) == 0.3
 
 
 def test_the_folder_holds_the_encoder_and_what_was_measured(index, tiny_model, tmp_path):
@@ -140,13 +142,13 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, mo
         return loss
 
     whole = tune.tune(index, recipe=FAST, out=tmp_path / "whole", publish=False)
-    real = ranking_distillation._Student.loss
-    monkeypatch.setattr(ranking_distillation._Student, "loss", kill_after(3))
+    real = ranking_distillation.RankingStudent.loss
+    monkeypatch.setattr(ranking_distillation.RankingStudent, "loss", kill_after(3))
     with pytest.raises(KilledError):
         tune.tune(index, recipe=FAST, out=tmp_path / "killed", publish=False)
     steps = []
     monkeypatch.setattr(
-        ranking_distillation._Student, "loss", lambda student, step: steps.append(step) or real(student, step)
+        ranking_distillation.RankingStudent, "loss", lambda student, step: steps.append(step) or real(student, step)
     )
     resumed = tune.tune(index, recipe=FAST, out=tmp_path / "killed", publish=False)
     assert steps == [3]
@@ -155,9 +157,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(index, tmp_path, mo
 
 def test_the_judging_queries_are_of_documents_that_were_not_learned_from(index, tmp_path):
     session = tuning_of(index, tmp_path / "out")
-    learned = {pair.document for pair in session.chosen}
+    learned = {pair.document for pair in session.pairs}
     assert learned <= session.passages.numbers.keys()
-    assert not session.passages.numbers.keys() & {pair.document for pair in session.asked}
+    assert not session.passages.numbers.keys() & {pair.document for pair in session.judging_pairs}
     contexts = {passage.context for source in corpus.from_index(index.snapshot()) for passage in source.passages}
     assert set(session.passages.texts) < contexts
 
@@ -174,9 +176,9 @@ def test_judging_is_ndcg_of_the_one_passage_among_those_of_other_documents():
         SyntheticPair("q", "same", "title", "d", 1.0),
         SyntheticPair("r", "far", "title", "e", 1.0),
     ]
-    found = tune.found(Fake(), asked, ["far", "near", "else"], rivals)
+    found = query_ndcg(Fake(), asked, ["far", "near", "else"], rivals)
     np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1], atol=1e-6)
-    found = tune.found(Fake(), asked, ["else", "near", "far"], rivals)
+    found = query_ndcg(Fake(), asked, ["else", "near", "far"], rivals)
     np.testing.assert_allclose(found, [1 / np.log2(3), 1, 1 / np.log2(3)], atol=1e-6)
 
 
@@ -186,7 +188,7 @@ def test_an_encoder_that_tells_nothing_apart_finds_nothing():
             return np.full((len(texts), 3), 3**-0.5, np.float32)
 
     asked = [SyntheticPair("q", f"p{n}", "title", f"{n}", 1.0) for n in range(11)]
-    assert tune.found(Collapsed(), asked, ["r"], Collapsed().encode("r")).tolist() == [0] * 11
+    assert query_ndcg(Collapsed(), asked, ["r"], Collapsed().encode("r")).tolist() == [0] * 11
 
 
 def test_too_few_documents_are_told(tmp_path, tiny_model):
@@ -211,9 +213,9 @@ def test_bm25_is_the_formula_over_beginnings_of_words():
 
 def test_standard_scores_are_taken_over_the_best():
     scores = np.concatenate([np.linspace(5, 3, 200), np.full(1000, -50.0)]).astype(np.float32)[None]
-    found = teachers.standard_scores(scores)
+    found = teachers.standard_rows(scores)
     assert (found[0, :200].mean(), found[0, :200].std()) == (pytest.approx(0, abs=1e-5), pytest.approx(1, abs=1e-5))
-    assert np.isfinite(teachers.standard_scores(np.zeros((2, 3), np.float32))).all()
+    assert np.isfinite(teachers.standard_rows(np.zeros((2, 3), np.float32))).all()
 
 
 def test_the_hybrid_teacher_adds_words_and_meaning(tiny_model):
@@ -223,9 +225,7 @@ def test_the_hybrid_teacher_adds_words_and_meaning(tiny_model):
     asked = ["the price of bread", "a ship at night"]
     found = teachers.teacher("hybrid", encoder, passages, vectors).scores(asked)
     words = np.stack([BM25(passages).scores(text) for text in asked])
-    expected = teachers.standard_scores(words) + teachers.standard_scores(
-        encoder.encode(asked, kind="query") @ vectors.T
-    )
+    expected = teachers.standard_rows(words) + teachers.standard_rows(encoder.encode(asked, kind="query") @ vectors.T)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -254,7 +254,7 @@ def test_another_encoder_teaches_its_cosines(index, tiny_model, tmp_path):
     passages = ["the cat sat", "a ship at night", "bread and cheese"]
     taught = teachers.teacher(tiny_model, None, passages, None).scores(["the cat"])
     encoder = load_encoder(tiny_model)
-    expected = 2 * teachers.standard_scores(encoder.encode(["the cat"]) @ encoder.encode(passages).T)
+    expected = 2 * teachers.standard_rows(encoder.encode(["the cat"]) @ encoder.encode(passages).T)
     np.testing.assert_allclose(taught, expected, atol=1e-4)
     made = tune.tune(index, recipe=replace(FAST, teacher=tiny_model), out=tmp_path / "out", publish=False)
     assert made.verdict.queries > 8
@@ -279,13 +279,13 @@ def test_the_loss_falls_and_a_query_s_own_document_is_not_taught(index, tmp_path
     session = tuning_of(index, tmp_path / "out")
     model = make_model(session.base.name, EncoderConfig())
     settings = replace(FAST.learning, steps=30)
-    student = ranking_distillation._Student(model, session.chosen, session.passages, session.teacher, settings, 0)
-    pair = session.chosen[0]
+    student = ranking_distillation.RankingStudent(model, session.pairs, session.passages, session.teacher, settings, 0)
+    pair = session.pairs[0]
     own = session.passages.documents == session.passages.numbers[pair.document]
-    taught = student._taught([pair])[0]
+    taught = student._teacher_scores([pair])[0]
     assert (taught[own] == teachers.NEVER).all()
     assert (taught[~own] > -100).all()
-    learned = learn_ranking(model, session.chosen, session.passages, session.teacher, settings)
+    learned = learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
     losses = [row["loss"] for row in learned.history]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:3])
 
@@ -297,15 +297,15 @@ def test_the_weights_are_the_mean_of_those_in_the_last_steps(index, tmp_path, mo
     model = make_model(session.base.name, EncoderConfig())
     weight = next(model.parameters())
     seen = []
-    real = ranking_distillation._Student.loss
+    real = ranking_distillation.RankingStudent.loss
 
     def loss(student, step):
         seen.append(weight.detach().clone())
         return real(student, step)
 
-    monkeypatch.setattr(ranking_distillation._Student, "loss", loss)
+    monkeypatch.setattr(ranking_distillation.RankingStudent, "loss", loss)
     settings = replace(FAST.learning, steps=5, averaged=0.5)
-    learn_ranking(model, session.chosen, session.passages, session.teacher, settings)
+    learn_ranking(model, session.pairs, session.passages, session.teacher, settings)
     np.testing.assert_allclose(weight.detach(), np.mean([one.numpy() for one in seen[2:]], 0), atol=1e-6)
 
 

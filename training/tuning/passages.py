@@ -1,0 +1,43 @@
+"""The passages of an index that a teacher ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...retriever.store.tables import matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Floats
+    from ...retriever.store.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """Passages with their stored vectors and documents."""
+
+    texts: list[str]
+    vectors: Floats
+    documents: NDArray[np.int64]  # number of the document of each passage
+    numbers: dict[str, int]  # path of a document -> its number
+
+    @classmethod
+    def read(cls, snapshot: Snapshot, paths: Collection[str]) -> Passages:
+        """Read the passages of some documents, in the order of the index."""
+        rows = snapshot.read("documents", ["id", "path"]).to_pylist()
+        numbers = {row["path"]: row["id"] for row in rows if row["path"] in paths}
+        ids = np.array(list(numbers.values()), np.int64)
+        texts: list[str] = []
+        owners, vectors = [np.empty(0, np.int64)], [np.empty((0, snapshot.head.encoder.dim), np.float32)]
+        for batch in snapshot.batches(["document", "context", "vector"]):
+            mask = np.isin(batch["document"].to_numpy(), ids)
+            texts += [text for text, keep in zip(batch["context"].to_pylist(), mask.tolist(), strict=True) if keep]
+            owners.append(batch["document"].to_numpy()[mask])
+            vectors.append(matrix(batch["vector"], snapshot.head.encoder.dim)[mask])
+        return cls(texts, np.concatenate(vectors), np.concatenate(owners), numbers)
