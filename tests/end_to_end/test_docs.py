@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))}
 OUTSIDE = {"README.md": ROOT / "README.md", "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md"}
+ROOMS = ("*.py", "core/**/*.py", "indexes/**/*.py", "retriever/**/*.py", "training/**/*.py", "commands/**/*.py")
 TRAINING = ("train", "tune", "distill", "pretrain", "fill", "audit", "invert", "mine", "compare", "evaluate")
 
 
@@ -220,6 +221,22 @@ def test_every_relative_link_and_anchor_resolves(name):
 def test_every_page_is_in_the_navigation():
     navigation = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert sorted(navigation) == sorted(PAGES)
+
+
+def test_every_file_and_folder_that_the_pages_name_exists():
+    text = "".join((ROOT / name).read_text("utf-8") for name in ("CONTRIBUTING.md", "docs/architecture.md"))
+    named = set(re.findall(r"`([\w.-]+(?:/[\w.-]+)*(?:\.py|/))`", text))
+    rooms = ("", "retriever", "retriever/models", "retriever/readers", "training", "training/encoders", "indexes")
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any((ROOT / room / name).exists() for room in rooms)] == []
+
+
+def test_every_name_that_contributing_gives_is_in_the_code():
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## Where things go")[1].split("\n## ")[0]
+    named = {name for name in re.findall(r"`(\w+)`", section) if "_" in name or name != name.lower()}
+    code = " ".join(file.read_text("utf-8") for room in ROOMS for file in ROOT.glob(room))
+    assert len(named) > 8
+    assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
 
 
 # Drift
