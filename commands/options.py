@@ -174,24 +174,25 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     return f"'binocle {' '.join([*words, *(['--index', shlex.quote(str(index))] if index else [])])}'"
 
 
-def folder_filter(retriever: Retriever, folder: Path | None) -> list[str]:
-    """The filter for FOLDER; none unless it lies below the indexed folder."""
-    from ..retriever.store.filters import folder as filter_below
+def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[str]:
+    """The filter for FOLDER; none unless it lies below `root`, the indexed folder."""
+    from ..retriever.store.filters import below_folder
 
-    root = retriever.folder
-    if folder is None or folder.resolve() == retriever.path:
+    if folder is None or folder.resolve() == index:
         return []
     if not folder.exists():
         raise InputError(f"there is no folder {folder}")
     if root is None or not folder.resolve().is_relative_to(root.resolve()):
-        raise InputError(f"{folder} is not in {root}, the folder of the index at {retriever.path}")
+        raise InputError(f"{folder} is not in {root}, the folder of the index at {index}")
     inside = folder.resolve().relative_to(root.resolve()).as_posix()
-    return [] if inside == "." else [filter_below(inside)]
+    return [] if inside == "." else [below_folder(inside)]
 
 
-def path_from_here(retriever: Retriever) -> Callable[[str], str]:
-    """A function from a path of the index to one that opens from the current folder: absolute unless below it."""
-    root = retriever.folder
+def path_from_here(root: Path | None) -> Callable[[str], str]:
+    """A function from a path of the index to one that opens from the current folder: absolute unless below it.
+
+    :param root: the indexed folder.
+    """
     if root is None:
         return str
     root = root.resolve()
@@ -242,10 +243,10 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
     for candidate in candidates:
         if folders or candidate in paths:
             return candidate
-        listing = command_hint("files", Path(path_from_here(retriever)(candidate)))
+        listing = command_hint("files", Path(path_from_here(root)(candidate)))
         raise InputError(f"{path!r} is a folder: {listing} lists its files")
     nearest = _nearest(path, paths)
-    shown = path_from_here(retriever) if nearest in files else str
+    shown = path_from_here(root) if nearest in files else str
     hint = f"is it {shown(nearest)!r}? " if nearest else ""
     raise InputError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
 

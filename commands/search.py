@@ -119,26 +119,26 @@ def search(
             raise InputError("the query '-' is read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model, ray)
-    recover = _recovery(inverter, retriever, explain=explain)
+    recover, root = _recovery(inverter, retriever, explain=explain), retriever.folder
     with stdout_for_answers(ray):
         hits = retriever.search(
             query,
             k,
             mode=mode,
-            where=[*where, *folder_filter(retriever, folder)],
+            where=[*where, *folder_filter(folder, root, retriever.path)],
             rerank=rerank,
             rerank_depth=rerank_depth,
             rerank_seconds=rerank_seconds,
         )
     if recover and not as_json:
         click.echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
-    _print_hits(hits, query, path_from_here(retriever), explain=explain, as_json=as_json, recover=recover)
+    _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover)
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
     if not as_json:
-        _warn_of_changed_files(hits, retriever)
+        _warn_of_changed_files(hits, root, retriever)
     if not hits:
-        _explain_no_hits(where, folder, retriever)
+        _explain_no_hits(where, folder, root, retriever)
     return 0 if hits else EXIT_NEGATIVE
 
 
@@ -161,12 +161,13 @@ def similar(
     """
     retriever = open_index(folder, index)
     path, line = parse_citation(retriever, citation)
-    hits = retriever.similar(path, line, k, where=[*where, *folder_filter(retriever, folder)])
-    _print_hits(hits, "", path_from_here(retriever), explain=False, as_json=as_json)
+    root = retriever.folder
+    hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
+    _print_hits(hits, "", path_from_here(root), explain=False, as_json=as_json)
     if not as_json:
-        _warn_of_changed_files(hits, retriever)
+        _warn_of_changed_files(hits, root, retriever)
     if not hits:
-        _explain_no_hits(where, folder, retriever)
+        _explain_no_hits(where, folder, root, retriever)
     return 0 if hits else EXIT_NEGATIVE
 
 
@@ -230,11 +231,10 @@ def _print_hits(
         click.echo(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
 
 
-def _warn_of_changed_files(hits: list[Hit], retriever: Retriever) -> None:
+def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retriever) -> None:
     """Warn of cited files that were changed or removed after indexing: their lines may have moved."""
     from ..retriever.documents.scan import written_since
 
-    root = retriever.folder
     documents = list({hit.document for hit in hits if hit.source == "file"})
     if root is None or not documents or not root.is_dir():
         return
@@ -248,20 +248,20 @@ def _warn_of_changed_files(hits: list[Hit], retriever: Retriever) -> None:
         )
 
 
-def _explain_no_hits(where: tuple[str, ...], folder: Path | None, retriever: Retriever) -> None:
+def _explain_no_hits(where: tuple[str, ...], folder: Path | None, root: Path | None, retriever: Retriever) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
-    from ..retriever.store.filters import parse, unknown, unmet
+    from ..retriever.store.filters import parse, unknown_fields, unmet_conditions
 
     rows = [row for row in retriever.documents() if row["chunks"]]
-    inside = parse(folder_filter(retriever, folder))
+    inside = parse(folder_filter(folder, root, retriever.path))
     below = [row for row in rows if inside is None or inside.passes(row)]
     if not rows:
-        hint = command_hint("index", retriever.folder or Path("FOLDER"), at=retriever.path)
+        hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
         reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
     elif not below:
         reason = f"no document in {folder} has passages in the index"
     else:
-        reason = unknown(where, rows) or unmet(where, below) or "nothing found" * sys.stdout.isatty()
+        reason = unknown_fields(where, rows) or unmet_conditions(where, below) or "nothing found" * sys.stdout.isatty()
     if reason:
         click.echo(f"binocle: {printable(reason)}", err=True)
 

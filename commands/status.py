@@ -112,11 +112,12 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
     from ..retriever.store.filters import parse
 
     retriever = open_index(folder, index)
-    inside = parse(folder_filter(retriever, folder))
+    root = retriever.folder
+    inside = parse(folder_filter(folder, root, retriever.path))
     rows = [
         row for row in retriever.documents() if state in (None, row["state"]) and (inside is None or inside.passes(row))
     ]
-    from_here = path_from_here(retriever)
+    from_here = path_from_here(root)
     names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
     for row in rows:
         if as_json:

@@ -74,7 +74,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
 
 
 def _print_faults(faults: list[Fault], retriever: Retriever) -> None:
-    from_here = path_from_here(retriever)
+    from_here = path_from_here(retriever.folder)
     files = {row["path"] for row in retriever.documents() if row["source"] == "file"}
     for fault in faults:
         path = from_here(fault.path) if fault.path in files else fault.path

@@ -87,7 +87,7 @@ def parse(where: str | Sequence[str] | Mapping[str, Any] | None) -> Filter | Non
     return Filter(source, tuple(_equal_any(name, members) for name, members in fields.items()))
 
 
-def unknown(where: Sequence[str], rows: Sequence[Row]) -> str:
+def unknown_fields(where: Sequence[str], rows: Sequence[Row]) -> str:
     """Return a message if a condition names a field that no document has, with the fields that there are; else ""."""
     known = {key for row in rows for key in json.loads(row["metadata"])}.difference(_FIELDS)
     missing = sorted(_fields(where).difference(known, _FIELDS, ("format",)))
@@ -97,7 +97,7 @@ def unknown(where: Sequence[str], rows: Sequence[Row]) -> str:
     return f"no document has {', '.join(map(repr, missing))}: a filter may ask for {', '.join(fields)}"
 
 
-def unmet(where: Sequence[str], rows: Sequence[Row]) -> str:
+def unmet_conditions(where: Sequence[str], rows: Sequence[Row]) -> str:
     """Return a message if none of these documents passes, for a filter on types with the types; else ""."""
     conditions = parse(where)
     if conditions is None or any(map(conditions.passes, rows)):
@@ -198,7 +198,7 @@ def _negated(operator: str, name: str, test: Callable[[Row], bool]) -> Callable[
     return test if operator == "=" else lambda row: not test(row)
 
 
-def folder(path: str) -> str:
+def below_folder(path: str) -> str:
     """Write the condition that a document lies below a folder, with special characters escaped."""
     return "path=/" + re.sub(r"([*?\[\]\\ ])", r"\\\1", path) + "/"
 

@@ -16,7 +16,7 @@ from ...indexes.flat import FlatIndex
 from .filters import COLUMNS
 from .live_index import LiveIndex, LoadedIndex, load_index
 from .search_backend import CPU, SearchBackend
-from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading
+from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,11 +86,14 @@ class Snapshot:
         :raises StoreError: then; a retriever reads the next state instead.
         """
         try:
-            with reading(self._locations[table]):
-                yield
+            yield
         except StoreError as error:
             self._refuse_if_outdated(error)
             raise
+        except LANCE_ERRORS as error:
+            ours = reading_error(self._locations[table], error)
+            self._refuse_if_outdated(ours)
+            raise ours from error
 
     def _refuse_if_outdated(self, error: Exception) -> None:
         """Raise a StoreError if a file is missing and another state was committed since."""

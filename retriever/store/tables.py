@@ -175,14 +175,17 @@ def reading(table: TableLocation | Path) -> Iterator[None]:
     except StoreError:
         raise
     except LANCE_ERRORS as error:
-        if "permission denied" in str(error).lower():
-            raise StoreError(f"{table} cannot be read: permission denied") from None
-        if "://" in str(table):
-            raise StoreError(f"{table} cannot be read ({lance_message(error)})") from error
-        folder = str(table).rpartition("/")[0]
-        raise DamagedError(
-            f"{table} is damaged ({lance_message(error)}): remove the folder {folder} and index again"
-        ) from error
+        raise reading_error(table, error) from error
+
+
+def reading_error(table: TableLocation | Path, error: Exception) -> StoreError:
+    """Return our error for an error of Lance."""
+    if "permission denied" in str(error).lower():
+        return StoreError(f"{table} cannot be read: permission denied")
+    if "://" in str(table):
+        return StoreError(f"{table} cannot be read ({lance_message(error)})")
+    folder = str(table).rpartition("/")[0]
+    return DamagedError(f"{table} is damaged ({lance_message(error)}): remove the folder {folder} and index again")
 
 
 @contextlib.contextmanager

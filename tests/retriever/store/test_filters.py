@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from binocle.core.errors import InputError
-from binocle.retriever.store.filters import parse, unknown, unmet
+from binocle.retriever.store.filters import parse, unknown_fields, unmet_conditions
 
 
 def row(
@@ -327,21 +327,23 @@ def test_a_text_in_a_mapping_is_no_glob(value):
 
 def test_a_field_that_nothing_has_is_told_from_a_value_that_nothing_has():
     rows = [row(author="Ada", type="x"), row(year=1)]
-    assert unknown(["author=Bob", "year>1", "path=x", "type=pdf", "format=pdf", "modified>2020-01-01"], rows) == ""
-    assert unknown(["typ=pdf", "author=Ada", "yaer=1"], rows) == (
+    assert (
+        unknown_fields(["author=Bob", "year>1", "path=x", "type=pdf", "format=pdf", "modified>2020-01-01"], rows) == ""
+    )
+    assert unknown_fields(["typ=pdf", "author=Ada", "yaer=1"], rows) == (
         "no document has 'typ', 'yaer': a filter may ask for path, type, modified, size, title, author, year"
     )
     many = [row(**{f"key{number:02}": 1}) for number in range(30)]
-    assert unknown(["typ=pdf"], many).endswith("title, " + "".join(f"key{n:02}, " for n in range(20)) + "…")
+    assert unknown_fields(["typ=pdf"], many).endswith("title, " + "".join(f"key{n:02}, " for n in range(20)) + "…")
 
 
 def test_conditions_that_no_document_passes_are_told_and_the_types_there_are():
     rows = [row("a.md", kind="markdown"), row("b.txt", kind="text")]
-    assert unmet([], rows) == unmet(["type=text", "path=b*"], rows) == ""
-    assert unmet(["type=markdwn", "size>0"], rows) == (
+    assert unmet_conditions([], rows) == unmet_conditions(["type=text", "path=b*"], rows) == ""
+    assert unmet_conditions(["type=markdwn", "size>0"], rows) == (
         "no document passes type=markdwn and size>0 (types here: markdown, text)"
     )
-    assert unmet(["path=c*"], rows) == "no document passes path=c*"
+    assert unmet_conditions(["path=c*"], rows) == "no document passes path=c*"
 
 
 def test_several_conditions_must_all_hold():
