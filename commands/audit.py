@@ -184,7 +184,7 @@ def _apply(retriever: Retriever, result: DefenceResult, encoder: Path | None, *,
 
 
 def _changes(applied: AppliedDefence | None, retriever: Retriever, *, erased: bool) -> list[str]:
-    """Say what was applied, and where the secret and the old vectors are."""
+    """Name the applied setting, and the places of the secret and of the old vectors."""
     if applied is None:
         return ["the index stays as it is: its vectors as stored are within the gate"]
     old = (

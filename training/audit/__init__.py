@@ -1,4 +1,5 @@
-"""A leak audit: how much text an attacker recovers from an index's vectors, and what each defence costs.
+"""A leak audit: how much text an attacker recovers from an index's vectors, and the cost of each defence.
 
-`audit` is the way in; `attacker` attacks, `defences` defend, `html_report` prints, `apply` embeds anew.
+Enter by `audit`; `attacker` attacks, `search_cost` measures the cost, `gate` judges, `html_report` and `text_report`
+print, `apply` embeds the index anew.
 """

@@ -97,7 +97,7 @@ def _divisor(number: int, maximum: int) -> int:
 def fit(setting: DefenceSetting, vectors: Floats, key: bytes) -> Defence:
     """Fit a defence to an index's vectors, shape (n, dim).
 
-    :param key: 32 secret bytes, from which noise and rotation follow.
+    :param key: 32 secret bytes; noise and rotation follow from them.
     """
     if len(key) != SECRET_BYTES:
         raise InputError(f"a key has {SECRET_BYTES} bytes, not {len(key)}")

@@ -53,7 +53,7 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The index's own passages and vectors; those of a document are neighbours."""
+    """The index's own passages and vectors; the passages of a document are neighbours."""
 
     paths: list[str]  # of the documents, in order
     first: Integers  # the position of each document's first passage
@@ -101,7 +101,7 @@ def generated_queries(snapshot: Snapshot, count: int, seed: int) -> Queries:
 
 
 def sample_passages(snapshot: Snapshot, queries: Queries, seed: int) -> Passages:
-    """Read all passages; of a large index those of the judged documents and of a random sample."""
+    """Read all passages; of a large index only the judged documents' and a random sample."""
     rows = snapshot.document_rows.to_pylist()
     by_id = {row["id"]: row for row in rows if row["chunks"]}
     chosen = _chosen(by_id, {document for grades in queries.judged.values() for document in grades}, seed)

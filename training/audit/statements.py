@@ -32,7 +32,7 @@ _ALWAYS = (
 
 
 def statements(report: AuditReport) -> list[str]:
-    """Return the statements that belong beside the figures of every audit, and those of this one."""
+    """Return the statements that belong beside the figures: the same for every audit, then this audit's own."""
     sentences = list(_ALWAYS)
     if report.query_source == GENERATED:
         sentences.append(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .gate import Gate
     from .result import AuditReport, ByLength, DefenceResult
 
-_FIGURES_WIDTH = 32  # of the columns before those of F1
+_FIGURES_WIDTH = 32  # of the columns before F1
 
 
 def lines(report: AuditReport, gate: Gate) -> list[str]:

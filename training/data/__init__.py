@@ -1,4 +1,4 @@
-"""Training data: rows from files and tables, checked against their columns, and cut into batches.
+"""Training data: rows from files and tables, checked and written to disk, and cut into batches.
 
-`sources` reads, `validation` checks, `dataset` keeps them on disk, `batches` orders them.
+A row passes `sources`, `columns`, `validation` and `dataset` in this order; `batches` deals the rows out.
 """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_WINDOW = 64  # batches whose rows are sorted by length together
+_WINDOW = 64  # batches; all their rows are sorted by length together
 
 
 def largest_batch(table: pa.Table, rows: NDArray[np.uint32], columns: tuple[str, ...], size: int) -> int:
@@ -67,7 +67,7 @@ class Batches:
         self.drop_last = True
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose shuffle comes next."""
+        """Choose the epoch of the next shuffle."""
         self.epoch = epoch
 
     def __len__(self) -> int:

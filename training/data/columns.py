@@ -1,4 +1,4 @@
-"""Recognize the shape of training data by its column names, those of the field's common data sets."""
+"""Recognize the shape of training data by its column names, as common data sets have them."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ class SharedBatches:
 
     @property
     def epoch(self) -> int:
-        """The epoch whose shuffle comes next."""
+        """The epoch of the next shuffle."""
         return self._batches.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose shuffle comes next."""
+        """Choose the epoch of the next shuffle."""
         self._batches.set_epoch(epoch)
 
     def __len__(self) -> int:

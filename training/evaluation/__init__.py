@@ -1,4 +1,5 @@
-"""How good retrieval, similarity, pair classification and reranking are, and which differences are real.
+"""Evaluate retrieval, similarity, pair classification and reranking, and test which differences are real.
 
-`retrieval` runs a test collection, `compare` sets contenders side by side, `significance` has the statistics.
+`retrieval` runs a test collection, `evaluate_file` judged rows, `compare` several contenders; `significance` has the
+statistics, `measures` has nDCG.
 """

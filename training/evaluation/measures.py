@@ -1,6 +1,6 @@
 """Measures of a ranking: nDCG, recall, reciprocal rank and average precision, each of one query.
 
-They equal those of trec_eval; the tests compare them with `ir-measures`.
+The values equal trec_eval's; the tests compare them with `ir-measures`.
 """
 
 from __future__ import annotations

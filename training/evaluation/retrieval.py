@@ -106,7 +106,7 @@ def _check_arguments(folder: Path, split: str, mode: str, run_file: str | Path |
 def judged_queries(
     folder: Path, split: str, queries: str | Path | None, qrels: str | Path | None
 ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
-    """Read queries and their judgements: the collection's own, or those of the named files."""
+    """Read queries and their judgements from the collection, or from the named files."""
     if not beir.is_collection(folder) and (queries is None or qrels is None):
         raise InputError(
             f"{folder / 'corpus.jsonl'} is missing: a collection has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; "

@@ -64,8 +64,8 @@ def mine(
     """Write each pair with hard negatives for its query to a file; the file appears when it is complete.
 
     A negative never has the same words as the query or one of its positives. If documents have names, it is never from
-    a positive's document. Equal texts are one text. Each row keeps its `document_id`, by which training holds out whole
-    documents.
+    a positive's document. Equal texts are one text. Each row keeps its `document_id`: training holds out whole
+    documents by it.
 
     :param pairs: any source of `data.dataset.prepare`: a file, a folder, a data set's name, or mappings with `query`,
         `positive` and, if known, `document_id`.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .text_db import TextDatabase
 
 
-_GROUP = 256  # queries whose texts are in memory together
+_GROUP = 256  # queries with their texts in memory together
 _SPREAD = np.int64(-7046029254386353131)  # odd, near 2^64 / golden ratio: mixes a row's number into a key
 
 
