@@ -171,7 +171,7 @@ def throughput(data: Path, work: Path, seeds: list[int]) -> dict[str, Any]:
 
 def _gain(name: str, folder: Path, model: str, before: Any, **options: Any) -> dict[str, Any]:
     after = evaluate(folder, model=model, **options)
-    a, b = significance.aligned(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
+    a, b = significance.align(after.per_query["nDCG@10"], before.per_query["nDCG@10"])
     difference = significance.difference(a, b)
     found = {"nDCG@10": after.measures["nDCG@10"], "difference": round(difference.value, 4), "p": difference.p}
     _say(f"{name}: {found}")

@@ -117,7 +117,7 @@ def windows(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def tokenized(texts: Iterable[str], tokenizer: Any) -> Iterator[Row]:
+def tokenize(texts: Iterable[str], tokenizer: Any) -> Iterator[Row]:
     """Tokenize each text, without special tokens, and mark the tokens that start a word or a sentence.
 
     :param tokenizer: a fast tokenizer of transformers.
@@ -187,7 +187,7 @@ def _cut_at(starts: NDArray[np.uint8], end: int) -> int:
     return end
 
 
-def packed(documents: Iterable[Row], room: int, separator: int) -> Iterator[Row]:
+def pack(documents: Iterable[Row], room: int, separator: int) -> Iterator[Row]:
     """Join all documents with a separator between them, and cut them into rows of about `room` tokens."""
     between = Row(np.array([separator], np.int64), np.array([WORD], np.uint8))
     waiting: list[Row] = []

@@ -25,7 +25,7 @@ from .evaluate_file import evaluate_rows
 from .result import JudgedRowsResult, RetrievalResult
 from .retrieval import evaluate, judged_queries
 from .scorers import load, reads_pairs
-from .significance import LEVEL, aligned, difference, holm
+from .significance import LEVEL, align, difference, holm
 from .trec_run import write_run
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _differences(measure: str, baseline: str, results: Mapping[str, Result | Non
 
 def _difference(measure: str, a: Result, b: Result) -> Difference:
     if a.per_query or isinstance(a, RetrievalResult):
-        return difference(*aligned(a.per_query[measure], b.per_query[measure]))
+        return difference(*align(a.per_query[measure], b.per_query[measure]))
     assert isinstance(b, JudgedRowsResult)
     return similarity.MEASURES[a.kind][measure].difference(a.scores, b.scores, a.gold)
 

@@ -90,7 +90,7 @@ def difference(a: ArrayLike, b: ArrayLike, *, samples: int = SAMPLES, seed: int 
     return Difference(float(_paired(a, b).mean()), low, high, randomisation(a, b, samples=samples, seed=seed))
 
 
-def aligned(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Doubles, Doubles]:
+def align(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Doubles, Doubles]:
     """Put the values of two systems for the same queries into one order.
 
     :raises InputError: naming a query that only one system has.

@@ -13,7 +13,7 @@ import numpy as np
 from ...core.errors import InputError
 from ...core.files import json_or_make
 from ..data.dataset import hash_of
-from ..data.tokenized import SENTENCE, Row, Rows, Writer, cut, packed, tokenized
+from ..data.tokenized import SENTENCE, Row, Rows, Writer, cut, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,7 +76,7 @@ def _write(texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room
                 yield number, row
 
     if pack:
-        for number, row in enumerate(packed((row for _, row in training()), room, tokenizer.sep_token_id)):
+        for number, row in enumerate(pack((row for _, row in training()), room, tokenizer.sep_token_id)):
             add(train, row, number)
     else:
         for number, row in training():
@@ -95,7 +95,7 @@ def _with_tokens(texts: Iterable[tuple[str, bool]], tokenizer: Any) -> Iterator[
             flags.append(held)
             yield text
 
-    for row in tokenized(alone(), tokenizer):
+    for row in tokenize(alone(), tokenizer):
         yield row, flags.popleft()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from binocle.training.data import tokenized as module
-from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer, cut, packed, tokenized, windows
+from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer, cut, pack, tokenize, windows
 
 PROSE = "The cat sat on the mat. The dog ran to the house at night! Was it due? It was not (yet). "
 
@@ -35,7 +35,7 @@ def row(starts: str) -> Row:
 
 
 def test_each_text_gives_its_tokens_and_what_begins_with_them(tokenizer):
-    (made,) = tokenized(["The cats sat. Un-able!\n\nNo"], tokenizer.call)
+    (made,) = tokenize(["The cats sat. Un-able!\n\nNo"], tokenizer.call)
     tokens = [tokenizer.fast.id_to_token(token) for token in made.tokens.tolist()]
     assert list(zip(tokens, made.starts.tolist(), strict=True)) == [
         ("the", SENTENCE),
@@ -56,17 +56,17 @@ def test_each_text_gives_its_tokens_and_what_begins_with_them(tokenizer):
 
 
 def test_a_mask_token_in_a_text_is_text(tokenizer):
-    (made,) = tokenized(["[MASK] and [SEP]"], tokenizer.call)
+    (made,) = tokenize(["[MASK] and [SEP]"], tokenizer.call)
     special = [tokenizer.fast.token_to_id(token) for token in ("[MASK]", "[SEP]", "[CLS]")]
     assert not np.isin(made.tokens, special).any()
 
 
 def test_long_documents_and_many_batches_give_what_each_alone_gives(tokenizer, monkeypatch):
     texts = [PROSE * times for times in (1, 30, 2, 0, 500, 1)]
-    whole = [made.tokens.tolist() for made in tokenized(texts, tokenizer.call)]
+    whole = [made.tokens.tolist() for made in tokenize(texts, tokenizer.call)]
     monkeypatch.setattr(module, "_WINDOW", 200)
     monkeypatch.setattr(module, "_BATCH_CHARACTERS", 1_000)
-    assert [made.tokens.tolist() for made in tokenized(texts, tokenizer.call)] == whole
+    assert [made.tokens.tolist() for made in tokenize(texts, tokenizer.call)] == whole
     assert [len(tokens) for tokens in whole] == [len(whole[0]) * times for times in (1, 30, 2, 0, 500, 1)]
 
 
@@ -107,7 +107,7 @@ def test_rows_of_a_document_are_all_of_it_in_order_and_fit(starts, room):
 @settings(max_examples=200, deadline=None)
 def test_packed_rows_are_all_documents_with_separators_between(lengths, room):
     given_rows = [row("S" + "w" * (length - 1)) for length in lengths]
-    rows = list(packed(given_rows, room, -1))
+    rows = list(pack(given_rows, room, -1))
     expected = [token for one in given_rows for token in [*one.tokens.tolist(), -1]][:-1]
     assert [token for one in rows for token in one.tokens.tolist()] == expected
     assert all(len(one) <= room for one in rows)

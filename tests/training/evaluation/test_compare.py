@@ -15,7 +15,7 @@ from binocle.training.evaluation import compare as comparing
 from binocle.training.evaluation.compare import compare
 from binocle.training.evaluation.comparison import Cell, Column, Comparison, format_p
 from binocle.training.evaluation.contenders import parse
-from binocle.training.evaluation.significance import Difference, aligned, difference
+from binocle.training.evaluation.significance import Difference, align, difference
 
 # Contenders, as they are written
 
@@ -172,7 +172,7 @@ def test_values_differences_and_corrected_p_are_those_of_the_parts(collection, m
     assert found.mode is None
     of = {name: found.evaluations[name, "tiny"] for name in found.contenders}
     gaps = {
-        name: difference(*aligned(of[name].per_query["nDCG@10"], of["a"].per_query["nDCG@10"]))
+        name: difference(*align(of[name].per_query["nDCG@10"], of["a"].per_query["nDCG@10"]))
         for name in ("b", "lexical")
     }
     least, most = sorted(gaps, key=lambda name: gaps[name].p)

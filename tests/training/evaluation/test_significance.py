@@ -10,7 +10,7 @@ from binocle.core.errors import InputError
 from binocle.training.evaluation import significance
 from binocle.training.evaluation.significance import (
     Statistic,
-    aligned,
+    align,
     bootstrap,
     difference,
     holm,
@@ -244,7 +244,7 @@ def test_holm_never_goes_below_the_p_above_one_or_out_of_order():
         (lambda: interval([1, 2], samples=0), "0"),
         (lambda: randomisation(range(40), [0] * 40, samples=0), "0"),
         (lambda: MEAN.difference([1, 2], [1], [1, 2]), "2 and 1"),
-        (lambda: aligned({"q1": 1, "q2": 0}, {"q1": 1}), "'q2'"),
+        (lambda: align({"q1": 1, "q2": 0}, {"q1": 1}), "'q2'"),
     ],
 )
 def test_what_cannot_be_compared_is_told(call, naming):
@@ -254,5 +254,5 @@ def test_what_cannot_be_compared_is_told(call, naming):
 
 
 def test_values_are_aligned_by_query():
-    a, b = aligned({"q1": 1, "q2": 2}, {"q2": 20, "q1": 10})
+    a, b = align({"q1": 1, "q2": 2}, {"q2": 20, "q1": 10})
     assert (a.tolist(), b.tolist()) == ([1, 2], [10, 20])

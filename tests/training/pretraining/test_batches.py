@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from binocle.training.data.tokenized import Rows, Writer, cut, tokenized
+from binocle.training.data.tokenized import Rows, Writer, cut, tokenize
 from binocle.training.pretraining import model as masked_model
 from binocle.training.pretraining.batches import Frame, MaskedBatches, Order
 from binocle.training.pretraining.masking import IGNORED, Masking
@@ -25,7 +25,7 @@ def parts(request, masked_models, tmp_path_factory):
     tokenizer = masked_model.read_tokenizer(masked_models[request.param])
     file = tmp_path_factory.mktemp("rows") / "rows.arrow"
     writer = Writer(file)
-    for number, document in enumerate(tokenized(TEXTS, tokenizer)):
+    for number, document in enumerate(tokenize(TEXTS, tokenizer)):
         for row in cut(document, 20):
             writer.add(row, number)
     writer.close()
