@@ -12,7 +12,7 @@
         ├── EncoderMismatchError           the index was built with another encoder
         └── DamagedError                   a file of it was damaged or changed
 
-A message has one line: what was expected, what came, and what to do.
+A message has one line: the expectation, the actual value, and the remedy.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class VectorIndexKind(Protocol):
     def write(
         self, folder: Path, batches: Iterable[tuple[Ids, Floats]], *, dim: int, metric: str, build: Parameters
     ) -> None:
-        """Build the index in an empty folder from batches whose ids ascend, in bounded memory if the kind can."""
+        """Build the index in an empty folder from batches with ascending ids, in bounded memory if the kind can."""
         ...
 
     def load(self, folder: Path, *, dim: int, metric: str, build: Parameters, search: Parameters) -> VectorIndex:

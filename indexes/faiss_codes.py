@@ -1,4 +1,4 @@
-"""Codes: how FAISS stores one vector, as it is, with fewer bits a number, or as the numbers of learnt centroids.
+"""Codes: how FAISS stores one vector: unchanged, with fewer bits a number, or as the numbers of learnt centroids.
 
 Costs are the time to compare a code with a query, in multiply-adds of an exact search.
 """
@@ -18,7 +18,7 @@ Values = dict[str, Any]
 class Code:
     """One way to store a vector; the base class of all, and the unknown code of a user's factory string."""
 
-    candidates: int = 8  # whose true scores are computed, for each answer; 0: the code is the vector itself
+    candidates: int = 8  # to score with their vectors, for each answer; 0: the code is the vector itself
     selects: bool = False  # whether a scan of these codes takes a FAISS selector
 
     @property
@@ -116,7 +116,7 @@ class ProductCode(Code):
 
 @dataclass(frozen=True, slots=True)
 class FastProductCode(ProductCode):
-    """Product quantization with 4 bits a part, whose sums are looked up in registers (André et al. 2017)."""
+    """Product quantization with 4 bits a part and sums looked up in registers (André et al. 2017)."""
 
     shortest_part = 2
 

@@ -5,8 +5,8 @@ A filtered search takes the cheapest way, by estimate, that keeps its recall:
 - With few allowed vectors, compare them all.
 - If FAISS scans every code, give it a selector that leaves out the rest.
 - With lists or a graph, ask for so many neighbours that enough of them pass the filter. A selector would not do:
-  FAISS would look no further than the query's surroundings. A filter whose vectors lie elsewhere would get poor
-  answers unnoticed. Too few neighbours that pass are noticed, and then all allowed vectors are compared. Such a query
+  FAISS would look no further than the query's surroundings. A filter that passes vectors elsewhere would get poor
+  answers unnoticed. If too few neighbours pass, that is noticed, and all allowed vectors are compared. Such a query
   took at most about a fifth longer than the comparison alone.
 """
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _USUAL_DEPTH = 10  # answers that the search parameters are meant for
 _FILTER_COST = 7e5  # of a filtered search beside FAISS's own work, in multiply-adds of an exact search
+
 # A search that finds too few allowed vectors is paid in addition to the comparison of all of them. A filter may always
 # lie far from a query. So a search is tried only up to this share of the estimated cost of comparing all.
 _SEARCH_SHARE = 0.2
@@ -43,7 +44,7 @@ _SEARCH_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class FaissIndex:
-    """A `VectorIndex` whose FAISS index numbers the vectors by their position in `exact`."""
+    """A `VectorIndex` on top of FAISS, which numbers the vectors by their position in `exact`."""
 
     exact: FlatIndex
     index: Any  # None: too few vectors to learn a code from, so all are compared

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .base import Parameters, VectorIndex
 
 _BLOCK = 65_536  # rows copied at a time
-_COPY_SHARE = 0.25  # of allowed rows, up to which copying them is faster than skipping the rest
+_COPY_SHARE = 0.25  # of allowed rows: below, copying them is faster than skipping the rest
 _L2_QUERIES = 16  # at a time: FAISS computes distances directly only for so few; else it subtracts large numbers
 
 
@@ -168,12 +168,12 @@ def allowed_count(allowed: Mask | Positions) -> int:
 
 
 def allowed_positions(allowed: Mask | Positions) -> Positions:
-    """Turn a mask into positions; return positions as they are."""
+    """Turn a mask into positions; return positions unchanged."""
     return np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed.astype(np.int64, copy=False)
 
 
 def allowed_mask(allowed: Mask | Positions, count: int) -> Mask:
-    """Turn positions into a mask of shape (count,); return a mask as it is."""
+    """Turn positions into a mask of shape (count,); return a mask unchanged."""
     if allowed.dtype == np.bool_:
         return allowed.astype(np.bool_, copy=False)
     mask = np.zeros(count, np.bool_)

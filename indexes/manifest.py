@@ -26,7 +26,7 @@ _JSON_KEYS = {"measurements": "measured", "nonce": "made"}  # fields with anothe
 class IndexMetadata:
     """Results of measuring an index between its building and its publication."""
 
-    search: dict[str, Any] | None = None  # search parameters to publish it with; None: as it was built
+    search: dict[str, Any] | None = None  # search parameters to publish it with; None: as in its spec
     measurements: dict[str, Any] = field(default_factory=dict)  # JSON, such as recall and latencies
 
 
@@ -94,7 +94,7 @@ class IndexManifest:
         """Open the index.
 
         :param check: compare every file with its checksum first.
-        :raises DamagedError: when a file is not what was written.
+        :raises DamagedError: when a file was changed or damaged.
         """
         if self.kind not in KINDS:
             raise DamagedError(f"{folder} is of kind {self.kind!r}, which this version does not know")

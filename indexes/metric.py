@@ -1,4 +1,4 @@
-"""Metrics, by which vectors are compared. Every score is higher the better and the same for every kind of index."""
+"""Metrics to compare vectors. Every score is higher the better and the same for every kind of index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Build and publish vector indexes on disk: written aside, checksummed, renamed, and tied to a store version.
 
-Only files that were written here are read. The folder's name ends in the checksum of its manifest, the store's commit
-holds that name, and the manifest holds the checksum of every other file. Bytes that match none never reach FAISS.
+Only files that were written here are read. The folder's name ends in the checksum of its manifest, and the
+store's commit holds that name. The manifest holds the checksum of every other file. Other bytes never reach FAISS.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BuiltFolder:
 
     @property
     def memory(self) -> int:
-        """Bytes that a search reads at random; mapped vectors, of which it compares a few, do not count."""
+        """Bytes that a search reads at random; mapped vectors do not count, because it compares only a few."""
         sizes = {name: (self.folder / name).stat().st_size for name in self.manifest.files}
         if sizes.get(FAISS_FILE):  # else every vector is compared
             del sizes[_VECTORS]

@@ -1,4 +1,4 @@
-"""Several vector indexes searched as one; the ids of each shard lie above those of the shard before."""
+"""Several vector indexes searched as one; the ids ascend from shard to shard."""
 
 from __future__ import annotations
 

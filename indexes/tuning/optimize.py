@@ -45,7 +45,7 @@ class TuningResult:
     requirements: Requirements
     choice: TunedIndex | None  # None: no index meets the requirements
     measurements: list[Measurement]
-    alternatives: list[str] = field(default_factory=list)  # lines about what is possible instead
+    alternatives: list[str] = field(default_factory=list)  # lines about other possibilities
     seconds: float = 0.0
 
     @property
@@ -221,7 +221,7 @@ def _prove_best(
 
 
 def alternatives(sweeps: Sequence[ParameterSweep], requirements: Requirements) -> list[str]:
-    """Describe what is possible: the best recall within the limits, and the lowest limits for the recall."""
+    """Describe other possibilities: the best recall within the limits, and the lowest limits for the recall."""
     lines = []
     if within := [result for sweep in sweeps for result in _best_within_limits(sweep, requirements)]:
         best = max(within, key=lambda result: result.recall_bound)

@@ -1,4 +1,4 @@
-"""Rebuild the vector index for the current rows, measure it against its requirements, and mend what it misses."""
+"""Rebuild the vector index for the current rows, measure it against its requirements, and mend it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def synthetic_queries(index: VectorIndex, count: int) -> Floats:
     """Mix queries from the index's vectors: between three of them, off their common plane, and of equal length.
 
     The mixture makes them about as hard as sentences. Of 800 queries on 3,425 real vectors, lists of codes (nprobe 8)
-    found .92 of the answers to these, .89 of those to sentences, and .97 of those to points between two vectors.
+    found .92 of the answers to these, .89 for sentences, and .97 for points between two vectors.
     """
     random, ids = np.random.default_rng(_SEED), index.ids
     near, *far = (index.reconstruct(ids[random.integers(0, len(ids), count)]) for _ in range(3))

@@ -1,4 +1,4 @@
-"""A document before it is stored: which files a folder has, which git ignores, and where its text is cut into chunks.
+"""Documents before storage: `scan` lists files, `gitignore` excludes some, `chunker` cuts texts into chunks.
 
-It imports `core` alone.
+This room imports `core` alone.
 """

@@ -1,8 +1,8 @@
-"""Document -> chunks sized in the encoder's own tokens, each exactly `document.text[start:end]`.
+"""Cut a document into chunks that fit the encoder, measured in its own tokens; each is `document.text[start:end]`.
 
-A chunk never crosses a page or, unless a section is tiny, a heading. Inside, it is cut where a reader would: at
-paragraphs, sentences or, in code, definitions, into pieces of nearly equal size. Equal pieces matter: a long
-passage and its three-word remainder are found worse than two halves.
+A chunk never crosses a page or, unless a section is tiny, a heading. Within a section, cuts fall where a reader would
+make them: at paragraphs, sentences or, in code, definitions. The pieces have nearly equal size, because a long passage
+and its three-word remainder are found worse than two halves.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     Offsets = Callable[[Sequence[str]], list[list[tuple[int, int]]]]
 
-_TINY = 32  # tokens: a section shorter than this joins the next one on its page
+_TINY = 32  # tokens: a shorter section joins the next one on its page
 _WINDOW = 16_384  # characters tokenized and cut at a time
 _HEADING_SHARE = 4  # the heading path takes at most one token in this many
-_MARGIN = 2  # tokens: a piece alone can tokenize a little longer than within its text
+_MARGIN = 2  # tokens: a piece alone may have a few more than within its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,12 @@ class Chunk:
 
 
 def context_of(heading: Sequence[str], text: str) -> str:
-    """What encoder, full-text index and reranker see: the heading path on a line of its own, then the text."""
+    """Return the text for encoder, full-text index and reranker: the heading path on its own line, then the text."""
     return f"{' > '.join(heading)}\n{text}" if heading else text
 
 
-# What may be cut at, best first: (kinds of part, pattern whose match ends just before the new piece).
-# No pattern may look again at what it has passed over: quantifiers are possessive, and none runs over white space from
-# more than one place of it.
+# Cuts, best first: (kinds of part, pattern that ends just before the new piece). No pattern may backtrack: quantifiers
+# are possessive, and no white space is scanned from more than one start.
 _CUTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
     (
         frozenset({"code"}),  # a definition or a comment above it, at the left margin
@@ -76,9 +75,9 @@ _CUTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
 def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
     """Cut a document into passages that fit the encoder with their heading path.
 
-    :param offsets: an encoder's `offsets`: for each text the characters of its tokens.
+    :param offsets: an encoder's `offsets`: the character spans of each text's tokens.
     :param max_tokens: an encoder's `max_tokens`.
-    :raises InputError: when that leaves no room.
+    :raises InputError: when `max_tokens` leaves no room for text.
     """
     if max_tokens <= _MARGIN:
         raise InputError(
@@ -87,13 +86,13 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
         )
     lines = LineCounter(document)
     chunks = []
-    for section in _joined(_sections(document), document.text, offsets):
+    for section in _merge_tiny(_sections(document), document.text, offsets):
         headings = {
-            path: _shortened(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
+            path: _shorten(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
             for path in section.paths()
         }
-        taken = max(len(tokens) for tokens in offsets([" > ".join(heading) for heading in headings.values()]))
-        for start, end in _pieces(document.text, section, offsets, max_tokens - taken - _MARGIN):
+        heading_tokens = max(len(tokens) for tokens in offsets([" > ".join(heading) for heading in headings.values()]))
+        for start, end in _pieces(document.text, section, offsets, max_tokens - heading_tokens - _MARGIN):
             chunks.append(
                 Chunk(
                     start,
@@ -110,7 +109,7 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Neighbouring parts on one page: under one heading, but for tiny ones that were joined to those after them."""
+    """Neighbouring parts on one page and under one heading, except for tiny ones merged into the next section."""
 
     parts: tuple[Part, ...]
 
@@ -127,14 +126,14 @@ class _Section:
         return self.parts[-1].end
 
     def path(self, start: int, end: int) -> tuple[str, ...]:
-        """What the headings above these characters have in common."""
+        """Return the heading path that all parts of these characters share."""
         return reduce(common, (part.heading for part in _overlapping(self.parts, start, end)))
 
     def paths(self) -> set[tuple[str, ...]]:
-        """All that `path` may give."""
+        """Return every possible result of `path`."""
         headings = {part.heading for part in self.parts}
-        least = len(reduce(common, headings))
-        return {heading[:length] for heading in headings for length in range(least, len(heading) + 1)}
+        shortest = len(reduce(common, headings))
+        return {heading[:length] for heading in headings for length in range(shortest, len(heading) + 1)}
 
 
 def _overlapping(parts: tuple[Part, ...], start: int, end: int) -> tuple[Part, ...]:
@@ -153,19 +152,19 @@ def _sections(document: Document) -> Iterator[_Section]:
         yield _Section(tuple(run))
 
 
-def _joined(sections: Iterable[_Section], text: str, offsets: Offsets) -> Iterator[_Section]:
-    """Join a tiny section to the one after it on its page."""
-    held: _Section | None = None
+def _merge_tiny(sections: Iterable[_Section], text: str, offsets: Offsets) -> Iterator[_Section]:
+    """Merge each tiny section into the next one on its page."""
+    pending: _Section | None = None
     for section in sections:
-        if held is None:
-            held = section
-        elif held.page == section.page and _is_tiny(text[held.start : held.end], offsets):
-            held = _Section(held.parts + section.parts)
+        if pending is None:
+            pending = section
+        elif pending.page == section.page and _is_tiny(text[pending.start : pending.end], offsets):
+            pending = _Section(pending.parts + section.parts)
         else:
-            yield held
-            held = section
-    if held is not None:
-        yield held
+            yield pending
+            pending = section
+    if pending is not None:
+        yield pending
 
 
 def _is_tiny(text: str, offsets: Offsets) -> bool:
@@ -173,7 +172,7 @@ def _is_tiny(text: str, offsets: Offsets) -> bool:
 
 
 def common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    """The titles that two heading paths begin with."""
+    """Return the titles at the start of both heading paths."""
     same = 0
     while same < min(len(first), len(second)) and first[same] == second[same]:
         same += 1
@@ -184,18 +183,18 @@ def _with_title(title: str, heading: tuple[str, ...]) -> tuple[str, ...]:
     return (title, *heading) if title and title not in heading else heading
 
 
-def _shortened(heading: tuple[str, ...], offsets: Offsets, room: int) -> tuple[str, ...]:
-    """The heading path in at most `room` tokens: the innermost titles, the last one cut if it must be."""
-    kept: list[str] = []
+def _shorten(heading: tuple[str, ...], offsets: Offsets, room: int) -> tuple[str, ...]:
+    """Shorten a heading path to `room` tokens: keep the innermost titles, and truncate the last if necessary."""
+    titles: list[str] = []
     for title in reversed(heading):
         spans = offsets([title[:1000]])[0]
         if len(spans) > room:
-            if not kept and room > 0:
-                kept.append(title[: spans[room - 1][1]].strip())
+            if not titles and room > 0:
+                titles.append(title[: spans[room - 1][1]].strip())
             break
         room -= len(spans) + 1
-        kept.append(title)
-    return tuple(reversed(kept))
+        titles.append(title)
+    return tuple(reversed(titles))
 
 
 def _pieces(text: str, section: _Section, offsets: Offsets, room: int) -> Iterator[tuple[int, int]]:
@@ -206,7 +205,9 @@ def _pieces(text: str, section: _Section, offsets: Offsets, room: int) -> Iterat
         if not tokens:
             continue
         ranks = _cut_ranks(window, start, section.parts) if len(tokens) > room else {}
-        for piece_start, piece_end in _fitting(_divide(tokens, len(window), ranks, room), window, ranks, offsets, room):
+        for piece_start, piece_end in _split_long(
+            _divide(tokens, len(window), ranks, room), window, ranks, offsets, room
+        ):
             piece = window[piece_start:piece_end]
             left = start + piece_start + len(piece) - len(piece.lstrip())
             right = start + piece_start + len(piece.rstrip())
@@ -215,7 +216,7 @@ def _pieces(text: str, section: _Section, offsets: Offsets, room: int) -> Iterat
 
 
 def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Stretches of bounded length that end, where possible, at a blank line, a line or a word."""
+    """Yield spans of bounded length that end, if possible, at a blank line, else a line, else a word."""
     while end - start > _WINDOW:
         limit = start + _WINDOW
         cut = max(text.rfind("\n\n", start + _WINDOW // 2, limit), -1)
@@ -230,7 +231,7 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, int]:
-    """Places in the window where a piece may begin, each with its rank: 0 is best."""
+    """Return the positions in the window where a piece may begin, each with its rank: 0 is best."""
     ranks: dict[int, int] = {}
     for part in _overlapping(parts, start, start + len(window)):
         low, high = max(part.start - start, 0), min(part.end - start, len(window))
@@ -244,16 +245,16 @@ def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, in
     return ranks
 
 
-def _fitting(
+def _split_long(
     pieces: Iterable[tuple[int, int]], window: str, ranks: dict[int, int], offsets: Offsets, room: int
 ) -> Iterator[tuple[int, int]]:
-    """Halve the pieces that were cut inside a word and, for that, have become longer than they were."""
+    """Halve pieces that are too long: a cut inside a word can make more tokens of it."""
     for start, end in pieces:
         inside = (start and start not in ranks) or (end < len(window) and end not in ranks)
         tokens = [begin for begin, stop in offsets([window[start:end]])[0] if stop > begin] if inside else []
         if len(tokens) > room + _MARGIN and tokens[len(tokens) // 2]:
             middle = start + tokens[len(tokens) // 2]
-            yield from _fitting([(start, middle), (middle, end)], window, ranks, offsets, room)
+            yield from _split_long([(start, middle), (middle, end)], window, ranks, offsets, room)
         else:
             yield start, end
 
@@ -262,8 +263,8 @@ def _divide(tokens: list[int], length: int, ranks: dict[int, int], room: int) ->
     """Divide tokens (their first characters) into pieces of at most `room`, nearly equal, cut at the best places."""
     first, start = 0, 0
     while len(tokens) - first > room:
-        left = len(tokens) - first
-        target = left / -(-left // room)
+        remaining = len(tokens) - first
+        target = remaining / -(-remaining // room)
         best = min(
             range(first + max(1, int(target * 0.6)), min(first + room, len(tokens) - 1) + 1),
             key=lambda token: (ranks.get(tokens[token], len(_CUTS)), abs(token - first - target)),

@@ -1,4 +1,4 @@
-"""What travels between the reader, the chunker and the store."""
+"""Document and Part: the text of a file and its structure, from the reader to the chunker and the store."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a document's text that comes from one place.
+    """A span of a document's text with its position in the file.
 
-    `line` is the 1-based line on which the part's first character stands: in the file itself where the format is
-    made of lines a person can open (text, Markdown, code, HTML, XML, CSV, JSON), otherwise in the extracted text.
-    Each newline inside the part moves on by one line. `page` is the 1-based page, slide or sheet, None where the
-    format has none. `heading` is the path of titles above the part, outermost first. `kind` tells the chunker what
-    it may cut at: "prose" at paragraphs and sentences, "code" at definitions and lines, "table" at rows.
+    `line` is the 1-based line of the part's first character. It counts lines of the file if people open the format as
+    lines (text, Markdown, code, HTML, XML, CSV, JSON), else lines of the extracted text. Each newline inside the part
+    adds one. `page` is the 1-based page, slide or sheet; None if the format has no pages. `heading` is the path of
+    titles above the part, outermost first. `kind` names the cuts that the chunker may make: "prose" at paragraphs and
+    sentences, "code" at definitions and lines, "table" at rows.
     """
 
     start: int
@@ -28,11 +28,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text and where every part of it came from.
+    """A text with its parts, title and metadata.
 
-    `parts` are in order, do not overlap, and hold every character of `text` that is not white space; a heading's
-    own line belongs to the part it opens. `title` is what a person would call the document, "" when it has no name
-    of its own. `metadata` holds strings, numbers, booleans or lists of them.
+    `parts` are in order, do not overlap, and contain every character of `text` that is not white space. The line of a
+    heading belongs to the part that it opens. `title` is the document's name for people, "" if it has none. `metadata`
+    has strings, numbers, booleans or lists of them.
     """
 
     text: str
@@ -43,17 +43,17 @@ class Document:
 
     @classmethod
     def from_text(cls, text: str, *, title: str = "", metadata: dict[str, Any] | None = None) -> Document:
-        """A document that is one part of prose."""
+        """Return a document with one part of prose."""
         parts = (Part(0, len(text), 1),) if text.strip() else ()
         return cls(text, parts, title, metadata=metadata or {})
 
     def line_at(self, position: int) -> int:
-        """The line (see `Part.line`) on which `text[position]` stands."""
+        """Return the line of `text[position]`; see `Part.line`."""
         part = self._part_at(position)
         return part.line + self.text.count("\n", part.start, min(position, part.end)) if part else 1
 
     def page_at(self, position: int) -> int | None:
-        """The page on which `text[position]` stands."""
+        """Return the page of `text[position]`."""
         part = self._part_at(position)
         return part.page if part else None
 
@@ -63,7 +63,7 @@ class Document:
 
 
 class LineCounter:
-    """`Document.line_at` for positions that never go back, without counting anything twice."""
+    """`Document.line_at` for ascending positions, without counting any line twice."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -72,6 +72,7 @@ class LineCounter:
         self._line = 1
 
     def at(self, position: int) -> int:
+        """Return the line of a position, which must not lie before the last one."""
         parts, text = self._document.parts, self._document.text
         while self._part < len(parts) and parts[self._part].start <= position:
             self._position, self._line = parts[self._part].start, parts[self._part].line

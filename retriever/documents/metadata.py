@@ -1,4 +1,4 @@
-"""What a document may say of itself: strings, numbers, booleans, and lists of them."""
+"""Metadata values: strings, numbers, booleans, and lists of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """A value as it is kept: a date as text, a scalar of numpy as Python's, a tuple as a list."""
+    """Convert a value for storage: a date to text, a numpy scalar to Python's, a tuple to a list."""
     if isinstance(value, (list, tuple)):
         return [plain(member) for member in value]
     if isinstance(value, (date, time)):
@@ -21,4 +21,5 @@ def plain(value: Any) -> Any:
 
 
 def is_plain(value: Any) -> bool:
+    """Whether the value is a string, a boolean, or a number that fits a float."""
     return isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)

@@ -1,4 +1,4 @@
-"""What is in a folder: the files to read, and what is passed over and why."""
+"""List a folder: the files to read, and the skipped ones with a reason."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from .gitignore import Pattern, verdict
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-INDEX_NAME = ".binocle"  # of the index in its folder
+INDEX_NAME = ".binocle"  # the index's name in the indexed folder
 IGNORE_FILES = (".gitignore", ".binocleignore")
 MAX_BYTES = 256 * 2**20
-_HASHED = 4 * 2**20  # bytes: to read a larger file again takes longer than a search
+_MAX_HASHED_BYTES = 4 * 2**20  # reading a larger file again takes longer than a search
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, or something passed over: then `reason` says why and a folder's path ends in "/"."""
+    """A file to read, or a skipped file or folder with a reason; the path of a folder ends in "/"."""
 
     path: str  # relative to the folder, "/" between names
     size: int
     mtime_ns: int
     reason: str = ""
-    unknown: bool = False  # whether it could not be looked at, so that nothing below it is known to be gone
+    unknown: bool = False  # it could not be read, so files below it may still exist
 
 
 def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
-    """Every entry below `root`, in order of path within each folder.
+    """Yield every entry below `root`, in order of path within each folder.
 
-    Hidden files and what `.gitignore` or `.binocleignore` excludes (rules as git's, deeper files first, up to the top
-    of the repository that `root` lies in) are given with a reason; a folder passed over is one entry. Symbolic links
-    are not followed, so nothing outside `root` is ever given: what a link inside it names is found at its own place.
+    Hidden files and files that `.gitignore` or `.binocleignore` excludes have a reason. The rules are git's: deeper
+    files first, up to the top of the repository around `root`. A skipped folder is one entry. Symbolic links are not
+    followed, so nothing outside `root` is listed; a link's target inside `root` is listed under its own path.
 
-    :param leave_out: a folder that is not even mentioned: the index itself.
+    :param leave_out: a folder to omit without an entry: the index itself.
     """
     yield from _scan(os.path.realpath(root), str(leave_out.resolve()) if leave_out else "")
 
@@ -45,13 +45,13 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
 def _scan(root: str, leave_out: str) -> Iterator[Entry]:
     waiting: list[Iterator[Entry | _Folder]] = [iter([_Folder("", _rules_above(Path(root)))])]
     while waiting:  # not recursion: a tree may be deeper than Python's stack
-        found = next(waiting[-1], None)
-        if found is None:
+        item = next(waiting[-1], None)
+        if item is None:
             waiting.pop()
-        elif isinstance(found, Entry):
-            yield found
+        elif isinstance(item, Entry):
+            yield item
         else:
-            waiting.append(_listing(root, found, leave_out))
+            waiting.append(_list_folder(root, item, leave_out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class _Folder:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    base: str  # the folder whose paths they are held against, ending in "/"
-    source: str  # the file they stand in, as seen from the folder that is scanned
+    base: str  # the folder that their paths are relative to, ending in "/"
+    source: str  # the file of the rules, relative to the scanned folder
     patterns: list[Pattern]
 
 
-def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Folder]:
-    """What stands in one folder, in order of name."""
+def _list_folder(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Folder]:
+    """Yield the entries of one folder, and its folders to enter, in order of name."""
     try:
         with os.scandir(os.path.join(root, folder.prefix)) as listing:  # noqa: PTH118
             entries = sorted(listing, key=lambda entry: entry.name)
@@ -90,19 +90,19 @@ def _listing(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Fo
         if is_folder and leave_out and os.path.realpath(entry.path) == leave_out:
             continue
         path = path + "/" if is_folder else path
-        reason = _passed_over(entry, rules)
+        reason = _skip_reason(entry, rules)
         if is_folder and not reason:
             yield _Folder(path, rules)
             continue
         yield Entry(path, 0 if is_folder else status.st_size, status.st_mtime_ns, reason)
 
 
-def _name(name: str, others: Container[str]) -> str:
-    """A name that is not UTF-8 is passed over, but accounted for: escaped, and as no other in its folder is called."""
+def _name(name: str, siblings: Container[str]) -> str:
+    """Return a name to report; one that is not UTF-8 is escaped, and differs from every other in its folder."""
     if _is_utf8(name):
         return name
     escaped = os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
-    while escaped in others:
+    while escaped in siblings:
         escaped += "\\"
     return escaped
 
@@ -115,7 +115,7 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _passed_over(entry: os.DirEntry[str], rules: list[_Rules]) -> str:
+def _skip_reason(entry: os.DirEntry[str], rules: list[_Rules]) -> str:
     if entry.name.startswith("."):
         return "hidden"
     if entry.is_symlink():
@@ -132,7 +132,7 @@ def _passed_over(entry: os.DirEntry[str], rules: list[_Rules]) -> str:
 
 
 def _ignored_by(rules: list[_Rules], path: str) -> str:
-    """The file whose rules ignore a path, "" where none does."""
+    """Return the file with the rule that ignores a path, "" if there is none."""
     for rule in reversed(rules):
         ignored = verdict(rule.patterns, path[len(rule.base) :])
         if ignored is not None:
@@ -141,32 +141,32 @@ def _ignored_by(rules: list[_Rules], path: str) -> str:
 
 
 def _rules_above(root: Path) -> list[_Rules]:
-    """What the git repository that a folder lies in says above it, unless it ignores the folder: that is asked for."""
+    """Return the rules of the git repository above a folder; none if they would ignore the folder itself."""
     top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
     if top is None:
         return []
     exclude = _git_folder(top) / "info/exclude"
     inside = exclude.is_relative_to(top)
-    seen = _seen_from(root, top) + exclude.relative_to(top).as_posix() if inside else str(exclude)
-    rules = _rules(exclude, seen, top)
+    source = _path_up(root, top) + exclude.relative_to(top).as_posix() if inside else str(exclude)
+    rules = _rules(exclude, source, top)
     for folder in (folder for folder in (*reversed(root.parents), root) if folder.is_relative_to(top)):
         if folder != top and _ignored_by(rules, f"{folder}/"):
             return []
         if folder != root:
             for name in IGNORE_FILES:
-                rules += _rules(folder / name, _seen_from(root, folder) + name)
+                rules += _rules(folder / name, _path_up(root, folder) + name)
     return rules
 
 
 def _git_folder(top: Path) -> Path:
-    """Where a repository keeps what its working trees share: of a linked one and a submodule `.git` only says where."""
+    """Return the folder that the working trees of a repository share; `.git` of a linked tree or submodule names it."""
     folder = top / ".git"
     if folder.is_dir():
         return folder
     line = _line(folder)
     own = top / line.removeprefix("gitdir: ")
     if not line.startswith("gitdir: ") or not (own / "HEAD").is_file():
-        return folder  # which has no rules, for it is a file
+        return folder  # a file, so it has no rules
     return Path(os.path.normpath(own / _line(own / "commondir")))
 
 
@@ -180,12 +180,12 @@ def _line(file: Path) -> str:
         return ""
 
 
-def _seen_from(folder: Path, above: Path) -> str:
+def _path_up(folder: Path, above: Path) -> str:
     return "../" * len(folder.relative_to(above).parts)
 
 
 def _rules(file: Path | os.DirEntry[str], source: str, base: Path | None = None) -> list[_Rules]:
-    """The rules in a file, held against paths below `base`: the folder it is in, unless given."""
+    """Read the rules in a file for paths below `base`; None: the folder of the file."""
     path = Path(file)
     try:
         if file.is_symlink() or not file.is_file():
@@ -199,13 +199,13 @@ def _rules(file: Path | os.DirEntry[str], source: str, base: Path | None = None)
 
 
 def is_index(folder: Path) -> bool:
-    """Whether a folder is an index itself, and not one of documents with a HEAD.json among them."""
+    """Whether a folder is an index, and not a folder of documents with a HEAD.json among them."""
     tables = (folder / "documents.lance", folder / "chunks.lance")
     return (folder / "HEAD.json").is_file() and any(table.is_dir() for table in tables)
 
 
 def find_index(start: Path) -> Path | None:
-    """The nearest `.binocle` at or above a folder, as git finds `.git`."""
+    """Return the nearest `.binocle` at or above a folder, as git finds `.git`."""
     start = start.resolve()
     for folder in (start, *start.parents):
         if (folder / INDEX_NAME / "HEAD.json").is_file():
@@ -214,20 +214,19 @@ def find_index(start: Path) -> Path | None:
 
 
 def written_since(root: Path, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Paths of documents whose files are no longer as these rows have them: changed, or gone.
+    """Return the paths of documents with changed or deleted files, compared with these rows.
 
-    A file of which only the time differs was touched or copied if its bytes are the same: of a large one that is taken
-    to be so.
+    If only the time differs, the sha256 decides. A large file is then taken to be unchanged.
     """
-    return [row["path"] for row in rows if _is_other(root / row["path"], row)]
+    return [row["path"] for row in rows if _has_changed(root / row["path"], row)]
 
 
-def _is_other(file: Path, row: Mapping[str, Any]) -> bool:
+def _has_changed(file: Path, row: Mapping[str, Any]) -> bool:
     try:
         status = file.lstat()
         if status.st_size != row["size"]:
             return True
         touched = status.st_mtime_ns != row["mtime_ns"]
-        return touched and status.st_size <= _HASHED and sha256(file) != row["sha256"]
+        return touched and status.st_size <= _MAX_HASHED_BYTES and sha256(file) != row["sha256"]
     except OSError:
         return True
