@@ -71,19 +71,21 @@ class _MailReader:
         self._parts = 0
 
     def read(self, data: bytes) -> None:
+        """Add one mail."""
         try:
             message = email.message_from_bytes(data, policy=_RawHeaders())
         except RecursionError:
             raise UnreadableError("its parts are nested too deeply") from None
         self._parts = 0
-        self.message(message, 0)
+        self._add_message(message, 0)
 
     def document(self, format_name: str) -> Document:
+        """The document of all mails so far."""
         if self.attachments:
             self.builder.metadata["attachments"] = self.attachments
         return self.builder.document(format_name)
 
-    def message(self, message: Message, depth: int) -> None:
+    def _add_message(self, message: Message, depth: int) -> None:
         headers = {name: _header(message, name) for name in _HEADERS}
         subject = headers["Subject"]
         if self._is_mailbox and not depth:
@@ -95,23 +97,23 @@ class _MailReader:
             }
         self._add("\n".join(f"{name}: {value}" for name, value in headers.items() if value))
         count = len(self.attachments)
-        self._part(message, depth)
+        self._add_part(message, depth)
         names = self.attachments[count:]
         if names and not depth:
             self._add("Attachments: " + ", ".join(names))
 
-    def _part(self, part: Message, depth: int) -> None:
+    def _add_part(self, part: Message, depth: int) -> None:
         self._parts += 1
         if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
             raise UnreadableError("it has more parts, or deeper nested ones, than any mail program makes")
         kind = part.get_content_type()
         if kind == "message/rfc822":
             for inner in _children(part):
-                self.message(inner, depth + 1)
+                self._add_message(inner, depth + 1)
         elif part.is_multipart():
             children = list(_children(part))
             for child in _preferred(children) if kind == "multipart/alternative" else children:
-                self._part(child, depth + 1)
+                self._add_part(child, depth + 1)
         elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _INLINE_TYPES):
             self.attachments.append(_file_name(part) or "unnamed")
         elif kind == "text/html":

@@ -43,7 +43,7 @@ def read_xml(data: bytes, format_name: str) -> Document:
     builder = DocumentBuilder()
     reader = _XmlReader(builder)
     try:
-        reader.walk(root, 0)
+        reader.add_element(root, 0)
     except RecursionError:
         raise UnreadableError("its elements are nested too deeply") from None
     document = builder.document(format_name)
@@ -95,7 +95,7 @@ class _XmlReader:
         self._builder = builder
         self._headings = HeadingStack()
 
-    def walk(self, element: Any, depth: int) -> None:
+    def add_element(self, element: Any, depth: int) -> None:
         """Add an element and all elements in it; `depth` is the number of sections around it."""
         name = local_name(element)
         if name in _DROPPED or not name:
@@ -106,25 +106,25 @@ class _XmlReader:
             cells = [collapse_spaces(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
             self._add(element, table_row(enumerate(cells)), kind="table", gap="\n")
         elif _is_title(element):
-            self._title(element, depth)
+            self._add_title(element, depth)
         elif _is_mixed(element):
-            self._block(element)
+            self._add_block(element)
         elif _is_record(element):
             self._add(element, collapse_spaces(_text(element)), gap="\n")
         else:
             self._add(element, _key(element), gap="\n")
             for child in element:
-                self.walk(child, depth)
+                self.add_element(child, depth)
         if section:
             self._headings.leave(depth)
 
-    def _title(self, element: Any, depth: int) -> None:
+    def _add_title(self, element: Any, depth: int) -> None:
         text = collapse_spaces(_text(element))
         self._headings.enter(max(depth, 1), text)
         self._builder.title = self._builder.title or text
         self._add(element, text)
 
-    def _block(self, element: Any) -> None:
+    def _add_block(self, element: Any) -> None:
         text = _text(element)
         if "<" in text and ("</" in text or "/>" in text) and not any(True for _ in element.iterchildren()):
             first = int(element.sourceline or 1)

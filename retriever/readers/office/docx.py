@@ -68,11 +68,11 @@ class _WordReader:
             self._collect_notes(kind)
         for body in root:
             if local_name(body) == "body":
-                self._blocks(body)
+                self._add_blocks(body)
         self._headings = HeadingStack()
         for key in list(self._notes):  # notes without a reference in the text
-            self._note(key)
-        self._margins()
+            self._add_note(key)
+        self._add_margins()
         self.builder.title = self.builder.title or self._package.title() or self._first_heading
 
     def _collect_notes(self, kind: str) -> None:
@@ -82,7 +82,7 @@ class _WordReader:
                 if local_name(note) == kind and attribute(note, "type") in {None, "normal"}:
                     self._notes[kind, attribute(note, "id") or ""] = note
 
-    def _margins(self) -> None:
+    def _add_margins(self) -> None:
         """Add headers and footers, each text once."""
         texts: set[str] = set()
         for kind in ("header", "footer"):
@@ -95,66 +95,66 @@ class _WordReader:
 
     def _lines(self, root: Any) -> Iterator[str]:
         for element in _descend(root, "p"):
-            paragraph = self._inline(element)
-            boxes = (self._inline(inner).text for box in paragraph.boxes for inner in _descend(box, "p"))
+            paragraph = self._read_paragraph(element)
+            boxes = (self._read_paragraph(inner).text for box in paragraph.boxes for inner in _descend(box, "p"))
             texts = (text.strip() for text in (paragraph.text, *paragraph.graphics, *boxes))
             yield from filter(None, texts)
 
-    def _blocks(self, container: Any) -> None:
+    def _add_blocks(self, container: Any) -> None:
         for child in container:
             name = local_name(child)
             if name == "p":
-                self._paragraph(child)
+                self._add_paragraph(child)
             elif name == "tbl":
-                self._table(child)
+                self._add_table(child)
             elif name in _CONTAINERS and not _is_fallback(child):
-                self._blocks(child)
+                self._add_blocks(child)
 
-    def _paragraph(self, element: Any) -> None:
-        paragraph = self._inline(element)
+    def _add_paragraph(self, element: Any) -> None:
+        paragraph = self._read_paragraph(element)
         style = paragraph_property(element, "pStyle") or ""
-        level = self._level(element, style)
+        level = self._heading_level(element, style)
         text = paragraph.text.strip()
         if text and level is not None and not self._in_note:
             self._headings.enter(level, text)
             self._first_heading = self._first_heading or collapse_spaces(text)
         elif text and style in self._titles and not self.builder.title:
             self.builder.title = text
-        tight = "\n" if paragraph_property(element, "numPr") is not None and level is None else "\n\n"
-        self.builder.add(text, heading=self._headings.path, gap=tight)
-        self._attached(paragraph)
+        gap = "\n" if paragraph_property(element, "numPr") is not None and level is None else "\n\n"
+        self.builder.add(text, heading=self._headings.path, gap=gap)
+        self._add_anchored(paragraph)
 
-    def _attached(self, paragraph: _Paragraph) -> None:
+    def _add_anchored(self, paragraph: _Paragraph) -> None:
         for box in paragraph.boxes:
-            self._blocks(box)
+            self._add_blocks(box)
         for line in paragraph.graphics:
             self.builder.add(line, heading=self._headings.path, gap="\n")
         for key in paragraph.notes:
-            self._note(key)
+            self._add_note(key)
 
-    def _note(self, key: tuple[str, str]) -> None:
+    def _add_note(self, key: tuple[str, str]) -> None:
         note = self._notes.pop(key, None)
         if note is not None:
             before, self._in_note = self._in_note, True
-            self._blocks(note)
+            self._add_blocks(note)
             self._in_note = before
 
-    def _level(self, element: Any, style: str) -> int | None:
+    def _heading_level(self, element: Any, style: str) -> int | None:
         """The heading level of a paragraph, from 1; None for body text."""
         own = parse_digits(paragraph_property(element, "outlineLvl"))
         if own is not None:
             return own + 1 if own < 9 else None
         return self._levels.get(style)
 
-    def _inline(self, element: Any) -> _Paragraph:
+    def _read_paragraph(self, element: Any) -> _Paragraph:
         paragraph = _Paragraph()
         pieces: list[str] = []
         for child in element:
-            self._gather(child, pieces, paragraph)
+            self._collect(child, pieces, paragraph)
         paragraph.text = "".join(pieces)
         return paragraph
 
-    def _gather(self, element: Any, pieces: list[str], paragraph: _Paragraph) -> None:
+    def _collect(self, element: Any, pieces: list[str], paragraph: _Paragraph) -> None:
         name = local_name(element)
         if name == "t":
             pieces.append(element.text or "")
@@ -169,7 +169,7 @@ class _WordReader:
         elif name == "AlternateContent":
             for choice in element:
                 if not _is_fallback(choice):
-                    self._gather(choice, pieces, paragraph)
+                    self._collect(choice, pieces, paragraph)
         elif name in _SKIPPED and not (name == "fldChar" and len(element)):
             return
         elif name == "sym":
@@ -178,31 +178,31 @@ class _WordReader:
             pieces.append(_CHARACTERS.get(name, ""))
             pieces.append(_script(element, name))
             for child in element:
-                self._gather(child, pieces, paragraph)
+                self._collect(child, pieces, paragraph)
 
-    def _table(self, table: Any) -> None:
+    def _add_table(self, table: Any) -> None:
         rows = [row for row in _descend(table, "tr") if not _is_deleted_row(row)]
         cells = [list(_descend(row, "tc")) for row in rows]
         if max(map(len, cells), default=0) <= 1 or any(_is_layout(cell) for row in cells for cell in row):
             for row in cells:
                 for cell in row:
-                    self._blocks(cell)
+                    self._add_blocks(cell)
             return
         lines = []
-        attached: list[_Paragraph] = []
-        for row, inside in zip(rows, cells, strict=True):
-            texts = (" ".join(self._cell(cell, attached)) for cell in inside)
-            columns = accumulate(map(_span, inside), initial=_number(row, "trPr", "gridBefore"))
+        paragraphs: list[_Paragraph] = []
+        for row, row_cells in zip(rows, cells, strict=True):
+            texts = (" ".join(self._cell(cell, paragraphs)) for cell in row_cells)
+            columns = accumulate(map(_span, row_cells), initial=_number(row, "trPr", "gridBefore"))
             if line := table_row(zip(columns, texts, strict=False)):
                 lines.append(line)
         self.builder.add("\n".join(lines), heading=self._headings.path, kind="table")
-        for paragraph in attached:
-            self._attached(paragraph)
+        for paragraph in paragraphs:
+            self._add_anchored(paragraph)
 
-    def _cell(self, cell: Any, attached: list[_Paragraph]) -> Iterator[str]:
+    def _cell(self, cell: Any, paragraphs: list[_Paragraph]) -> Iterator[str]:
         for element in _descend(cell, "p"):
-            paragraph = self._inline(element)
-            attached.append(paragraph)
+            paragraph = self._read_paragraph(element)
+            paragraphs.append(paragraph)
             if text := collapse_spaces(paragraph.text):
                 yield text
 
@@ -210,10 +210,12 @@ class _WordReader:
 def _descend(element: Any, name: str) -> Iterator[Any]:
     """The nearest descendants of a name, also inside content controls and tracked insertions."""
     for child in element:
-        this = local_name(child)
-        if this == name:
+        child_name = local_name(child)
+        if child_name == name:
             yield child
-        elif (this in _CONTAINERS and not _is_fallback(child)) or (name == "p" and this in {"tbl", "tr", "tc"}):
+        elif (child_name in _CONTAINERS and not _is_fallback(child)) or (
+            name == "p" and child_name in {"tbl", "tr", "tc"}
+        ):
             yield from _descend(child, name)
 
 

@@ -38,7 +38,7 @@ def read_odf(data: bytes, format_name: str) -> Document:
         raise UnreadableError("damaged: no content in it")
     reader = _OdfReader(_title_styles(content))
     try:
-        reader.blocks(body)
+        reader.add_blocks(body)
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None
     reader.builder.title = _title(meta) or reader.builder.title
@@ -71,39 +71,39 @@ class _OdfReader:
         self._spreadsheet = False
         self._gap = "\n\n"
 
-    def blocks(self, container: Any) -> None:
+    def add_blocks(self, container: Any) -> None:
         """Add all blocks in an element, in order."""
         for child in container:
             name = local_name(child)
             if name in {"p", "h"}:
-                self._paragraph(child, name == "h")
+                self._add_paragraph(child, name == "h")
             elif name == "page":
-                self._slide(child)
+                self._add_slide(child)
             elif name == "spreadsheet":
                 self._spreadsheet = True
-                self.blocks(child)
+                self.add_blocks(child)
             elif name == "table":
-                self._table(child)
+                self._add_table(child)
             elif name == "list":
-                self._list(child)
+                self._add_list(child)
             elif name and name not in _SKIPPED:
-                self.blocks(child)
+                self.add_blocks(child)
 
-    def _list(self, element: Any) -> None:
+    def _add_list(self, element: Any) -> None:
         before, self._gap = self._gap, "\n"
-        self.blocks(element)
+        self.add_blocks(element)
         self._gap = before
 
-    def _slide(self, page: Any) -> None:
+    def _add_slide(self, page: Any) -> None:
         self._page = (self._page or 0) + 1
         self._headings = HeadingStack()
         titles = [frame for frame in page if attribute(frame, "class") == "title"]
         for frame in titles:
             self._headings.enter(1, collapse_spaces(" ".join(_text(element) for element in frame.iter("{*}p", "{*}h"))))
         for frame in [*titles, *(child for child in page if child not in titles)]:
-            self.blocks([frame])
+            self.add_blocks([frame])
 
-    def _paragraph(self, element: Any, is_heading: bool) -> None:
+    def _add_paragraph(self, element: Any, is_heading: bool) -> None:
         inner: list[Any] = []
         text = _text(element, inner)
         if is_heading and text.strip():
@@ -112,9 +112,9 @@ class _OdfReader:
             self.builder.title = text
         self.builder.add(text, page=self._page, heading=self._headings.path, gap=self._gap)
         for block in inner:
-            self.blocks(block)
+            self.add_blocks(block)
 
-    def _table(self, table: Any) -> None:
+    def _add_table(self, table: Any) -> None:
         if self._spreadsheet:
             self._page = (self._page or 0) + 1
             self._headings = HeadingStack()
@@ -124,10 +124,10 @@ class _OdfReader:
         text = "\n".join(line for row in _rows(table) if (line := table_row(_cells(row, inner), separator)))
         self.builder.add(text, page=self._page, heading=self._headings.path, kind="table")
         for element in inner:
-            self.blocks(element)
+            self.add_blocks(element)
         for shapes in table:
             if local_name(shapes) == "shapes":
-                self.blocks(shapes)
+                self.add_blocks(shapes)
 
 
 def _rows(table: Any) -> Iterator[Any]:

@@ -55,14 +55,14 @@ class _Slide:
                 or not self._heading
                 or collapse_spaces(" ".join(paragraphs(shape))) != self._heading[0]
             ):
-                self._shape(shape)
-        self._notes()
-        self._comments()
+                self._add_shape(shape)
+        self._add_notes()
+        self._add_comments()
 
     def _add(self, text: str, kind: str = "prose") -> None:
         self._builder.add(text, page=self._number, heading=self._heading, kind=kind)
 
-    def _shape(self, shape: Any) -> None:
+    def _add_shape(self, shape: Any) -> None:
         name = local_name(shape)
         if name == "graphicFrame":
             for table in shape.iter("{*}tbl"):
@@ -71,14 +71,14 @@ class _Slide:
         elif _placeholder(shape) not in _SKIPPED_PLACEHOLDERS:
             self._add("\n".join(paragraphs(shape)))
 
-    def _notes(self) -> None:
+    def _add_notes(self) -> None:
         for part in self._package.related(self._part, "notesSlide"):
             tree = next(self._package.tree(part).iter("{*}spTree"), None)
             for shape in _shapes(tree) if tree is not None else ():
                 if _placeholder(shape) not in {*_SKIPPED_PLACEHOLDERS, "hdr", "ftr"}:
                     self._add("\n".join(paragraphs(shape)))
 
-    def _comments(self) -> None:
+    def _add_comments(self) -> None:
         for part in self._package.related(self._part, "comments"):
             for comment in self._package.tree(part).iter("{*}cm", "{*}reply"):
                 old = [node.text or "" for node in comment if local_name(node) == "text"]
