@@ -225,7 +225,7 @@ def _print_hits(
             click.echo(json.dumps(row, ensure_ascii=False))
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    printed = blocks(hits, query, place=from_here, colour=colour, width=_width(), explain=explain)
+    printed = blocks(hits, query, path_of=from_here, colour=colour, width=_width(), explain=explain)
     for hit, block in zip(hits, printed, strict=True):
         facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
         click.echo(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)

@@ -150,8 +150,10 @@ class Retriever:
         with self._writer(self._prepare_store(store, root)) as writer:
             encoder = self._models.encoder_of(writer.head.encoder)
             cluster = self._connected()
-            crew = cluster.index if cluster else None
-            return sync(writer, root, encoder, retry=retry, leave_out=self.path, crew=crew, progress=progress)
+            file_indexer = cluster.index if cluster else None
+            return sync(
+                writer, root, encoder, retry=retry, leave_out=self.path, file_indexer=file_indexer, progress=progress
+            )
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
         """Add documents that are not files, or replace documents with the same id.

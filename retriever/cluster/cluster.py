@@ -76,7 +76,7 @@ class Cluster:
         report: Report,
         progress: OnProgress,
     ) -> None:
-        """Read, embed and commit files, for `sync`.
+        """Read, embed and commit files: a `sync.FileIndexer`.
 
         :param known: path -> the document row that a new version of the file replaces.
         """

@@ -1,4 +1,4 @@
-"""From a folder or a list of documents to one commit: what changed, read, chunked, embedded, stored.
+"""Fill an index: find what changed, read it, chunk it, embed it, and commit it to the store.
 
-`sync` is the recipe for folders, `add` for documents, `switch` for another encoder.
+`sync` does so for folders, `add` for documents; `delete` removes them; `switch` embeds with another encoder.
 """

@@ -1,9 +1,10 @@
-"""What has changed in a folder since the store saw it: files to read, files only touched or moved, and files gone."""
+"""Compare a folder with the store: files to read, files that were only touched or moved, and files that are gone."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
@@ -23,58 +24,90 @@ FORGOTTEN = "forgotten on request"  # the reason of a row that `sync` leaves alo
 _RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again at the same mtime
 
 
+class State(Enum):
+    """The state of an entry of the folder, compared with its row in the store."""
+
+    NEW = auto()  # never read, though the store may have a row that says why
+    CHANGED = auto()  # to be read again
+    TOUCHED = auto()  # same bytes, another mtime
+    UNCHANGED = auto()
+    SKIPPED = auto()  # passed over for a reason that the store does not have yet
+    STILL_SKIPPED = auto()
+    FORGOTTEN = auto()
+
+
 @dataclass(slots=True)
 class FolderChanges:
-    """What a folder needs: the difference between it and the store."""
+    """The difference between a folder and the store."""
 
     read: list[Entry] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
-    replaced: list[int] = field(default_factory=list)  # rows without chunks that those take the place of
-    drop: list[int] = field(default_factory=list)  # documents that are gone
+    replaced: list[int] = field(default_factory=list)  # ids of rows without chunks that `rows` replace
+    drop: list[int] = field(default_factory=list)  # ids of documents that are gone
     report: Report = field(default_factory=Report)
 
 
 def find_changes(
     root: Path, known: dict[str, Row], *, leave_out: Path | None = None, retry: bool = False
 ) -> FolderChanges:
-    """Compare a folder with the file rows of the store, reading no more than it must.
+    """Compare a folder with the file rows of the store. A file is hashed only if its size or mtime leaves doubt.
 
     :param known: path -> document row.
     :param retry: read again what failed before or was forgotten.
     """
-    made = FolderChanges()
+    changes = FolderChanges()
+    report = changes.report
     gone = dict(known)
     fresh: list[Entry] = []
     for entry in scan(root, leave_out=leave_out):
         if entry.unknown:
-            _keep_below(root, entry, gone, made.report)
+            _retain_below(root, entry, gone, report)
         row = gone.pop(entry.path, None)
-        if entry.reason:
-            made.report.skipped += 1
-            if row is None or row["reason"] not in (entry.reason, FORGOTTEN):
-                fresh.append(entry)
-        elif row is None or not row["sha256"]:  # new, or never read: passed over or not readable then
+        state = classify(entry, row, root, retry=retry)
+        if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
-        elif retry and (row["state"] == "failed" or row["reason"] == FORGOTTEN):
-            made.read.append(entry)
-        elif row["reason"] == FORGOTTEN:
-            made.report.skipped += 1
-        elif row["settled"] and (row["size"], row["mtime_ns"]) == (entry.size, entry.mtime_ns):
-            _count_unchanged(made.report, row)
-        elif row["size"] == entry.size and row["sha256"] and row["sha256"] == _sha256(root / entry.path):
-            made.rows.append({**row, **mtime_fields(entry.mtime_ns)})  # touched
-            _count_unchanged(made.report, row)
-        else:
-            made.read.append(entry)
-    _find_moves(root, fresh, gone, known, made)
-    made.read.sort(key=lambda entry: entry.path)
-    made.drop = [row["id"] for row in gone.values()]
-    made.report.removed = sum(row["state"] == "indexed" for row in gone.values())
-    return made
+        if state is State.CHANGED:
+            changes.read.append(entry)
+        if state in (State.SKIPPED, State.STILL_SKIPPED, State.FORGOTTEN):
+            report.skipped += 1
+        if row is not None and state in (State.TOUCHED, State.UNCHANGED):
+            _count_unchanged(report, row)
+            if state is State.TOUCHED:
+                changes.rows.append({**row, **mtime_fields(entry.mtime_ns)})
+    _find_moves(root, fresh, gone, known, changes)
+    changes.read.sort(key=lambda entry: entry.path)
+    changes.drop = [row["id"] for row in gone.values()]
+    report.removed = sum(row["state"] == "indexed" for row in gone.values())
+    return changes
 
 
-def _keep_below(root: Path, entry: Entry, gone: dict[str, Row], report: Report) -> None:
-    """Where nothing could be seen, nothing is known to be gone."""
+def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) -> State:
+    """Compare an entry with its row, None if it has none.
+
+    :param retry: a file that failed before or was forgotten has changed.
+    """
+    if entry.reason:
+        is_known = row is not None and row["reason"] in (entry.reason, FORGOTTEN)
+        return State.STILL_SKIPPED if is_known else State.SKIPPED
+    if row is None or not row["sha256"]:  # without a hash, the file was passed over or not readable
+        return State.NEW
+    is_forgotten = row["reason"] == FORGOTTEN
+    if retry and (row["state"] == "failed" or is_forgotten):
+        return State.CHANGED
+    if is_forgotten:
+        return State.FORGOTTEN
+    return _compare_bytes(entry, row, root)
+
+
+def _compare_bytes(entry: Entry, row: Row, root: Path) -> State:
+    if row["settled"] and (row["size"], row["mtime_ns"]) == (entry.size, entry.mtime_ns):
+        return State.UNCHANGED
+    is_same = row["size"] == entry.size and row["sha256"] == _sha256(root / entry.path)
+    return State.TOUCHED if is_same else State.CHANGED
+
+
+def _retain_below(root: Path, entry: Entry, gone: dict[str, Row], report: Report) -> None:
+    """Keep the rows below a folder that cannot be listed: its files may still be there."""
     if not entry.path:
         raise InputError(f"{root} {entry.reason}")
     below = entry.path if entry.path.endswith("/") else entry.path + "/"
@@ -88,35 +121,35 @@ def _count_unchanged(report: Report, row: Row) -> None:
 
 
 def _find_moves(
-    root: Path, fresh: list[Entry], gone: dict[str, Row], known: dict[str, Row], made: FolderChanges
+    root: Path, fresh: list[Entry], gone: dict[str, Row], known: dict[str, Row], changes: FolderChanges
 ) -> None:
-    """A new file with the bytes of a gone one is that one, moved, if its name has it read the same way."""
-    alike: dict[tuple[int, str], list[Row]] = {}
+    """Recognise moved files: a new file with the bytes and the ending of a gone one, so the same reader reads it."""
+    by_size_and_ending: dict[tuple[int, str], list[Row]] = {}
     for row in gone.values():
         if row["state"] == "indexed":
-            alike.setdefault((row["size"], ending_of(row["path"])), []).append(row)
+            by_size_and_ending.setdefault((row["size"], ending_of(row["path"])), []).append(row)
     for entry in fresh:
-        candidates = [] if entry.reason else alike.get((entry.size, ending_of(entry.path)), [])
-        now = _sha256(root / entry.path) if candidates else None
-        before = next((row for row in candidates if row["sha256"] == now), None)
-        if before is None:
-            made.read.append(entry)
+        candidates = [] if entry.reason else by_size_and_ending.get((entry.size, ending_of(entry.path)), [])
+        digest = _sha256(root / entry.path) if candidates else None
+        source = next((row for row in candidates if row["sha256"] == digest), None)
+        if source is None:
+            changes.read.append(entry)
             continue
-        candidates.remove(before)
-        del gone[before["path"]]
-        made.rows.append({**before, "path": entry.path, **mtime_fields(entry.mtime_ns)})
-        made.report.moved += 1
+        candidates.remove(source)
+        del gone[source["path"]]
+        changes.rows.append({**source, "path": entry.path, **mtime_fields(entry.mtime_ns)})
+        changes.report.moved += 1
         if entry.path in known:
-            made.replaced.append(known[entry.path]["id"])
+            changes.replaced.append(known[entry.path]["id"])
 
 
 def mtime_fields(mtime_ns: int) -> Row:
-    """The time of a file, not to be relied on if it is so fresh that the next change could leave it as it is."""
+    """The columns for the time of a file. A time is not settled while the next change could leave it the same."""
     return {"mtime_ns": mtime_ns, "settled": time.time_ns() - mtime_ns > _RACY_NS}
 
 
 def _sha256(file: Path) -> str | None:
-    """None where it cannot be read: it has gone, or may not be."""
+    """The hash of a file; None if it is gone or cannot be read."""
     try:
         return sha256(file)
     except OSError:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def delete(writer: Writer, names: Sequence[str], *, erase: bool) -> Report:
-    """Take documents out by path or id, and folders by "name/"; those deleted before do not count.
+    """Take documents out by path or id, and folders by "name/". Documents deleted before do not count.
 
-    :param erase: whether to erase what was stored of them from the disk now.
+    :param erase: whether to erase their texts and vectors from the disk now.
     """
     start = time.monotonic()
     snapshot = writer.snapshot()

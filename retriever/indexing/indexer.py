@@ -1,4 +1,4 @@
-"""Documents chunked, embedded and committed, a batch at a time: no text that the store holds is embedded again."""
+"""Chunk, embed and commit documents, a batch at a time. A text that the store has is not embedded again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BATCH_FILES = 1_000
 
 @dataclass(slots=True)
 class _Batch:
-    """Documents waiting to be committed, and those of their chunks that are not staged yet."""
+    """Documents that wait for their commit, and their chunks that are not staged yet."""
 
     rows: list[Row] = field(default_factory=list)
     drop: list[int] = field(default_factory=list)
@@ -43,7 +43,7 @@ class _Batch:
 
 
 class Rows(Protocol):
-    """What an indexer needs of a writer: of `Writer`, or of a worker's whose rows another commits."""
+    """The part of a writer that an indexer uses, of `Writer` or of a cluster's worker, which does not commit itself."""
 
     @property
     def head(self) -> Head: ...
@@ -67,8 +67,8 @@ class Indexer:
         self._batch = _Batch()
         snapshot = writer.snapshot()
         if encoder.fingerprint != writer.head.encoder.fingerprint:
-            raise EncoderMismatchError(f"{encoder.name} was to index what {writer.head.encoder.model} has indexed")
-        self._keeps = writer.head.previous is not None
+            raise EncoderMismatchError(f"{encoder.name} cannot add to an index of {writer.head.encoder.model}")
+        self._has_previous = writer.head.previous is not None
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
         self._keys = Keys(snapshot.read("chunks", ["key"])["key"].to_numpy())
@@ -80,23 +80,24 @@ class Indexer:
 
     @property
     def next_ids(self) -> tuple[int, int]:
+        """The ids of the next document and the next chunk."""
         return self._next_document, self._next_chunk
 
     def add(self, row: Row, document: Document | None, *, replaces: int | None = None) -> int:
-        """Queue a document; a batch is committed when it is full. Gives the document's id.
+        """Queue a document; a batch is committed when it is full. Returns the document's id.
 
-        :param row: columns of the documents table; `id`, `chunks` and, from the document, the rest are filled in.
-        :param replaces: id of the row that it takes the place of.
+        :param row: columns of the documents table; `id`, `chunks` and the columns of the document are filled in.
+        :param replaces: the id of the row that this one replaces.
         """
         batch = self._batch
         number = self._next_document
         self._next_document += 1
         chunks = chunk(document, self._encoder.offsets, self._encoder.max_tokens) if document else []
-        batch.rows.append({**_EMPTY_ROW, **row, **_described(document), "id": number, "chunks": len(chunks)})
+        batch.rows.append({**_EMPTY_ROW, **row, **_document_columns(document), "id": number, "chunks": len(chunks)})
         if replaces is not None:
             batch.drop.append(replaces)
-        for left, piece in zip(range(len(chunks), 0, -1), chunks, strict=True):
-            if len(batch.waiting) >= _BATCH_CHUNKS and left > _BATCH_CHUNKS:  # no small batch of what is left of it
+        for remaining, piece in zip(range(len(chunks), 0, -1), chunks, strict=True):
+            if len(batch.waiting) >= _BATCH_CHUNKS and remaining > _BATCH_CHUNKS:  # so that no small batch remains
                 self._stage()
             batch.waiting.append((number, piece))
         if batch.staged or len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
@@ -104,7 +105,7 @@ class Indexer:
         return number
 
     def commit(self, *, drop: Sequence[int] = ()) -> None:
-        """Commit what is queued, and the removal of these documents."""
+        """Commit the queued documents, and remove the documents with the ids in `drop`."""
         self._stage()
         batch, self._batch = self._batch, _Batch()
         if batch.rows or batch.drop or drop:
@@ -117,10 +118,10 @@ class Indexer:
             return
         contexts = [piece.context for _, piece in waiting]
         keys = [key_of(context) for context in contexts]
-        vectors, kept = self._vectors(contexts, keys)
+        vectors, previous = self._vectors(contexts, keys)
         rows = [
             {
-                "id": self._next_chunk + place,
+                "id": self._next_chunk + position,
                 "document": number,
                 "key": key,
                 "char_start": piece.start,
@@ -132,14 +133,14 @@ class Indexer:
                 "text": piece.text,
                 "context": context,
             }
-            for place, ((number, piece), key, context) in enumerate(zip(waiting, keys, contexts, strict=True))
+            for position, ((number, piece), key, context) in enumerate(zip(waiting, keys, contexts, strict=True))
         ]
-        schema = chunk_schema(self._encoder.dim, previous=self._keeps)
+        schema = chunk_schema(self._encoder.dim, previous=self._has_previous)
         table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
         table = table.append_column(schema.field("vector"), column)
-        if self._keeps:
-            table = table.append_column(schema.field(PREVIOUS), pa.array(kept, pa.binary()))
+        if self._has_previous:
+            table = table.append_column(schema.field(PREVIOUS), pa.array(previous, pa.binary()))
         self._writer.stage(table)
         self._next_chunk += len(rows)
         self._keys.add(np.array(keys, np.int64))
@@ -147,34 +148,35 @@ class Indexer:
         self.chunks += len(rows)
 
     def _vectors(self, contexts: list[str], keys: list[int]) -> tuple[Floats, list[bytes | None]]:
-        """For each context its vector, and the one kept of the encoder before the last switch, if there is one.
+        """The vector of each context, and its vector of the encoder before the last switch, if the store has one.
 
-        What the store or this batch holds already is not embedded again.
+        A context that the store or this batch has is not embedded again.
         """
-        known, kept = self._stored(keys)
+        known, previous = self._stored(keys)
         new = [context for context in dict.fromkeys(contexts) if context not in known]
         if new:
             known.update(zip(new, encode_finite(self._encoder, new), strict=True))
         self._report.embedded += len(new)
         self._report.reused += len(contexts) - len(new)
-        return np.stack([known[context] for context in contexts]), [kept.get(context) for context in contexts]
+        return np.stack([known[context] for context in contexts]), [previous.get(context) for context in contexts]
 
     def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
-        wanted = np.unique(np.array(keys, np.int64))
-        hits = wanted[self._keys.contains(wanted)]
-        if not len(hits):
+        """The vectors in the store by context: of this encoder, and of the one before it."""
+        distinct = np.unique(np.array(keys, np.int64))
+        stored = distinct[self._keys.contains(distinct)]
+        if not len(stored):
             return {}, {}
-        table = self._writer.staged(["context", "vector", *([PREVIOUS] if self._keeps else [])], hits.tolist())
+        table = self._writer.staged(["context", "vector", *([PREVIOUS] if self._has_previous else [])], stored.tolist())
         contexts = table["context"].to_pylist()
         vectors = dict(zip(contexts, matrix(table["vector"], self._encoder.dim), strict=True))
-        if not self._keeps:
+        if not self._has_previous:
             return vectors, {}
-        kept = zip(contexts, table[PREVIOUS].to_pylist(), strict=True)
-        return vectors, {context: previous for context, previous in kept if previous is not None}
+        previous = zip(contexts, table[PREVIOUS].to_pylist(), strict=True)
+        return vectors, {context: vector for context, vector in previous if vector is not None}
 
 
 def key_of(context: str) -> int:
-    """64 bits of BLAKE2b: what a chunk's vector is looked up by."""
+    """Hash a context to 64 bits of BLAKE2b, the key to its vector."""
     return int.from_bytes(hashlib.blake2b(context.encode(), digest_size=8).digest(), "little", signed=True)
 
 
@@ -193,7 +195,7 @@ _EMPTY_ROW: Row = {
 }
 
 
-def _described(document: Document | None) -> Row:
+def _document_columns(document: Document | None) -> Row:
     if document is None:
         return {}
     return {

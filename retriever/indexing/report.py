@@ -1,4 +1,4 @@
-"""The report of a run over documents."""
+"""The report of a run over documents, and its progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE_STATES = ("indexed", "unchanged", "moved", "removed", "skipped", "failed")
 
 @dataclass(slots=True)
 class Report:
-    """What a run did. `files` and `chunks` are what `binocle index --json` prints."""
+    """Counts of files by state and of passages; `binocle index --json` prints them."""
 
     indexed: int = 0
     unchanged: int = 0
@@ -28,24 +28,25 @@ class Report:
     reused: int = 0
     chunks_removed: int = 0
     seconds: float = 0.0
-    note: str = ""  # that the vector index was damaged, or no longer met what was demanded of it
+    note: str = ""  # the vector index was damaged, or no longer meets its requirements
 
     def count(self, entry: Entry, row: dict[str, Any]) -> None:
-        """Count a file by what became of it; one passed over was counted when the folder was looked through."""
+        """Count a file by its state. One that was passed over is counted already, when the folder was scanned."""
         if not entry.reason:
             setattr(self, row["state"], getattr(self, row["state"]) + 1)
 
-    def join(self, other: Report) -> None:
-        """Add what another has counted."""
+    def join(self, report: Report) -> None:
+        """Add the counts of a part of the run."""
         for name in ("indexed", "skipped", "failed", "embedded", "reused"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            setattr(self, name, getattr(self, name) + getattr(report, name))
 
     def count_chunks(self, before: int, after: int) -> None:
-        """Fill in what follows from the number of chunks before and after."""
+        """Derive the remaining counts from the number of chunks before and after the run."""
         self.chunks_total = after
         self.chunks_removed = before + self.embedded + self.reused - after
 
     def as_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
         return {
             "files": {name: getattr(self, name) for name in FILE_STATES},
             "chunks": {
@@ -71,7 +72,7 @@ def progress_of_files(files: tuple[int, int], size: tuple[int, int], passages: i
     """Progress by bytes, which follows the work more evenly than files do.
 
     :param files: the number of files done, and of all.
-    :param size: the bytes of those, and of all.
+    :param size: the bytes done, and of all.
     :param passages: the number of passages embedded or reused so far.
     :param start: the `time.monotonic()` at which indexing began.
     """

@@ -1,12 +1,11 @@
-"""Another encoder for an index in service: every passage embedded anew beside the old vectors, then one rename.
+"""Put another encoder in service: embed every passage anew beside the old vectors, then commit all in one step.
 
-The passages stay as they are; only their vectors change. So the new encoder must cut texts as the old one did, which
-a model fine-tuned from it does. One that cuts otherwise is refused: where a passage may end follows from the parts of
-a document, which only reading its file again tells, and the file may not be what it was. That would be a new index,
-and making one beside this one (`--index`) is what the refusal says.
+The passages stay; only their vectors change. So the new encoder must cut texts into the same passages, as a model
+fine-tuned from the old one does. Any other is refused. To cut a document anew, its file must be read again, and it may
+have changed since. The refusal names the alternative, a second index (`--index`).
 
 The vectors that a switch replaces stay in the chunks table, in a column of their own, until the next switch or
-rollback. They go where their chunk goes: a document that is forgotten is erased with both.
+rollback. They share the fate of their chunk: to forget a document erases both of its vectors.
 """
 
 from __future__ import annotations
@@ -39,30 +38,32 @@ if TYPE_CHECKING:
     from ..store.writer import Writer
 
 
-_AT_ONCE = 256  # passages embedded and kept aside at a time: a second or two of work, which is what a kill costs
+_BATCH_SIZE = 256  # passages embedded and logged together: a kill costs a second or two of work
 
 
 @dataclass(slots=True)
 class SwitchReport:
-    """What a switch or a rollback did."""
+    """The result of a switch or a rollback."""
 
     model: str
     fingerprint: str
     before: str  # the model that was in service
-    switched: bool = True  # False: the index was of this encoder already
+    switched: bool = True  # False: the index had this encoder already
     chunks: int = 0
     embedded: int = 0
-    reused: int = 0  # whose vectors were there: kept by the last switch, or made by one that was cut short
+    reused: int = 0  # vectors from before the last switch, or from one that was interrupted
     seconds: float = 0.0
-    note: str = ""  # that the vector index no longer met what was demanded of it
+    note: str = ""  # the vector index no longer meets its requirements
 
     def as_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, keep: bool = True) -> SwitchReport:
-    """Put an encoder in the place of the one the index has; what that one gave is kept for `rollback`, or erased.
+    """Replace the encoder of an index.
 
+    :param keep: whether the old vectors stay for `rollback`; else they are erased.
     :raises EncoderMismatchError: when the encoder cuts texts into other passages.
     """
     before = writer.head.encoder
@@ -74,9 +75,9 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
 
 
 def rollback(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) -> SwitchReport:
-    """Put the previous encoder back with the vectors it gave; what came since is embedded with it.
+    """Put the previous encoder back with its vectors, and embed with it the passages added since.
 
-    :param encoder: what `previous_encoder` gave.
+    :param encoder: the result of `previous_encoder`.
     """
     before = writer.head.previous
     assert before is not None
@@ -85,37 +86,38 @@ def rollback(writer: Writer, encoder: Encoder, progress: OnProgress = ignore) ->
 
 
 def previous_encoder(head: Head, model: str | None = None) -> Encoder:
-    """The encoder that `rollback` puts back.
+    """Load the encoder that `rollback` puts back.
 
-    :param model: where it is now, if it has moved.
+    :param model: its folder or name, if it has moved.
     """
     before = head.previous
     if before is None:
         raise StoreError("there is nothing to roll back: the index has its first encoder, or was rolled back already")
-    found = load_encoder(model or before.model)
-    if found.fingerprint != before.fingerprint:
+    encoder = load_encoder(model or before.model)
+    if encoder.fingerprint != before.fingerprint:
         raise EncoderMismatchError(
             f"the index had {before.model} (fingerprint {before.fingerprint[:8]}) before, but {model or before.model} "
-            f"has {found.fingerprint[:8]}: say with --model where that model is now"
+            f"has {encoder.fingerprint[:8]}: say with --model where that model is now"
         )
-    return found
+    return encoder
 
 
 def _check_cut(before: EncoderId, after: EncoderId, max_tokens: int) -> None:
+    """Check that two encoders cut texts into the same passages."""
     if before.cut == after.cut:
         return
-    other = f"make another index with it: binocle index FOLDER --model {after.model} --index DIR"
-    try:  # the sample's tokens may have been written down by another version of the tokenizers
+    alternative = f"make another index with it: binocle index FOLDER --model {after.model} --index DIR"
+    try:  # another version of the tokenizers may have computed the old digest: compute both with this one
         old = load_encoder(before.model)
     except BinocleError as error:
         raise EncoderMismatchError(
             f"{after.model} may cut texts into other passages than {before.model}, which the index was made with and "
-            f"which cannot be asked ({error}): {other}"
+            f"which cannot be asked ({error}): {alternative}"
         ) from None
     if old.fingerprint != before.fingerprint or token_boundary_digest(old) != after.cut:
         raise EncoderMismatchError(
             f"{after.model}, which reads up to {max_tokens} tokens, cuts texts into other passages than "
-            f"{before.model} ({old.max_tokens} tokens), which the index was made with: {other}"
+            f"{before.model} ({old.max_tokens} tokens), which the index was made with: {alternative}"
         )
 
 
@@ -128,84 +130,87 @@ def _change(
     erase: bool = False,
     progress: OnProgress,
 ) -> SwitchReport:
-    began = time.monotonic()
+    start = time.monotonic()
     snapshot = writer.snapshot()
     before = snapshot.head.encoder
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
-    held = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
+    is_previous = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
-        aside = VectorLog(snapshot.store.path / SWITCHING, after.fingerprint, after.dim)
-    _embed(snapshot, encoder, aside, report, held=held, progress=progress)
-    rows = _rows(snapshot, aside, after, held=held, keep=keep)
+        log = VectorLog(snapshot.store.path / SWITCHING, after.fingerprint, after.dim)
+    _embed(snapshot, encoder, log, report, is_previous=is_previous, progress=progress)
+    rows = _rows(snapshot, log, after, is_previous=is_previous, keep=keep)
     report.note = writer.replace_vectors(
         rows, after, before if keep else None, erase=erase, encoder_of=lambda _: encoder
     )
-    report.seconds = time.monotonic() - began
+    report.seconds = time.monotonic() - start
     return report
 
 
 def _embed(
     snapshot: Snapshot,
     encoder: Encoder,
-    aside: VectorLog,
+    log: VectorLog,
     report: SwitchReport,
     *,
-    held: bool,
+    is_previous: bool,
     progress: OnProgress,
 ) -> None:
-    """Set aside a vector for each text that has none of this encoder yet, equal texts once."""
+    """Log a vector for each distinct text that has none of this encoder yet.
+
+    :param is_previous: whether the encoder is the one before the last switch, so that the store has vectors of it.
+    """
     done, start = 0, time.monotonic()
-    for batch in snapshot.batches(["context", *([PREVIOUS] if held else [])], rows=_AT_ONCE):
+    for batch in snapshot.batches(["context", *([PREVIOUS] if is_previous else [])], rows=_BATCH_SIZE):
         texts = batch["context"].to_pylist()
-        lacking = _lacking(batch, texts) if held else texts
-        new = [text for text in dict.fromkeys(lacking) if text not in aside]
+        missing = _without_previous(batch, texts) if is_previous else texts
+        new = [text for text in dict.fromkeys(missing) if text not in log]
         if new:
             vectors = encoders.encode_finite(encoder, new)
             with writing(snapshot.store.path):
-                aside.add(new, vectors)
+                log.add(new, vectors)
         report.embedded += len(new)
         report.reused += len(texts) - len(new)
         done += len(texts)
         progress(progress_of_passages("embedding", done, report.chunks, start))
 
 
-def _lacking(batch: pa.RecordBatch, texts: list[str]) -> list[str]:
-    """The texts whose rows have no vector of the encoder before the last switch."""
-    return [text for text, kept in zip(texts, batch[PREVIOUS].is_valid().to_pylist(), strict=True) if not kept]
+def _without_previous(batch: pa.RecordBatch, texts: list[str]) -> list[str]:
+    """The texts of the rows without a vector of the encoder before the last switch."""
+    return [text for text, exists in zip(texts, batch[PREVIOUS].is_valid().to_pylist(), strict=True) if not exists]
 
 
 def _rows(
-    snapshot: Snapshot, aside: VectorLog, after: EncoderId, *, held: bool, keep: bool
+    snapshot: Snapshot, log: VectorLog, after: EncoderId, *, is_previous: bool, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Every chunk as it is, but for its vectors."""
+    """Every chunk with its new vector and, if `keep`, its old one as the previous."""
     schema = chunk_schema(after.dim, previous=keep)
     plain = [name for name in schema.names if name not in ("vector", PREVIOUS)]
-    former = [*(["vector"] if keep else []), *([PREVIOUS] if held else [])]
+    former = [*(["vector"] if keep else []), *([PREVIOUS] if is_previous else [])]
     for batch in snapshot.batches([*plain, *former]):
-        vectors = _vectors(batch, aside, after.dim, held=held)
+        vectors = _vectors(batch, log, after.dim, is_previous=is_previous)
         columns = {name: batch[name] for name in plain}
         columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), after.dim)
         if keep:
-            columns[PREVIOUS] = packed(matrix(batch["vector"], snapshot.head.encoder.dim))
+            columns[PREVIOUS] = pack(matrix(batch["vector"], snapshot.head.encoder.dim))
         yield pa.RecordBatch.from_pydict(columns, schema)
 
 
-def _vectors(batch: pa.RecordBatch, aside: VectorLog, dim: int, *, held: bool) -> Floats:
+def _vectors(batch: pa.RecordBatch, log: VectorLog, dim: int, *, is_previous: bool) -> Floats:
     texts = batch["context"].to_pylist()
-    if not held:
-        return aside.vectors(texts)
+    if not is_previous:
+        return log.vectors(texts)
     vectors = np.empty((len(texts), dim), np.float32)
     known = batch[PREVIOUS].is_valid().to_numpy(zero_copy_only=False)
-    vectors[known] = unpacked(batch[PREVIOUS].drop_null(), dim)
-    vectors[~known] = aside.vectors(_lacking(batch, texts))
+    vectors[known] = unpack(batch[PREVIOUS].drop_null(), dim)
+    vectors[~known] = log.vectors(_without_previous(batch, texts))
     return vectors
 
 
-def packed(vectors: Floats) -> pa.Array:
-    """Vectors as a column of bytes."""
+def pack(vectors: Floats) -> pa.Array:
+    """Write vectors as a column of bytes."""
     return pa.array([vector.astype("<f4").tobytes() for vector in vectors], pa.binary())
 
 
-def unpacked(column: pa.Array, dim: int) -> Floats:
-    """The vectors of a column of bytes without nulls, shape (len(column), dim)."""
+def unpack(column: pa.Array, dim: int) -> Floats:
+    """Read a column of bytes without nulls as vectors, shape (len(column), dim)."""
     return np.frombuffer(b"".join(column.to_pylist()), "<f4").reshape(-1, dim).astype(np.float32)

@@ -1,7 +1,7 @@
 """Bring the store in line with a folder: new, changed, moved and deleted files, one atomic commit a batch.
 
-Files go through in order of path and batches are cut by what is in them alone, so a run that was interrupted goes on
-with the very batches that an uninterrupted one would have made, and ends with the same rows and vectors.
+Files go through in order of path, and their contents alone decide where a batch ends. So a run that was interrupted
+goes on with the batches of an uninterrupted one, and ends with the same rows and vectors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..store.writer import Writer
 
     Row = dict[str, Any]
-    Crew = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
+    FileIndexer = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
 
 
 def sync(
@@ -38,47 +38,48 @@ def sync(
     *,
     retry: bool = False,
     leave_out: Path | None = None,
-    crew: Crew | None = None,
+    file_indexer: FileIndexer | None = None,
     progress: OnProgress = ignore,
 ) -> Report:
-    """Make the store hold what the folder holds. Safe to interrupt anywhere: the next run goes on.
+    """Make the store hold the documents of a folder. Safe to interrupt anywhere: the next run goes on.
 
-    :param crew: who reads and embeds; this process, unless given.
+    :param leave_out: the folder of the index.
+    :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     rows = {row["path"]: row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"}
-    made = find_changes(root, rows, leave_out=leave_out, retry=retry)
-    report = made.report
-    before = writer.snapshot().chunks.count_rows()
-    if made.rows:
-        _keep_chunks(writer, made.rows, made.replaced)
-    if crew and made.read:
-        crew(writer, root, made.read, rows, report, progress)
-        if made.drop:
-            writer.commit(drop=made.drop, documents=document_schema().empty_table())
-    elif made.read or made.drop:
+    changes = find_changes(root, rows, leave_out=leave_out, retry=retry)
+    report = changes.report
+    chunks_before = writer.snapshot().chunks.count_rows()
+    if changes.rows:
+        _rewrite_rows(writer, changes.rows, changes.replaced)
+    if file_indexer and changes.read:
+        file_indexer(writer, root, changes.read, rows, report, progress)
+        if changes.drop:
+            writer.commit(drop=changes.drop, documents=document_schema().empty_table())
+    elif changes.read or changes.drop:
         indexer = Indexer(writer, encoder, report)
-        for entry, reading in _tracked(_readings(root, made.read), made.read, indexer, progress):
+        for entry, reading in _tracked(_readings(root, changes.read), changes.read, indexer, progress):
             row, document = row_of(entry, reading)
-            old = rows.get(entry.path)
+            earlier = rows.get(entry.path)
             report.count(entry, row)
-            indexer.add(row, document, replaces=old["id"] if old else None)
-        indexer.commit(drop=made.drop)
+            indexer.add(row, document, replaces=earlier["id"] if earlier else None)
+        indexer.commit(drop=changes.drop)
     report.note = writer.finish()
-    report.count_chunks(before, writer.snapshot().chunks.count_rows())
-    report.seconds = time.monotonic() - began
+    report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
+    report.seconds = time.monotonic() - start
     return report
 
 
-def _keep_chunks(writer: Writer, rows: list[Row], replaced: list[int]) -> None:
-    """Rewrite document rows whose text and chunks stay as they are."""
+def _rewrite_rows(writer: Writer, rows: list[Row], replaced: list[int]) -> None:
+    """Rewrite document rows; their text and their chunks stay the same."""
     texts = writer.snapshot().documents_by_id([row["id"] for row in rows], ["text"])
-    full = [{**row, "text": texts[row["id"]]["text"]} for row in rows]
-    writer.replace_rows(pa.Table.from_pylist(full, document_schema()), drop=replaced)
+    complete = [{**row, "text": texts[row["id"]]["text"]} for row in rows]
+    writer.replace_rows(pa.Table.from_pylist(complete, document_schema()), drop=replaced)
 
 
 def _readings(root: Path, entries: list[Entry]) -> Iterator[tuple[Entry, Reading | None]]:
-    """Each entry with what its file reads as; None for those passed over."""
+    """Read the files in order; an entry that is passed over comes with None."""
     from ..readers.pool.pool import ReaderPool
 
     with ReaderPool() as pool:
@@ -88,11 +89,9 @@ def _readings(root: Path, entries: list[Entry]) -> Iterator[tuple[Entry, Reading
 
 
 def _tracked(
-    readings: Iterable[tuple[Entry, Reading | None]],
-    entries: list[Entry],
-    indexer: Indexer,
-    progress: OnProgress,
+    readings: Iterable[tuple[Entry, Reading | None]], entries: list[Entry], indexer: Indexer, progress: OnProgress
 ) -> Iterator[tuple[Entry, Reading | None]]:
+    """Pass the readings on, and report progress before each."""
     start = time.monotonic()
     total, done = sum(entry.size for entry in entries), 0
     for number, (entry, reading) in enumerate(readings):
@@ -102,6 +101,10 @@ def _tracked(
 
 
 def row_of(entry: Entry, reading: Reading | None) -> tuple[Row, Document | None]:
+    """The document row of a file, and the document if it has text.
+
+    :param reading: None for an entry that is passed over.
+    """
     row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **mtime_fields(entry.mtime_ns)}
     if reading is None:
         return {**row, "state": "skipped", "reason": entry.reason}, None

@@ -1,4 +1,4 @@
-"""Vectors kept aside while an index changes its encoder, so that a killed switch goes on where it stopped."""
+"""Vectors on disk while an index changes its encoder, so that a killed switch goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 
 
 class VectorLog:
-    """One file of records, only ever appended to: what text, a checksum, its vector.
+    """An append-only file of records: a hash of the text, a checksum, the vector.
 
-    A record that is not whole, as a kill or a full disk leaves it, is as good as none.
+    A record that a kill or a full disk has cut short counts for nothing.
     """
 
     def __init__(self, folder: Path, fingerprint: str, dim: int) -> None:
+        """Open the log of an encoder in `folder`, and delete that of any other encoder."""
         self._file = folder / f"{fingerprint}-{dim}"
         self._record = np.dtype([("name", "V16"), ("crc", "<u4"), ("vector", "<f4", (dim,))])
-        if folder.exists() and (self._file.is_symlink() or not self._file.exists()):  # of another encoder, or no file
+        if folder.exists() and (self._file.is_symlink() or not self._file.exists()):
             shutil.rmtree(folder)
         folder.mkdir(exist_ok=True)
-        self._places = self._read()
+        self._positions = self._read()
 
     def _read(self) -> dict[bytes, int]:
-        """Where the whole records are, by what they are of."""
+        """Map the hashes of the texts to the positions of their records, if those are intact."""
         if not self._file.exists():
             return {}
         count = self._file.stat().st_size // self._record.itemsize
@@ -41,8 +42,8 @@ class VectorLog:
             stream.truncate(count * self._record.itemsize)
         records = self._records() if count else ()
         return {
-            record["name"].tobytes(): place
-            for place, record in enumerate(records)
+            record["name"].tobytes(): position
+            for position, record in enumerate(records)
             if record["crc"] == _crc(record["name"].tobytes(), record["vector"])
         }
 
@@ -50,10 +51,10 @@ class VectorLog:
         return np.memmap(self._file, self._record, "r")
 
     def __contains__(self, text: str) -> bool:
-        return _name(text) in self._places
+        return _name(text) in self._positions
 
     def add(self, texts: Sequence[str], vectors: Floats) -> None:
-        """Keep the vectors of texts that are not held yet."""
+        """Append the vectors of texts that the log does not have yet."""
         records = np.empty(len(texts), self._record)
         for record, text, vector in zip(records, texts, vectors, strict=True):
             name = _name(text)
@@ -61,13 +62,13 @@ class VectorLog:
         with self._file.open("ab") as stream:
             start = stream.tell() // self._record.itemsize
             stream.write(records.tobytes())
-        self._places.update({_name(text): start + place for place, text in enumerate(texts)})
+        self._positions.update({_name(text): position for position, text in enumerate(texts, start)})
 
     def vectors(self, texts: Sequence[str]) -> Floats:
-        """The vectors of texts that are all held."""
+        """The vectors of texts that are all in the log, shape (len(texts), dim)."""
         if not texts:
             return np.empty((0, self._record["vector"].shape[0]), np.float32)
-        return self._records()["vector"][[self._places[_name(text)] for text in texts]]
+        return self._records()["vector"][[self._positions[_name(text)] for text in texts]]
 
 
 def _name(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether an index is what its documents say: verify, find wrong vectors, repair, measure.
+"""Check an index against its documents: verify it, find wrong vectors, repair it, measure it.
 
-Nothing but the `Retriever` stands above it.
+Only the `Retriever` uses this room.
 """

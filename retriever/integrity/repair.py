@@ -1,4 +1,4 @@
-"""Mend an index: embed wrong vectors anew, drop what is stored wrongly, build both indexes from the store."""
+"""Repair an index: embed wrong vectors anew, drop faulty documents, build both indexes from the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import wrong_vectors
-from .verify import stored_wrongly, vector_faults
+from .verify import documents_to_read_again, vector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was wrong with an index before its repair; `Retriever.verify` says what still is."""
+    """The result of a repair. `Retriever.verify` finds the faults that remain."""
 
-    faults: list[Fault]
+    faults: list[Fault]  # before the repair
     vectors: VectorCheck
     report: Report | None = None  # of the sync that followed; None if the index has no folder
     notes: tuple[str, ...] = ()  # lines for people: the vector index no longer meets its requirements
@@ -42,7 +42,7 @@ def repair(
     deep: bool,
     progress: OnProgress,
 ) -> Repair:
-    """Embed wrong vectors anew, drop the files whose chunks are faulty, and build both indexes from the store.
+    """Embed wrong vectors anew, drop files with faulty chunks, and build both indexes from the store.
 
     The next sync reads the dropped files again.
 
@@ -58,23 +58,23 @@ def repair(
 def _mend_vectors(
     writer: Writer, encoder_of: Callable[[EncoderId], Encoder], *, deep: bool, progress: OnProgress
 ) -> VectorCheck:
-    """Replace the vectors that changed since the index was published; if `deep`, all that are not their texts'."""
+    """Embed anew the vectors that changed since the index was published, or if `deep` all wrong ones."""
     snapshot, head = writer.snapshot(), writer.head
     if deep:
         check = wrong_vectors.search(snapshot, encoder_of(head.encoder), progress)
     else:
         check = wrong_vectors.changed(snapshot, lambda: encoder_of(head.encoder))
     if check.wrong:
-        writer.replace_vectors(wrong_vectors.mended(snapshot, check.wrong), head.encoder, head.previous)
+        writer.replace_vectors(wrong_vectors.replace(snapshot, check.wrong), head.encoder, head.previous)
     return check
 
 
 def _rebuild(writer: Writer, faults: Iterable[Fault]) -> str:
-    """Drop the files whose chunks are faulty, and build both indexes anew.
+    """Drop files with faulty chunks, and build both indexes anew.
 
     :returns: a line if the vector index no longer meets its requirements.
     """
-    faulty = stored_wrongly(faults)
+    faulty = documents_to_read_again(faults)
     rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
     writer.drop_orphans([row["id"] for row in rows if row["source"] == "file"])
     return writer.finish(rebuild=True)

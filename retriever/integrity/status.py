@@ -1,4 +1,4 @@
-"""What an index holds, measured."""
+"""Measure an index: documents, bytes, encoder, vector index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What an index holds."""
+    """The measurements of an index."""
 
     path: str
     folder: str | None
@@ -26,11 +26,11 @@ class Status:
     chunks: int
     bytes: int
     vector_index: str | None
-    vector_kind: dict[str, Any] | None  # its kind, its parameters, its bytes, and what was measured of it
-    damage: str | None  # what is wrong with it: all is searched exactly until it is built anew
+    vector_kind: dict[str, Any] | None  # its kind, parameters, bytes and measured recall and latency
+    damage: str | None  # its damage, if any: search is exact until it is built anew
     newer_rows: int  # not in the vector index yet: searched exactly
     deleted_rows: int  # still in the vector index: masked
-    previous: dict[str, Any] | None  # what `rollback` would restore: the encoder, and its vectors that are kept
+    previous: dict[str, Any] | None  # the encoder that `rollback` would restore, and its vectors
 
 
 def measure(snapshot: Snapshot, folder: Path | None) -> Status:
@@ -62,23 +62,23 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
 
 
 def _kind(snapshot: Snapshot) -> dict[str, Any] | None:
-    made = snapshot.published
-    if made is None:
+    published = snapshot.published
+    if published is None:
         return None
     size = sum(folder_size(snapshot.store.location.vectors(name)) for name in snapshot.head.parts)
-    chosen = {name: getattr(made, name) for name in ("kind", "metric", "build", "search")}
-    return {**chosen, "measured": made.measurements, "count": made.count, "bytes": size}
+    fields = {name: getattr(published, name) for name in ("kind", "metric", "build", "search")}
+    return {**fields, "measured": published.measurements, "count": published.count, "bytes": size}
 
 
 def _previous(snapshot: Snapshot) -> dict[str, Any] | None:
     before = snapshot.head.previous
     if before is None:
         return None
-    kept = snapshot.count_previous()
+    vectors = snapshot.count_previous()
     return {
         "model": before.model,
         "fingerprint": before.fingerprint,
         "dim": before.dim,
-        "vectors": kept,
-        "bytes": 4 * before.dim * kept,
+        "vectors": vectors,
+        "bytes": 4 * before.dim * vectors,
     }

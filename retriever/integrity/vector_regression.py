@@ -1,8 +1,9 @@
-"""Probe: what the words of a text say about its vector, learned from the rows of an index without its encoder.
+"""Predict the vector of a text from its words, by a regression over the rows of an index, without the encoder.
 
-Ridge regression from the bag of a text's tokens to its vector, fitted to the rows that it is to judge. Each row is
-predicted from the others, those left out that fit worst, so that wrong rows neither vouch for themselves nor, while
-they are few, spoil the fit. A vector far from its prediction need not be wrong: only embedding the text anew can tell.
+A ridge regression from the bag of a text's tokens to its vector, fitted to the rows that it judges. Each row is
+predicted from the other rows, less a tenth that fits worst. So a wrong row does not vouch for itself, and a small
+number of them does not spoil the fit. A vector far from its prediction need not be wrong: only embedding the text anew
+can tell.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
 
 
-MOST = 3_000  # texts predicted together: memory grows with the square of it (36 MB an array), time with the cube
-_RIDGE = np.float32(0.3)  # beside rows of length 1
-_AT_ONCE = 1_024  # tokens multiplied at a time
-_LEFT_OUT = 0.1  # of the rows, in the second fit
+MAX_TEXTS = 3_000  # texts predicted together: memory grows with the square of it (36 MB an array), time with the cube
+_RIDGE = np.float32(0.3)  # added to a diagonal of ones
+_BATCH_TOKENS = 1_024  # tokens multiplied together
+_LEFT_OUT = 0.1  # share of the rows that the second fit leaves out
 
 
 def leave_one_out(texts: Sequence[Sequence[str]], vectors: Floats) -> Floats:
-    """For each text the vector that the others lead one to expect, shape (texts, dim).
+    """Predict the vector of each text from the other texts, shape (texts, dim).
 
-    :param texts: each as its tokens; at most `MOST`.
+    :param texts: each as its tokens; at most `MAX_TEXTS`.
     :param vectors: shape (texts, dim), of length 1.
     """
     ridge = _RIDGE * np.eye(len(texts), dtype=np.float32)
-    inverse = np.linalg.inv(_likeness(texts) + ridge).astype(np.float32, copy=False)
+    inverse = np.linalg.inv(_similarities(texts) + ridge).astype(np.float32, copy=False)
     # A row's residual when the row itself is left out: Craven and Wahba 1979, lemma 3.1, in terms of the kernel.
     residuals = inverse @ (vectors - vectors.mean(0)) / np.diag(inverse)[:, None]
     order = np.argsort((residuals**2).sum(1), kind="stable")
@@ -42,40 +43,40 @@ def leave_one_out(texts: Sequence[Sequence[str]], vectors: Floats) -> Floats:
     return expected
 
 
-def _residuals_without(inverse: Floats, vectors: Floats, kept: NDArray[np.int64], out: NDArray[np.int64]) -> Floats:
-    """Residuals of all rows when those `out` are not fitted, of those kept each without itself (Schur complement)."""
-    weights = inverse @ (vectors - vectors[kept].mean(0))
-    across = inverse[np.ix_(kept, out)]
+def _residuals_without(inverse: Floats, vectors: Floats, fitted: NDArray[np.int64], out: NDArray[np.int64]) -> Floats:
+    """Residuals of all rows when the rows `out` are not fitted; each fitted row without itself (Schur complement)."""
+    weights = inverse @ (vectors - vectors[fitted].mean(0))
+    across = inverse[np.ix_(fitted, out)]
     corner = np.linalg.inv(inverse[np.ix_(out, out)])
-    passed = across @ corner
+    influence = across @ corner
     residuals = np.empty_like(vectors)
     residuals[out] = corner @ weights[out]
-    own = np.diag(inverse)[kept] - (passed * across).sum(1)
-    residuals[kept] = (weights[kept] - passed @ weights[out]) / own[:, None]
+    own = np.diag(inverse)[fitted] - (influence * across).sum(1)
+    residuals[fitted] = (weights[fitted] - influence @ weights[out]) / own[:, None]
     return residuals
 
 
-def _likeness(texts: Sequence[Sequence[str]]) -> Floats:
+def _similarities(texts: Sequence[Sequence[str]]) -> Floats:
     """Cosines between the texts' bags of tokens, each token by the root of its count and of its rarity."""
-    rows, tokens, weights, spread = _bags(texts)
-    likeness = np.zeros((len(texts), len(texts)), np.float32)
-    shared = np.flatnonzero(spread > 1)  # what only one text has is like nothing, but counts for that text's length
+    rows, tokens, weights, frequencies = _bags(texts)
+    cosines = np.zeros((len(texts), len(texts)), np.float32)
+    shared = np.flatnonzero(frequencies > 1)  # a token of one text matches nothing, but counts for that text's length
     order = np.argsort(tokens, kind="stable")
     rows, tokens, weights = rows[order], tokens[order], weights[order]
-    for start in range(0, len(shared), _AT_ONCE):
-        some = shared[start : start + _AT_ONCE]
-        place = np.searchsorted(some, tokens)
-        here = np.flatnonzero(some[np.minimum(place, len(some) - 1)] == tokens)
-        dense = np.zeros((len(texts), len(some)), np.float32)
-        dense[rows[here], place[here]] = weights[here]
-        likeness += dense @ dense.T
-    return likeness
+    for start in range(0, len(shared), _BATCH_TOKENS):
+        batch = shared[start : start + _BATCH_TOKENS]
+        columns = np.searchsorted(batch, tokens)
+        is_here = np.flatnonzero(batch[np.minimum(columns, len(batch) - 1)] == tokens)
+        dense = np.zeros((len(texts), len(batch)), np.float32)
+        dense[rows[is_here], columns[is_here]] = weights[is_here]
+        cosines += dense @ dense.T
+    return cosines
 
 
 def _bags(
     texts: Sequence[Sequence[str]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, NDArray[np.int64]]:
-    """Of each token of each text: row, token, weight; and in how many texts each token is."""
+    """Row, token and weight of each token of each text; and the number of texts that have each token."""
     numbers: dict[str, int] = {}
     bags = [Counter(numbers.setdefault(token, len(numbers)) for token in text) for text in texts]
     sizes = [len(bag) for bag in bags]
@@ -83,7 +84,7 @@ def _bags(
     rows = np.repeat(np.arange(len(texts)), sizes)
     tokens = np.fromiter((token for bag in bags for token in bag), np.int64, total)
     counts = np.fromiter((count for bag in bags for count in bag.values()), np.float64, total)
-    spread = np.bincount(tokens, minlength=len(numbers))
-    squares = counts * np.log(1 + len(texts) / spread[tokens])
+    frequencies = np.bincount(tokens, minlength=len(numbers))
+    squares = counts * np.log(1 + len(texts) / frequencies[tokens])
     lengths = np.bincount(rows, squares, minlength=len(texts))
-    return rows, tokens, np.sqrt(squares / lengths[rows]).astype(np.float32), spread
+    return rows, tokens, np.sqrt(squares / lengths[rows]).astype(np.float32), frequencies

@@ -1,4 +1,4 @@
-"""Hold an index against the documents as they are now, and its parts against each other."""
+"""Verify an index: its passages against the documents of today, its parts against each other."""
 
 from __future__ import annotations
 
@@ -27,28 +27,25 @@ if TYPE_CHECKING:
     from .wrong_vectors import VectorCheck, WrongVector
 
 _SAMPLES = 50  # passages looked up in the full-text index
-_AT_ONCE = 500  # documents whose chunks are read together
+_BATCH_SIZE = 500  # documents read together with their chunks
 _UNREADABLE = "cannot be read now"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is not as it should be.
+    """A fault of an index."""
 
-    `kind` is "document", "passage", "vector", "vector index", "full-text index" or "store".
-    """
-
-    kind: str
-    path: str
+    kind: str  # "document", "passage", "vector", "vector index", "full-text index" or "store"
+    path: str  # of the document or of the index, or ""
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What is wrong with an index; nothing, if `faults` is empty."""
+    """The result of verifying an index."""
 
     faults: list[Fault]
-    vectors: VectorCheck | None  # of a deep verification
+    vectors: VectorCheck | None  # only of a deep verification
 
 
 def verify(
@@ -72,7 +69,7 @@ def verify(
 
 
 def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
-    """Everything wrong with a snapshot: each document read anew, each chunk's text, key, lines and vector checked.
+    """Read each document anew, and check the text, key, lines and vector of each chunk.
 
     :param root: the indexed folder, None when only documents were added.
     """
@@ -87,40 +84,41 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
         yield from _chunk_faults(row, chunks, Document.from_text(text))
 
 
-def stored_wrongly(found: Iterable[Fault]) -> set[str]:
-    """The documents that must be read again; what is stored of one that cannot be read now may be all there is."""
+def documents_to_read_again(faults: Iterable[Fault]) -> set[str]:
+    """The paths of faulty documents, without files that cannot be read now: the stored text may be the last copy."""
     return {
         fault.path
-        for fault in found
+        for fault in faults
         if fault.kind in ("passage", "store", "document") and not fault.problem.startswith(_UNREADABLE)
     }
 
 
 def vector_faults(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[Fault]:
-    """The chunks whose vectors are not those of their texts, as faults."""
+    """Wrong vectors as faults."""
     paths = dict(zip(*(snapshot.document_rows[name].to_pylist() for name in ("id", "path")), strict=True))
     for row in wrong:
-        where = f"passage {row.chunk} (characters {row.char_start} to {row.char_end})"
-        problem = f"{where} has a vector that its text does not have (cosine {row.cosine:.4f})"
+        label = f"passage {row.chunk} (characters {row.char_start} to {row.char_end})"
+        problem = f"{label} has a vector that its text does not have (cosine {row.cosine:.4f})"
         yield Fault("vector", paths.get(row.document, f"document {row.document}"), problem)
 
 
 def _store_faults(snapshot: Snapshot, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    """Duplicate documents and chunks, and documents with another number of chunks than recorded."""
     paths: set[tuple[str, str]] = set()
     for row in rows:
         if (row["source"], row["path"]) in paths:
-            yield Fault("store", row["path"], "stands in the documents table twice")
+            yield Fault("store", row["path"], "is in the documents table twice")
         paths.add((row["source"], row["path"]))
     expected = {row["id"]: row["chunks"] for row in rows if row["chunks"]}
-    found = snapshot.chunk_ids
-    numbers, counts = np.unique(found["document"].to_numpy(), return_counts=True)
+    chunk_ids = snapshot.chunk_ids
+    numbers, counts = np.unique(chunk_ids["document"].to_numpy(), return_counts=True)
     counted = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
     names = {row["id"]: row["path"] for row in rows}
     for number in sorted(expected.keys() | counted.keys()):
         if expected.get(number, 0) != counted.get(number, 0):
             problem = f"should have {expected.get(number, 0)} passages in the store but has {counted.get(number, 0)}"
             yield Fault("store", names.get(number, f"document {number}"), problem)
-    if len(np.unique(found["id"].to_numpy())) != len(found):
+    if len(np.unique(chunk_ids["id"].to_numpy())) != len(chunk_ids):
         yield Fault("store", "", "two passages have the same id")
 
 
@@ -143,19 +141,23 @@ def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
             return
         if not same:
             yield Fault("vector index", str(name), f"differs from the store in the passages {ids[0]} to {ids[-1]}")
-    yield from _kept_faults(snapshot)
+    yield from _previous_faults(snapshot)
 
 
-def _kept_faults(snapshot: Snapshot) -> Iterator[Fault]:
-    """The vectors of the encoder before the last switch: each whole."""
+def _previous_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """Check that each vector of the encoder before the last switch is whole and finite."""
     before = snapshot.head.previous
     if before is None:
         return
     for batch in snapshot.batches(["id", PREVIOUS]):
-        kept = batch[PREVIOUS].drop_null().to_pylist()
-        if any(len(vector) != 4 * before.dim or not np.isfinite(np.frombuffer(vector, "<f4")).all() for vector in kept):
+        vectors = batch[PREVIOUS].drop_null().to_pylist()
+        if not all(len(vector) == 4 * before.dim and _is_finite(vector) for vector in vectors):
             ids = batch["id"]
-            yield Fault("store", "", f"a previous vector of the passages {ids[0]} to {ids[-1]} is not what was kept")
+            yield Fault("store", "", f"a previous vector of the passages {ids[0]} to {ids[-1]} is damaged")
+
+
+def _is_finite(vector: bytes) -> bool:
+    return bool(np.isfinite(np.frombuffer(vector, "<f4")).all())
 
 
 def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:
@@ -176,7 +178,7 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
 
 
 def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
-    """The full-text index, by asking for passages in their own words."""
+    """Check the full-text index: search for a sample of passages by their own words."""
     table = snapshot.read("chunks", ["id"])
     step = max(1, len(table) // _SAMPLES)
     rows = snapshot.chunks_by_id(table["id"].to_pylist()[::step], ["context"])
@@ -185,18 +187,18 @@ def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
         if len(words) < 4:
             continue  # perhaps nothing but stop words
         try:
-            found = snapshot.full_text(" ".join(sorted(words)[:32]), 1, f"id = {number}")
+            hits = snapshot.full_text(" ".join(sorted(words)[:32]), 1, f"id = {number}")
         except DamagedError as error:
             yield Fault("full-text index", "", str(error))
             return
-        if not len(found):
+        if not len(hits):
             yield Fault("full-text index", "", f"does not find passage {number} by its own words")
 
 
 def _with_chunks(
     snapshot: Snapshot, rows: list[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], str]]:
-    """Each document row with its chunks in order and its stored text, many documents read at a time."""
+    """Each document row with its chunks in order and its stored text; documents are read in batches."""
     columns = [
         "id",
         "document",
@@ -210,14 +212,14 @@ def _with_chunks(
         "text",
         "context",
     ]
-    for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start : start + _AT_ONCE]
-        numbers = ",".join(str(row["id"]) for row in some)
-        chunks: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in some}
+    for start in range(0, len(rows), _BATCH_SIZE):
+        batch = rows[start : start + _BATCH_SIZE]
+        numbers = ",".join(str(row["id"]) for row in batch)
+        chunks: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in batch}
         for chunk in snapshot.read("chunks", columns, f"document IN ({numbers})").to_pylist():
             chunks[chunk["document"]].append(chunk)
-        texts = snapshot.documents_by_id([row["id"] for row in some], ["text"])
-        for row in some:
+        texts = snapshot.documents_by_id([row["id"] for row in batch], ["text"])
+        for row in batch:
             ordered = sorted(chunks[row["id"]], key=lambda chunk: chunk["char_start"])
             yield row, ordered, texts[row["id"]]["text"]
 
@@ -231,18 +233,18 @@ def _changed(row: dict[str, Any], reading: Reading) -> str:
 
 
 def _chunk_faults(row: dict[str, Any], chunks: list[dict[str, Any]], document: Document) -> Iterator[Fault]:
-    """Each chunk against the text it claims to be a slice of."""
+    """Compare each chunk with its document."""
     text, lines = document.text, LineCounter(document)
     for chunk in chunks:
-        where = f"passage {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
+        label = f"passage {chunk['id']} (characters {chunk['char_start']} to {chunk['char_end']})"
         context = context_of(chunk["heading"], chunk["text"])
         if text[chunk["char_start"] : chunk["char_end"]] != chunk["text"]:
-            yield Fault("passage", row["path"], f"{where} is not what the document says there")
+            yield Fault("passage", row["path"], f"{label} differs from the text of the document there")
         elif context != chunk["context"] or key_of(context) != chunk["key"]:
-            yield Fault("passage", row["path"], f"{where} is not what was embedded")
+            yield Fault("passage", row["path"], f"{label} differs from the text that was embedded")
         elif (chunk["line_start"], chunk["line_end"], chunk["page"]) != (
             lines.at(chunk["char_start"]),
             lines.at(chunk["char_end"] - 1),
             document.page_at(chunk["char_start"]),
         ):
-            yield Fault("passage", row["path"], f"{where} does not stand on the lines or the page it cites")
+            yield Fault("passage", row["path"], f"{label} is not on the lines or the page that it cites")

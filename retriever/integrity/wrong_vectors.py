@@ -1,9 +1,9 @@
-"""Stored vectors that are not those of their texts: swapped, of another encoder, or damaged.
+"""Find stored vectors that do not belong to their texts: swapped, of another encoder, or damaged.
 
-The words of a text say roughly where its vector lies (`probe`). The rows that lie furthest from there are embedded
-anew, and only one whose new vector differs from the stored one is wrong: a right one is never called wrong, at the
-price of embedding a few per cent. It goes on as long as it finds some. A random sample of the rest then says how many
-can have been missed, and if even that has a wrong one, every row is embedded.
+The words of a text predict roughly where its vector lies (`vector_regression`). The rows furthest from their prediction
+are embedded anew; a vector is wrong if the new one differs. So no right vector is ever called wrong, at the price of
+embedding a few per cent of the rows. The search goes on while it finds wrong vectors. A random sample of the remaining
+rows then bounds the number of wrong ones missed. If the sample has a wrong one too, every row is embedded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...core.progress import OnProgress, ignore
 from ..indexing.indexer import key_of
 from ..indexing.report import progress_of_passages
 from ..store.tables import matrix, rows_among
-from .vector_regression import MOST, leave_one_out
+from .vector_regression import MAX_TEXTS, leave_one_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,96 +31,100 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
 
 
-_FEW = 1_000  # rows that are all embedded anew: it takes seconds
-_CHANCE = 0.01  # of vectors put to random texts are nearer than where suspicion begins
-_LEAST, _MOST = 0.03, 0.1  # of the rows are embedded at first
-_STEP, _PATIENCE = 0.02, 20  # and so many more at a time, but not fewer rows, as long as some of them are wrong
-_SAMPLE = 200  # of the rest
-_SURE = 0.95
-# A right vector may differ a little from the stored one: another processor, runtime or batch. In bf16 the cosine is
-# about 0.9999, and of one-bit codes, some of which turn over, 0.99; 0.2 is the distance at a cosine of 0.98.
-_APART = np.float32(0.2)
-_LENGTH = np.float32(1e-3)  # a unit vector's, which a flipped bit changes by more than rounding does
-_AT_ONCE = 256  # passages embedded at a time
+_SMALL = 1_000  # rows: an index of up to so many is embedded whole, which takes seconds
+_CHANCE = 0.01  # share of vectors of random other texts that lie nearer than the threshold of suspicion
+_FIRST_MIN, _FIRST_MAX = 0.03, 0.1  # share of the rows that are embedded first
+_STEP, _MIN_STEP = 0.02, 20  # then this share of the rows at a time, and at least so many, while any is wrong
+_SAMPLE = 200  # rows, of the remaining ones
+_CONFIDENCE = 0.95
+# A right vector may differ a little from the stored one: another processor, runtime or batch. The cosine is about
+# 0.9999 in bf16, and 0.99 for one-bit codes, since bits may flip; 0.2 is the distance at a cosine of 0.98.
+_MAX_DISTANCE = np.float32(0.2)
+_LENGTH = np.float32(1e-3)  # tolerance for a unit vector's length; a flipped bit changes it by more than rounding does
+_BATCH_SIZE = 256  # passages embedded together
 _SEED = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrongVector:
-    """A chunk whose stored vector is not that of its text."""
+    """A chunk with a stored vector that does not belong to its text."""
 
     chunk: int  # its id
     document: int
     char_start: int
     char_end: int
-    cosine: float  # of the stored vector and the text's own
-    vector: Floats  # the text's own
+    cosine: float  # between the stored vector and the right one
+    vector: Floats  # the right one
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCheck:
+    """The result of a search for wrong vectors."""
+
     wrong: tuple[WrongVector, ...]
     rows: int
-    embedded: int  # of them
-    missed: int  # at most so many wrong ones are left, 95 % sure
+    embedded: int  # rows embedded anew
+    missed: int  # upper bound on the wrong vectors not found, with 95 % confidence
 
     def as_text(self) -> str:
-        told = f"{self.embedded:,} of {self.rows:,} passages embedded anew"
+        """One line for people."""
+        summary = f"{self.embedded:,} of {self.rows:,} passages embedded anew"
         if self.embedded >= self.rows:
-            return told
-        return f"{told}; at most {self.missed:,} of the other vectors are wrong (95 % sure)"
+            return summary
+        return f"{summary}; at most {self.missed:,} of the other vectors are wrong (95 % sure)"
 
 
 def search(snapshot: Snapshot, encoder: Encoder, progress: OnProgress = ignore) -> VectorCheck:
-    """The chunks whose stored vectors are not what the index's encoder makes of their texts."""
-    trial = _Checker(snapshot, encoder, progress)
-    if trial.rows <= _FEW:
-        trial.embed(np.arange(trial.rows))
+    """Find the chunks with a stored vector that differs from the encoder's."""
+    checker = _Checker(snapshot, encoder, progress)
+    if checker.rows <= _SMALL:
+        checker.embed(np.arange(checker.rows))
     else:
-        order, first = _suspects(trial)
-        step = max(_PATIENCE, round(_STEP * trial.rows))
-        end, found = first, trial.embed(order[:first])
-        while found and end < trial.rows:
-            found = trial.embed(order[end : end + step])
+        order, first = _suspects(checker)
+        step = max(_MIN_STEP, round(_STEP * checker.rows))
+        end, wrong = first, checker.embed(order[:first])
+        while wrong and end < checker.rows:
+            wrong = checker.embed(order[end : end + step])
             end += step
         rest = order[end:]
         sample = np.random.default_rng(_SEED).permutation(rest)[:_SAMPLE]
-        if trial.embed(sample):
-            trial.embed(np.setdiff1d(rest, sample))
+        if checker.embed(sample):
+            checker.embed(np.setdiff1d(rest, sample))
         elif len(sample) < len(rest):
-            trial.missed = math.floor(len(rest) * (1 - (1 - _SURE) ** (1 / len(sample))))
-    trial.embed_equals()
-    return trial.found()
+            checker.missed = math.floor(len(rest) * (1 - (1 - _CONFIDENCE) ** (1 / len(sample))))
+    checker.embed_equals()
+    return checker.result()
 
 
 def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> VectorCheck:
-    """The chunks whose vectors are others in the store than when its index was published, with what they should be."""
-    wrong = [np.empty(0, np.int64)]
+    """Find wrong vectors among the ones changed since the vector index was published."""
+    ids_changed = [np.empty(0, np.int64)]
     for batch in snapshot.batches(["id", "vector"]):
         ids = batch["id"].to_numpy()
-        wrong.append(ids[_differs(snapshot, ids, matrix(batch["vector"], snapshot.head.encoder.dim))])
-    if not any(map(len, wrong)):
+        ids_changed.append(ids[_differs(snapshot, ids, matrix(batch["vector"], snapshot.head.encoder.dim))])
+    if not any(map(len, ids_changed)):
         return VectorCheck((), snapshot.chunks.count_rows(), 0, 0)
-    trial = _Checker(snapshot, encoder(), ignore)
-    trial.embed(np.flatnonzero(np.isin(snapshot.read("chunks", ["id"])["id"].to_numpy(), np.concatenate(wrong))))
-    return trial.found()
+    checker = _Checker(snapshot, encoder(), ignore)
+    ids = snapshot.read("chunks", ["id"])["id"].to_numpy()
+    checker.embed(np.flatnonzero(np.isin(ids, np.concatenate(ids_changed))))
+    return checker.result()
 
 
-def mended(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[pa.RecordBatch]:
-    """Every chunk as it is, but these with the vectors of their texts."""
-    right = {row.chunk: row.vector for row in wrong}
+def replace(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[pa.RecordBatch]:
+    """Every chunk of the store, the wrong vectors replaced by the right ones."""
+    right = {vector.chunk: vector.vector for vector in wrong}
     dim, names = snapshot.head.encoder.dim, snapshot.chunks.schema.names
     for batch in snapshot.batches(names):
         vectors = matrix(batch["vector"], dim).copy()
-        for place, number in enumerate(batch["id"].to_pylist()):
+        for row, number in enumerate(batch["id"].to_pylist()):
             if number in right:
-                vectors[place] = right[number]
+                vectors[row] = right[number]
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), dim)
         yield batch.set_column(names.index("vector"), snapshot.chunks.schema.field("vector"), column)
 
 
 class _Checker:
-    """Rows by their place in the table, and what embedding some of them anew has shown."""
+    """Embeds rows anew, by their position in the table, and collects the wrong ones."""
 
     def __init__(self, snapshot: Snapshot, encoder: Encoder, progress: OnProgress) -> None:
         self.snapshot = snapshot
@@ -128,91 +132,96 @@ class _Checker:
         self.rows = snapshot.chunks.count_rows()
         self.missed = 0
         self._wrong: dict[int, WrongVector] = {}  # by chunk id
-        self._own: dict[int, Floats] = {}  # the vectors of the texts of wrong chunks, by the text's key
+        self._right: dict[int, Floats] = {}  # the right vectors of wrong chunks, by the key of the text
         self._embedded = np.zeros(self.rows, np.bool_)
         self._progress = progress
         self._done = 0
         self._start = time.monotonic()
 
-    def found(self) -> VectorCheck:
+    def result(self) -> VectorCheck:
+        """The wrong vectors so far, in order of id."""
         rows = sorted(self._wrong.values(), key=lambda row: row.chunk)
         return VectorCheck(tuple(rows), self.rows, int(self._embedded.sum()), self.missed)
 
-    def take(self, places: Integers, columns: list[str]) -> tuple[pa.Table, Floats]:
+    def take(self, rows: Integers, columns: list[str]) -> tuple[pa.Table, Floats]:
+        """Read rows with their ids and stored vectors."""
         with self.snapshot.reading("chunks"):
-            table = self.snapshot.chunks.take(places.tolist(), columns=[*columns, "id", "vector"])
+            table = self.snapshot.chunks.take(rows.tolist(), columns=[*columns, "id", "vector"])
         return table, matrix(table["vector"], self.encoder.dim)
 
-    def told(self, rows: int) -> None:
+    def report_done(self, rows: int) -> None:
+        """Report progress; at least a first share of the rows and a sample are to come."""
         self._done += rows
-        total = max(self._done, round((1 + _LEAST) * self.rows) + _SAMPLE)
+        total = max(self._done, round((1 + _FIRST_MIN) * self.rows) + _SAMPLE)
         self._progress(progress_of_passages("checking vectors", self._done, total, self._start))
 
-    def embed(self, places: Integers) -> int:
-        """Embed these rows; gives how many have a wrong vector."""
+    def embed(self, rows: Integers) -> int:
+        """Embed rows anew, and count the new wrong vectors."""
         before = len(self._wrong)
-        places = np.sort(places)
-        for start in range(0, len(places), _AT_ONCE):
-            some = places[start : start + _AT_ONCE]
-            table, stored = self.take(some, [*_PLACE, "key", "context"])
+        rows = np.sort(rows)
+        for start in range(0, len(rows), _BATCH_SIZE):
+            batch = rows[start : start + _BATCH_SIZE]
+            table, stored = self.take(batch, [*_SPAN, "key", "context"])
             texts = table["context"].to_pylist()
-            own = dict.fromkeys(texts)
-            vectors = dict(zip(own, self.encoder.encode(list(own), kind="document"), strict=True))
-            self._judge(table, stored, np.stack([vectors[text] for text in texts]))
-            self._embedded[some] = True
-            self.told(len(some))
+            distinct = list(dict.fromkeys(texts))
+            vectors = dict(zip(distinct, self.encoder.encode(distinct, kind="document"), strict=True))
+            self._compare(table, stored, np.stack([vectors[text] for text in texts]))
+            self._embedded[batch] = True
+            self.report_done(len(batch))
         return len(self._wrong) - before
 
     def embed_equals(self) -> None:
-        """Judge the rows that have the same text as a wrong one: they may have got their vector from it."""
-        keys = list(self._own)
+        """Check the rows with the same text as a wrong one: they may have copied its vector."""
+        keys = list(self._right)
         for start in range(0, len(keys), 1_000):
-            columns = [*_PLACE, "key", "context", "id", "vector"]
+            columns = [*_SPAN, "key", "context", "id", "vector"]
             table = self.snapshot.read("chunks", columns, rows_among("key", keys[start : start + 1_000]))
-            own = np.stack([self._own[key] for key in table["key"].to_pylist()])
-            self._judge(table, matrix(table["vector"], self.encoder.dim), own)
+            right = np.stack([self._right[key] for key in table["key"].to_pylist()])
+            self._compare(table, matrix(table["vector"], self.encoder.dim), right)
 
-    def _judge(self, table: pa.Table, stored: Floats, own: Floats) -> None:
+    def _compare(self, table: pa.Table, stored: Floats, right: Floats) -> None:
+        """Collect the rows with a stored vector that differs from the right one, or from the published one."""
         ids = table["id"].to_numpy()
-        wrong = _apart(stored, own) | _differs(self.snapshot, ids, stored)
-        for place in np.flatnonzero(wrong):
-            row = {name: table[name][place].as_py() for name in (*_PLACE, "id", "key", "context")}
-            if row["key"] == key_of(row["context"]):  # else the text is not what was embedded: a fault of its own
-                self._own[row["key"]] = own[place]
-                where: dict[str, Any] = {name: row[name] for name in _PLACE}
-                cosine = _cosine(stored[place], own[place])
-                self._wrong[row["id"]] = WrongVector(row["id"], cosine=cosine, vector=own[place], **where)
+        wrong = _are_apart(stored, right) | _differs(self.snapshot, ids, stored)
+        for position in np.flatnonzero(wrong):
+            row = {name: table[name][position].as_py() for name in (*_SPAN, "id", "key", "context")}
+            if row["key"] == key_of(row["context"]):  # else another text was embedded, which is a fault of its own
+                self._right[row["key"]] = right[position]
+                span: dict[str, Any] = {name: row[name] for name in _SPAN}
+                cosine = _cosine(stored[position], right[position])
+                self._wrong[row["id"]] = WrongVector(row["id"], cosine=cosine, vector=right[position], **span)
 
 
-_PLACE = ("document", "char_start", "char_end")
+_SPAN = ("document", "char_start", "char_end")
 
 
-def _suspects(trial: _Checker) -> tuple[Integers, int]:
-    """All rows, the most suspicious first, and how many to begin with."""
-    rows = trial.rows
+def _suspects(checker: _Checker) -> tuple[Integers, int]:
+    """Order the rows, the most suspicious first; returns the number to embed first, too."""
+    rows = checker.rows
     distances, by_chance = np.empty(rows, np.float32), np.empty(rows, np.float32)
     random = np.random.default_rng(_SEED)
-    for block in np.array_split(random.permutation(rows), math.ceil(rows / MOST)):
-        places = np.sort(block)
-        table, stored = trial.take(places, ["context"])
+    for block in np.array_split(random.permutation(rows), math.ceil(rows / MAX_TEXTS)):
+        positions = np.sort(block)
+        table, stored = checker.take(positions, ["context"])
         texts = table["context"].to_pylist()
         length = np.linalg.norm(_finite(stored).astype(np.float64), axis=1)
         vectors = (_finite(stored) / np.maximum(length, 1e-12)[:, None]).astype(np.float32)
-        expected = leave_one_out(_tokens(trial.encoder, texts), vectors)
-        distances[places] = ((vectors - expected) ** 2).sum(1)
-        by_chance[places] = ((random.permutation(vectors) - expected) ** 2).sum(1)
-        broken = ~np.isfinite(stored).all(1) | _differs(trial.snapshot, table["id"].to_numpy(), stored)
+        expected = leave_one_out(_tokens(checker.encoder, texts), vectors)
+        distances[positions] = ((vectors - expected) ** 2).sum(1)
+        by_chance[positions] = ((random.permutation(vectors) - expected) ** 2).sum(1)
+        broken = ~np.isfinite(stored).all(1) | _differs(checker.snapshot, table["id"].to_numpy(), stored)
         if np.median(np.abs(length - 1)) < _LENGTH:
             broken |= np.abs(length - 1) > _LENGTH
-        distances[places[broken]] = np.inf
-        trial.told(len(places))
+        distances[positions[broken]] = np.inf
+        checker.report_done(len(positions))
     suspicious = int((distances > np.quantile(by_chance, _CHANCE)).sum())
-    least, most = round(_LEAST * rows), round(_MOST * rows)
-    first = max(int(np.isinf(distances).sum()), min(max(suspicious, least), most))
+    minimum, maximum = round(_FIRST_MIN * rows), round(_FIRST_MAX * rows)
+    first = max(int(np.isinf(distances).sum()), min(max(suspicious, minimum), maximum))
     return np.argsort(-distances, kind="stable"), first
 
 
 def _tokens(encoder: Encoder, texts: list[str]) -> list[list[str]]:
+    """The tokens that the encoder reads, in lower case."""
     limit = encoder.max_tokens
     spans = encoder.offsets(texts)
     return [
@@ -221,29 +230,30 @@ def _tokens(encoder: Encoder, texts: list[str]) -> list[list[str]]:
 
 
 def _finite(vectors: Floats) -> Floats:
-    """Zeros for the vectors that are not finite."""
+    """Replace vectors that are not finite by zeros."""
     return np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, np.float32(0))
 
 
-def _apart(stored: Floats, own: Floats) -> Mask:
+def _are_apart(stored: Floats, right: Floats) -> Mask:
+    """Compare vectors row by row; True too where the distance is not a number."""
     with np.errstate(over="ignore", invalid="ignore"):
-        near: Mask = np.linalg.norm(stored - own, axis=1) <= _APART * np.linalg.norm(own, axis=1)
-        unit = np.abs(np.linalg.norm(own, axis=1) - 1) < _LENGTH
+        near: Mask = np.linalg.norm(stored - right, axis=1) <= _MAX_DISTANCE * np.linalg.norm(right, axis=1)
+        unit = np.abs(np.linalg.norm(right, axis=1) - 1) < _LENGTH
         near &= ~unit | (np.abs(np.linalg.norm(stored, axis=1) - 1) <= _LENGTH)
-    return ~near  # so too where the distance is not a number
+    return ~near
 
 
 def _differs(snapshot: Snapshot, ids: Integers, stored: Floats) -> Mask:
-    """Which vectors are not, bit for bit, those of the published index, whose checksum is right."""
+    """Compare vectors bit for bit with the published index, which has a valid checksum."""
     try:
         published = np.ascontiguousarray(snapshot.index.reconstruct(ids))
     except BinocleError:
-        return np.zeros(len(ids), np.bool_)  # it lacks some, which is a fault of its own
+        return np.zeros(len(ids), np.bool_)  # it lacks some of them, which is a fault of its own
     different: Mask = (published.view(np.uint32) != np.ascontiguousarray(stored).view(np.uint32)).any(1)
     return different
 
 
-def _cosine(one: Floats, other: Floats) -> float:
-    a, b = one.astype(np.float64), other.astype(np.float64)
+def _cosine(stored: Floats, right: Floats) -> float:
+    a, b = stored.astype(np.float64), right.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-300))

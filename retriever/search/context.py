@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Passage:
     """One or more neighbouring hits of a document: `text` is the document's text[char_start:char_end].
 
-    `heading` is what the headings of all of them have in common.
+    `heading` is the part that all their headings share.
     """
 
     number: int  # of the citation, from 1
@@ -35,7 +35,7 @@ class Passage:
 
     @property
     def citation(self) -> str:
-        """`[1] guide.md:12-30 (Install > Linux)`, in one line, for no file's name may pass for another citation."""
+        """`[1] guide.md:12-30 (Install > Linux)`, on one line, so that no file's name passes for another citation."""
         page = f" p. {self.page}" if self.page is not None else ""
         heading = f" ({printable(' > '.join(self.heading))})" if self.heading else ""
         return f"[{self.number}] {printable_path(self.path)}:{self.line_start}-{self.line_end}{page}{heading}"
@@ -43,20 +43,21 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`text` is ready for a prompt; `passages` say where each part of it came from. `tokens` are the encoder's."""
+    """A text for a prompt, and its sources."""
 
     text: str
     passages: tuple[Passage, ...]
-    tokens: int
+    tokens: int  # of the text, counted by the encoder
 
 
 def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int) -> Context:
-    """Take hits from the best down while they fit, then write them by document, in the order of its best hit.
+    """Take hits, the best first, while they fit. Write them by document; documents come in the order of their best hit.
 
-    A hit is reckoned as a passage of its own; what joining neighbours has spared is found out when one does not fit.
+    The cost of a hit is estimated as that of a passage of its own. Neighbours cost less when joined; this saving is
+    computed only when a hit does not fit.
 
     :param documents: document id -> text.
-    :param count: tokens of a text.
+    :param count: counts the tokens of a text.
     """
     distinct: dict[str, Hit] = {}
     for hit in hits:
@@ -64,37 +65,38 @@ def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str
     chosen: list[Hit] = []
     room, is_exact = max_tokens, True
     for hit in distinct.values():
-        cost = count(_written([_passage(1, [hit], documents[hit.document])]))
+        cost = count(_write([_passage(1, [hit], documents[hit.document])]))
         if cost > room and not is_exact:
-            room, is_exact = max_tokens - _packed(chosen, documents, count).tokens, True
-        if cost <= room:  # after one that is too long a shorter one still may be
+            room, is_exact = max_tokens - _join(chosen, documents, count).tokens, True
+        if cost <= room:  # a later, shorter hit may still fit
             chosen.append(hit)
             room, is_exact = room - cost, False
-    packed = _packed(chosen, documents, count)
-    while packed.tokens > max_tokens:  # a number of two digits in a citation, a separator
+    context = _join(chosen, documents, count)
+    while context.tokens > max_tokens:  # a citation's number of two digits, or a separator, costs more than estimated
         chosen.pop()
-        packed = _packed(chosen, documents, count)
-    return packed
+        context = _join(chosen, documents, count)
+    return context
 
 
-def _packed(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int]) -> Context:
-    passages = tuple(_merged(hits, documents))
-    written = _written(passages)
-    return Context(written, passages, count(written) if passages else 0)
+def _join(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int]) -> Context:
+    passages = tuple(_merge(hits, documents))
+    text = _write(passages)
+    return Context(text, passages, count(text) if passages else 0)
 
 
-def _written(passages: Sequence[Passage]) -> str:
+def _write(passages: Sequence[Passage]) -> str:
     return "\n\n".join(f"{passage.citation}\n{passage.text}" for passage in passages)
 
 
-def _merged(hits: Sequence[Hit], documents: Mapping[int, str]) -> Iterator[Passage]:
-    of_document: dict[int, list[Hit]] = {}
+def _merge(hits: Sequence[Hit], documents: Mapping[int, str]) -> Iterator[Passage]:
+    """Join hits of one page with nothing but white space between them."""
+    by_document: dict[int, list[Hit]] = {}
     for hit in hits:
-        of_document.setdefault(hit.document, []).append(hit)
+        by_document.setdefault(hit.document, []).append(hit)
     number = 0
-    for document, found in of_document.items():
+    for document, neighbours in by_document.items():
         run: list[Hit] = []
-        for hit in sorted(found, key=lambda hit: hit.char_start):
+        for hit in sorted(neighbours, key=lambda hit: hit.char_start):
             if run and (run[-1].page != hit.page or documents[document][run[-1].char_end : hit.char_start].strip()):
                 number += 1
                 yield _passage(number, run, documents[document])

@@ -25,7 +25,7 @@ _DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "sou
 class Hit:
     """A passage and its citation: `text` is the document's text[char_start:char_end].
 
-    Lines are those of the file if it is made of lines, else of the extracted text. `score` orders the hits of
+    Lines count in the file if it is made of lines, else in the extracted text. `score` orders the hits of
     one query and does not compare between queries. It is the fused score, the cosine or BM25, as the mode says, or what
     a reranker made of it. `scores` has the score of each stage, None if the stage did not find or reach the passage.
     """

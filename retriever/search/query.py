@@ -56,7 +56,7 @@ class Reranking:
 
     reranker: Reranker
     depth: int  # passages of the first stage, the best
-    seconds: float | None  # it scores as many of those as this time allows; None: all
+    seconds: float | None  # it scores as many as this time allows; None: all of them
 
     def scores(self, query: str, passages: list[str]) -> Floats:
         """Score the first passages, as many as the time allows."""
@@ -67,7 +67,7 @@ class Reranking:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search whose arguments are checked; any snapshot can answer it."""
+    """A search with checked arguments; any snapshot can answer it."""
 
     text: str
     k: int
@@ -179,7 +179,7 @@ class Query:
         return cosines
 
     def _rerank(self, candidates: Candidates, reranking: Reranking) -> Candidates:
-        """Reorder the candidates: first those that the reranker reached, by their new score, then the rest."""
+        """Reorder the candidates: first by the new score as far as the reranker got, then the rest."""
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
             rows = self._snapshot.chunks_by_id(ids, ["context"])

@@ -184,7 +184,7 @@ def test_a_switch_to_the_same_encoder_writes_nothing(index, models, tmp_path):
 
 
 def test_equal_texts_are_embedded_once(tmp_path, models, monkeypatch):
-    monkeypatch.setattr(switching, "_AT_ONCE", 2)
+    monkeypatch.setattr(switching, "_BATCH_SIZE", 2)
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add([{"id": str(number), "text": f"The cat number {number % 3} sat."} for number in range(9)])
     report = retriever.switch(models["other"])
@@ -204,7 +204,7 @@ def test_an_index_without_passages_switches_too(tmp_path, models):
 
 
 def test_progress_comes_to_the_number_of_passages(retriever, models, monkeypatch):
-    monkeypatch.setattr(switching, "_AT_ONCE", 4)
+    monkeypatch.setattr(switching, "_BATCH_SIZE", 4)
     seen = []
     retriever.switch(models["other"], progress=seen.append)
     assert [(at.done, at.total) for at in seen] == [(4, 9), (8, 9), (9, 9)]
@@ -589,7 +589,7 @@ def test_a_kill_between_the_two_files_leaves_an_index_that_opens(step, retriever
 
 
 def test_a_switch_goes_on_where_it_was_cut_short(tmp_path, models, monkeypatch):
-    monkeypatch.setattr(switching, "_AT_ONCE", 4)
+    monkeypatch.setattr(switching, "_BATCH_SIZE", 4)
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add([{"id": str(number), "text": f"The cat number {number} sat."} for number in range(10)])
 
@@ -677,7 +677,7 @@ from binocle import Retriever
 from binocle.retriever.indexing import switch as switching
 from binocle.retriever.models import cache, load
 
-switching._AT_ONCE = 2
+switching._BATCH_SIZE = 2
 source, work, what, model, lines, times = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
 loaded = {name: load.load_encoder(name) for name in sys.argv[7:]}
 cache.load_encoder = switching.load_encoder = loaded.__getitem__
@@ -738,7 +738,7 @@ print(total.decode())
 
 @pytest.mark.parametrize("what", ["switch", "rollback"])
 def test_killed_at_any_moment_it_leaves_one_state_or_the_other_whole(what, tmp_path, models, monkeypatch):
-    monkeypatch.setattr(switching, "_AT_ONCE", 2)
+    monkeypatch.setattr(switching, "_BATCH_SIZE", 2)
     texts = [{"id": str(number), "text": f"The cat number {number} of the queen sat on a mat."} for number in range(7)]
     retriever = Retriever.open(tmp_path / "index", model=str(models["tiny"]))
     retriever.add(texts)
@@ -843,8 +843,8 @@ def test_a_disk_that_fills_up_at_any_point_leaves_the_last_commit(tmp_path, mode
 
 @pytest.mark.parametrize("value", [b"", b"\0" * 4, np.full(32, np.nan, np.float32).tobytes()])
 def test_verify_finds_a_previous_vector_that_is_not_what_was_kept(value, index, models, monkeypatch):
-    pack = switching.packed
-    monkeypatch.setattr(switching, "packed", lambda vectors: pa_with(pack(vectors), value))
+    pack = switching.pack
+    monkeypatch.setattr(switching, "pack", lambda vectors: pa_with(pack(vectors), value))
     index.switch(models["other"])
     (fault,) = index.verify().faults
     assert (fault.kind, "previous vector" in fault.problem) == ("store", True)

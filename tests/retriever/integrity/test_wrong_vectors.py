@@ -55,8 +55,8 @@ def likeness(texts):
 
 def test_likeness_is_the_cosine_of_weighted_bags(monkeypatch):
     texts = [*words(30, 0), ["alone"], [], ["cat", "alone", "alone"]]
-    monkeypatch.setattr(probe, "_AT_ONCE", 7)
-    assert probe._likeness(texts) == pytest.approx(likeness(texts), abs=1e-6)
+    monkeypatch.setattr(probe, "_BATCH_TOKENS", 7)
+    assert probe._similarities(texts) == pytest.approx(likeness(texts), abs=1e-6)
 
 
 def test_each_row_is_predicted_from_the_others_without_those_that_fit_worst():
@@ -121,7 +121,7 @@ def many(tmp_path, _many, monkeypatch, tiny):
 
 @pytest.fixture
 def not_few(monkeypatch):
-    monkeypatch.setattr(misplaced, "_FEW", 50)
+    monkeypatch.setattr(misplaced, "_SMALL", 50)
     monkeypatch.setattr(misplaced, "_SAMPLE", 20)
 
 
