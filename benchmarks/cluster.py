@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from binocle.retriever.retriever import Retriever
-from binocle.retriever.store.open_location import open_location
+from binocle.retriever.store.locations.open_location import open_location
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 

@@ -56,7 +56,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     """
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
-    from ..retriever.store.open_location import is_s3
+    from ..retriever.store.locations.open_location import is_s3
 
     if is_index(folder):
         path = folder.resolve()

@@ -53,7 +53,7 @@ class _IndexPath(_FolderPath):
     """A folder, or an index on object storage: an address of object storage is not changed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ..retriever.store.open_location import is_s3
+        from ..retriever.store.locations.open_location import is_s3
 
         return value if is_s3(value) else super().convert(value, param, ctx)
 

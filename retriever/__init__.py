@@ -1,4 +1,4 @@
-"""The engine that an application embeds: `Retriever` indexes, searches, verifies and inverts.
+"""The engine of an application: index documents, search them, verify the index, invert vectors.
 
-It imports `indexes` and `core`; `training` and `commands` stand above it.
+Enter by `Retriever`. This room imports `indexes` and `core`; `training` and `commands` stand above it.
 """

@@ -22,29 +22,29 @@ from ..indexes.registry import IndexSpec
 from ..indexes.tuning.benchmark import Requirements
 from ..indexes.tuning.optimize import TuningResult, check_kinds
 from .documents.scan import INDEX_NAME, is_index
-from .indexing import switch as switching
 from .indexing.add import add
 from .indexing.delete import delete
 from .indexing.report import Report
+from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
 from .indexing.sync import sync
 from .integrity.repair import Repair, repair
 from .integrity.status import Status, measure
 from .integrity.verify import Verification, verify
-from .models import encoder as encoders
 from .models.cache import ModelCache, model_name
+from .models.encoder import Encoder
 from .models.identity import EncoderId
 from .models.load import load_encoder
 from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
-from .search import context as contexts
 from .search import query as queries
+from .search.context import Context, pack
 from .search.hit import Hit
 from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.filters import parse
-from .store.folder_location import reachable
-from .store.location import Location
-from .store.open_location import is_s3, open_location
+from .store.locations.folder_location import reachable
+from .store.locations.location import Location
+from .store.locations.open_location import is_s3, open_location
 from .store.root import relative_folder, root_of, to_sync
 from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
@@ -193,7 +193,7 @@ class Retriever:
         *,
         keep: bool = True,
         progress: OnProgress = ignore,
-    ) -> switching.SwitchReport:
+    ) -> SwitchReport:
         """Replace the encoder: embed every passage with the new one, then change all vectors at once.
 
         Until then the old encoder answers every search, here and in other processes; then the new one does, with no
@@ -209,7 +209,7 @@ class Retriever:
         store = self._opened()
         encoder = load_encoder(name)
         with self._writer(store) as writer:
-            report = switching.switch(writer, encoder, progress, keep=keep)
+            report = switch(writer, encoder, progress, keep=keep)
         self._models.use(encoder)
         return report
 
@@ -218,7 +218,7 @@ class Retriever:
         model: str | os.PathLike[str] | None = None,
         *,
         progress: OnProgress = ignore,
-    ) -> switching.SwitchReport:
+    ) -> SwitchReport:
         """Restore the encoder before the last switch, with its vectors; embed newer documents with it.
 
         :param model: the present location of that encoder, if it was moved.
@@ -226,8 +226,8 @@ class Retriever:
         """
         name = None if model is None else model_name(model)
         with self._writer() as writer:
-            encoder = switching.previous_encoder(writer.head, name)
-            report = switching.rollback(writer, encoder, progress)
+            encoder = previous_encoder(writer.head, name)
+            report = rollback(writer, encoder, progress)
         self._models.use(encoder)
         return report
 
@@ -361,7 +361,7 @@ class Retriever:
         rerank: Rerank = None,
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
-    ) -> contexts.Context:
+    ) -> Context:
         """Pack the best passages for a prompt into at most `max_tokens` of the encoder's tokens.
 
         Duplicates are removed, neighbours are joined, and a numbered citation precedes each passage. The other
@@ -371,13 +371,13 @@ class Retriever:
             raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
         search = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
 
-        def pack(snapshot: Snapshot) -> contexts.Context:
+        def packed_hits(snapshot: Snapshot) -> Context:
             encoder, hits = self._models.encoder_of(snapshot.head.encoder), search(snapshot)
             rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
             texts = {number: row["text"] for number, row in rows.items()}
-            return contexts.pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
+            return pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
 
-        return self._read(pack)
+        return self._read(packed_hits)
 
     def _hits(
         self,
@@ -417,7 +417,7 @@ class Retriever:
             return root_of(self._reopened())
 
     @property
-    def encoder(self) -> encoders.Encoder:
+    def encoder(self) -> Encoder:
         """The encoder of the index, as last read or written; of a new index, its future encoder.
 
         :raises EncoderMismatchError: when the index has another encoder than the requested `model`.

@@ -1,4 +1,4 @@
-"""Indexing and search on a Ray cluster, over an index on object storage.
+"""Index and search on a Ray cluster, over an index on object storage.
 
-`cluster` is the driver, `worker` and `tasks` run there, `serving` searches shards that live there.
+`Cluster` distributes the work, `worker` and `tasks` do it on the machines, `serving` searches shards there.
 """

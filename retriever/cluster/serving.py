@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...indexes.flat import exact_index, is_exact
 from ...indexes.manifest import IndexManifest
 from ...indexes.sharded import ShardedIndex
-from ..store.open_location import open_location
+from ..store.locations.open_location import open_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

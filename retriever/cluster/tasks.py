@@ -14,7 +14,7 @@ from ...indexes.manifest import IndexMetadata
 from ...indexes.published import amend, build
 from ...indexes.registry import IndexSpec
 from ..store.head import Head
-from ..store.open_location import open_location
+from ..store.locations.open_location import open_location
 from ..store.snapshot import Snapshot
 from ..store.store import Store
 from ..store.tables import matrix

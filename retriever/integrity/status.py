@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..store.folder_location import folder_size
+from ..store.locations.folder_location import folder_size
 
 if TYPE_CHECKING:
     from pathlib import Path

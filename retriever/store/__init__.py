@@ -1,4 +1,4 @@
-"""The store, which is the truth: two Lance tables, HEAD.json that names their versions, and where they lie.
+"""The store, the single source of truth: two tables of Lance, HEAD.json that names their versions, vector indexes.
 
-`store` opens, `snapshot` reads one committed state, `writer` makes the next.
+`Store` opens it, `Snapshot` reads one committed state, `open_writer` writes the next.
 """

@@ -22,7 +22,7 @@ from ...core.errors import InputError
 from ...core.words import UNSPACED
 from ...indexes.tuning.benchmark import MAX_QUERIES, queries_needed
 from ..models.encoder import encode_finite
-from .location import ANY
+from .locations.location import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...indexes.tuning.benchmark import Requirements
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
-    from .location import Location
+    from .locations.location import Location
     from .snapshot import Snapshot
 
 

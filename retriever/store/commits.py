@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import LockedError
-from .location import KEEP_SECONDS
+from .locations.location import KEEP_SECONDS
 from .snapshot import Snapshot
 from .tables import check, open_table
 

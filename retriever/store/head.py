@@ -12,10 +12,10 @@ from ...core.errors import DamagedError, InputError, StoreError
 from ...indexes.registry import IndexSpec
 from ...indexes.tuning.benchmark import Requirements
 from ..models.identity import EncoderId
-from .location import ANY
+from .locations.location import ANY
 
 if TYPE_CHECKING:
-    from .location import Location
+    from .locations.location import Location
 
 HEAD = "HEAD.json"
 _SETTINGS = "settings.json"

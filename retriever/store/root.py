@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ...core.files import expand_home
 from ..documents.scan import INDEX_NAME
-from .folder_location import reachable
+from .locations.folder_location import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .location import Location
+    from .locations.location import Location
     from .store import Store
 
 

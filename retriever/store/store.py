@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import NoIndexError, StoreError
 from .head import FORMAT, HEAD, Head, Settings
-from .location import NEW
-from .open_location import open_location
+from .locations.location import NEW
+from .locations.open_location import open_location
 from .tables import FULL_TEXT, chunk_schema, document_schema, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ..models.identity import EncoderId
-    from .location import Location
+    from .locations.location import Location
 
 
 @dataclass(frozen=True, slots=True)

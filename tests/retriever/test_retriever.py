@@ -31,7 +31,7 @@ from binocle.indexes import manifest
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.inversion.vector_files import read_vectors
 from binocle.retriever.models.bert.numpy import BertNumpy
-from binocle.retriever.store.folder_location import FolderLocation
+from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.snapshot import Snapshot
 
 # Opening

@@ -28,8 +28,8 @@ from binocle.retriever.cluster.worker import FileBatch
 from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.models.identity import EncoderId
-from binocle.retriever.store import s3 as object_storage
 from binocle.retriever.store.head import Head
+from binocle.retriever.store.locations import s3 as object_storage
 from binocle.retriever.store.tables import TableLocation
 
 

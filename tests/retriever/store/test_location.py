@@ -23,14 +23,14 @@ from binocle.retriever.cluster.worker import CHUNK_IDS, FileBatch, Worker, fragm
 from binocle.retriever.indexing.changes import find_changes
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
-from binocle.retriever.store import s3_location as buckets
 from binocle.retriever.store import store as stores
 from binocle.retriever.store import writer as writers
-from binocle.retriever.store.folder_location import FolderLocation
-from binocle.retriever.store.location import ANY, NEW
-from binocle.retriever.store.open_location import open_location
-from binocle.retriever.store.s3 import Changed, S3Objects
-from binocle.retriever.store.s3_location import S3Location
+from binocle.retriever.store.locations import s3_location as buckets
+from binocle.retriever.store.locations.folder_location import FolderLocation
+from binocle.retriever.store.locations.location import ANY, NEW
+from binocle.retriever.store.locations.open_location import open_location
+from binocle.retriever.store.locations.s3 import Changed, S3Objects
+from binocle.retriever.store.locations.s3_location import S3Location
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import TableLocation, document_schema

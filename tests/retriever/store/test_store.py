@@ -30,7 +30,7 @@ from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.filters import parse
 from binocle.retriever.store.head import FORMAT, Settings
-from binocle.retriever.store.location import ANY
+from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import FULL_TEXT, chunk_schema, document_schema

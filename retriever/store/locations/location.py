@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
 
-    from .tables import TableLocation
+    from ..tables import TableLocation
 
 ANY = "*"  # the tag to overwrite any file
 NEW = ""  # the tag to write only if there is no such file

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import LockedError, StoreError
+from ....core.errors import LockedError, StoreError
+from ..tables import TableLocation
 from .location import ANY, TABLES, Location
-from .tables import TableLocation
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

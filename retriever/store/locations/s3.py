@@ -12,7 +12,7 @@ import os
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...core.errors import InputError, MissingExtraError, StoreError
+from ....core.errors import InputError, MissingExtraError, StoreError
 from .location import ANY, NEW
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import InputError, LockedError, StoreError
+from ....core.errors import InputError, LockedError, StoreError
+from ..head import Head
+from ..tables import TableLocation
 from .folder_location import FolderLocation, lock_error, now, reachable, unfinished_files, writer_since
-from .head import Head
 from .location import ANY, KEEP_SECONDS, NEW, TABLES
 from .s3 import Changed, S3Objects
-from .tables import TableLocation
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
