@@ -25,15 +25,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binocle.retriever.inversion.inverter import FILE, EmbeddingInverter, StateInverter
-from binocle.retriever.inversion.token_decoder import KINDS
+from binocle.retriever.inversion.decoder_settings import KINDS
+from binocle.retriever.inversion.inverter import EmbeddingInverter
+from binocle.retriever.inversion.inverter_info import FILE
+from binocle.retriever.inversion.state_inverter import StateInverter
 from binocle.retriever.models.load import load_encoder
 from binocle.training.encoders.config import EncoderConfig
 from binocle.training.encoders.train import train_encoder
 from binocle.training.evaluation import significance
+from binocle.training.inversion.config import InverterConfig
 from binocle.training.inversion.metrics import overlap
-from binocle.training.inversion.overlap import Known
-from binocle.training.inversion.train import InverterConfig, train_inverter
+from binocle.training.inversion.overlap import KnownTexts
+from binocle.training.inversion.train import train_inverter
 
 from .machine import RESULTS, save
 
@@ -116,7 +119,7 @@ def hidden(data: Path, work: Path, minutes: float, parts: Sequence[str] = ()) ->
     def run(name: str, **settings: Any) -> tuple[StateInverter, float]:
         _say(name)
         config = InverterConfig(kind="hidden", **settings)
-        made = train_inverter(train, work / name, config=config, progress=_say, tell=_say)
+        made = train_inverter(train, work / name, config=config, progress=_say)
         return StateInverter.load(work / name), made.seconds
 
     def accuracy(inverter: StateInverter, count: int = 200) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     first = [texts[0] for texts in proposed]  # the decoder's likeliest, which the encoder has not seen
     cosines = [float(one @ vector) for one, vector in zip(inverter.embed(first), vectors, strict=True)]
     begun = time.perf_counter()
-    corrected = [inverter.corrected(one, seconds, texts) for one, texts in zip(vectors, proposed, strict=True)]
+    corrected = [inverter.correct(one, seconds, texts) for one, texts in zip(vectors, proposed, strict=True)]
     spent = (time.perf_counter() - begun) / len(texts)
 
     def f1(found: Iterable[Sequence[int]]) -> dict[str, Any]:
@@ -180,7 +183,7 @@ def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -
     }
 
 
-def _apart(documents: list[str], known: Known, inverter: EmbeddingInverter, count: int) -> list[str]:
+def _apart(documents: list[str], known: KnownTexts, inverter: EmbeddingInverter, count: int) -> list[str]:
     """Texts of 32 tokens of which most does not stand in what was learned from."""
     texts = cut_texts(documents, inverter.encoder, 32, 10 * count, seed=0)
     return [text for text, ids in zip(texts, inverter.tokens(texts), strict=True) if not known.holds(ids)][:count]
@@ -203,7 +206,7 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, second
     config = InverterConfig(minutes=minutes, texts=1_000_000)
     out = work / "inverter"
     if not (out / FILE).is_file():
-        train_inverter(_file(train, work / "train.jsonl"), out, config=config, progress=_say, tell=_say)
+        train_inverter(_file(train, work / "train.jsonl"), out, config=config, progress=_say)
     card = json.loads((out / "binocle.json").read_text("utf-8"))
     inverter = EmbeddingInverter.load(out)
     tests = {
@@ -211,13 +214,15 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, second
         "squad (other documents)": held_out["squad"],
         "debian (other documents)": held_out["debian"],
     }
-    known = Known(ids for start in range(0, len(train), 1_000) for ids in inverter.tokens(train[start : start + 1_000]))
+    known = KnownTexts(
+        ids for start in range(0, len(train), 1_000) for ids in inverter.tokens(train[start : start + 1_000])
+    )
     found: dict[str, Any] = {
         "tokens": 32,
         "seconds of training": round(card["seconds"]),
         "texts": card["data"],
-        "threshold": inverter.about.threshold,
-        "control": inverter.about.control,
+        "threshold": inverter.info.threshold,
+        "control": inverter.info.control,
         "tests": {
             name: _tested(inverter, _apart(documents, known, inverter, texts), seconds)
             for name, documents in tests.items()
@@ -229,7 +234,7 @@ def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, second
 
 def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, Any]:
     """Random directions, and another encoder's vectors of real texts: how many give a text."""
-    random_vectors = np.random.default_rng(5).standard_normal((40, inverter.about.dim)).astype(np.float32)
+    random_vectors = np.random.default_rng(5).standard_normal((40, inverter.info.dim)).astype(np.float32)
     other = _fine_tuned(data, work, "cls")
     texts = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, 40, seed=1)
     rows = {"random directions": random_vectors, "fine-tuned with CLS pooling": load_encoder(str(other)).encode(texts)}
@@ -266,10 +271,10 @@ def pooling(data: Path, work: Path, minutes: float, *, texts: int = 60, seconds:
         out = work / f"inverter-{mode}"
         config = InverterConfig(steps=round(_STEPS * minutes), texts=100_000)
         encoder = str(_fine_tuned(data, work, mode))
-        train_inverter(train, out, encoder=encoder, config=config, progress=_say, tell=_say)
+        train_inverter(train, out, encoder=encoder, config=config, progress=_say)
         inverter = EmbeddingInverter.load(out)
         given = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, texts, seed=0)
-        made = [inverter.corrected(one, seconds) for one in inverter.check(inverter.encoder.encode(given))]
+        made = [inverter.correct(one, seconds) for one in inverter.check(inverter.encoder.encode(given))]
         true = inverter.tokens(given)
         values[mode] = [overlap(t, one.ids)[2] for t, one in zip(true, made, strict=True)]
         found[mode] = {

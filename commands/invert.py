@@ -1,4 +1,4 @@
-"""`binocle invert`, and `binocle train inverter`: what an encoder's output gives away."""
+"""`binocle invert`, `binocle train inverter`: recover text from an encoder's output."""
 
 from __future__ import annotations
 
@@ -17,22 +17,31 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..retriever.inversion.inverter import EmbeddingInverter, Inverted, StateReading
+    from ..retriever.inversion.inverter import EmbeddingInverter, InvertedVector
+    from ..retriever.inversion.state_inverter import StateReading
 
-_ROWS = 10  # vectors of a file
+_ROWS = 10  # of a file of vectors, by default
 
 
 @click.command()
 @click.argument("text", required=False)
 @folder_argument
-@click.option("--inverter", required=True, metavar="DIR", type=FOLDER, help="Made by 'binocle train inverter'.")
-@click.option("--vectors", metavar="FILE", type=PATH, help="Invert the vectors in a .npy or .parquet file or a table.")
-@click.option("--column", metavar="NAME", help="Of a table of vectors. Default: vector or embedding.")
-@click.option("--row", "first", type=int, default=0, show_default=True, help="Of the vectors, the first to invert.")
-@click.option("--rows", type=int, default=_ROWS, show_default=True, help="How many vectors to invert.")
+@click.option(
+    "--inverter",
+    required=True,
+    metavar="DIR",
+    type=FOLDER,
+    help="Folder of a trained inverter.",
+)
+@click.option(
+    "--vectors", metavar="FILE", type=PATH, help="Invert vectors of a .npy or .parquet file or a Lance table."
+)
+@click.option("--column", metavar="NAME", help="Column of vectors in a table. Default: vector or embedding.")
+@click.option("--row", "first", type=int, default=0, show_default=True, help="First vector to invert, from 0.")
+@click.option("--rows", type=int, default=_ROWS, show_default=True, help="Maximum number of vectors to invert.")
 @click.option("--passage", metavar="FILE:LINE", help="Invert the stored vector of an index's passage.")
 @index_option
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="Of correction for each vector.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="Seconds of correction for each vector.")
 @json_option
 def invert(
     text: str | None,
@@ -49,39 +58,40 @@ def invert(
 ) -> int:
     """Recover text from vectors or hidden states.
 
-    A TEXT makes the round trip, and so shows what the encoder keeps of it. --vectors inverts a file of vectors,
-    --passage a row of an index. A vector that no text comes near gives "no text recovered", and exit code 1.
+    A TEXT is encoded and recovered, to show how much the encoder retains of it. --vectors inverts a file of vectors,
+    --passage the stored vector of a passage. Prints "no text recovered" for a vector that no text comes near; exit 1 if
+    that is so for all.
 
     \b
     binocle invert "The council met on 12 May in Geneva." --inverter inverter
     binocle invert --vectors stolen.npy --inverter inverter --json
     binocle invert --passage guide/install.md:40 docs --inverter inverter
     """
-    from ..retriever.inversion.inverter import StateInverter, load
+    from ..retriever.inversion.inverter import EmbeddingInverter, load
 
     if text is not None and passage and folder is None:
-        text, folder = None, FOLDER.convert(text, None, None)  # the one argument there is means the index's folder
-    if sum(one is not None for one in (text, vectors, passage)) != 1:
+        text, folder = None, FOLDER.convert(text, None, None)  # a single argument is the index's folder
+    if sum(source is not None for source in (text, vectors, passage)) != 1:
         raise click.UsageError("give one of TEXT, --vectors and --passage")
     if not seconds >= 0:
         raise InputError(f"seconds is a number from 0, not {seconds}")
     if rows < 1:
         raise InputError(f"rows is how many vectors to invert, a number from 1, not {rows}")
     loaded = load(inverter)
-    if isinstance(loaded, StateInverter):
+    if not isinstance(loaded, EmbeddingInverter):
         if text is None:
             raise InputError(f"{inverter} inverts hidden states, which are not stored: give it a text")
-        return _print_read(loaded.read(text), as_json=as_json)
-    given, true, fingerprint = _given(loaded, text, vectors, column, first, rows, passage, folder, index)
+        return _print_reading(loaded.read(text), as_json=as_json)
+    inputs, true, fingerprint = _vectors(loaded, text, vectors, column, first, rows, passage, folder, index)
     recovered = False
-    for row in range(len(given)):
-        made = loaded.invert(given[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
-        recovered |= made.recovered
-        _print_inverted(made, first + row if vectors else None, true, as_json=as_json)
+    for row in range(len(inputs)):
+        result = loaded.invert(inputs[row : row + 1], seconds=seconds, fingerprint=fingerprint)[0]
+        recovered |= result.recovered
+        _print_inverted(result, first + row if vectors else None, true, as_json=as_json)
     return 0 if recovered else EXIT_NEGATIVE
 
 
-def _given(
+def _vectors(
     inverter: EmbeddingInverter,
     text: str | None,
     vectors: Path | None,
@@ -92,13 +102,13 @@ def _given(
     folder: Path | None,
     index: Path | None,
 ) -> tuple[NDArray[Any], str | None, str | None]:
-    """The vectors meant, the text behind them and their encoder's fingerprint as far as these are known."""
+    """The vectors to invert, and if known their text and their encoder's fingerprint."""
     if text is not None:
         return inverter.encoder.encode([text]), text, inverter.encoder.fingerprint
     if vectors is not None:
         from ..retriever.inversion.vector_files import read_vectors
 
-        return read_vectors(vectors, column=column, first=first, most=rows), None, None
+        return read_vectors(vectors, column=column, first=first, limit=rows), None, None
     assert passage is not None
     from ..retriever.store.documents import stored_vector
 
@@ -108,38 +118,38 @@ def _given(
     return vector[None], true, snapshot.head.encoder.fingerprint
 
 
-def _print_inverted(made: Inverted, number: int | None, true: str | None, *, as_json: bool) -> None:
+def _print_inverted(result: InvertedVector, number: int | None, true: str | None, *, as_json: bool) -> None:
     if as_json:
         known = {name: value for name, value in (("row", number), ("true", true)) if value is not None}
-        click.echo(json.dumps(known | made.as_dict(), ensure_ascii=False))
+        click.echo(json.dumps(known | result.as_dict(), ensure_ascii=False))
         return
     if number is not None:
         click.echo(f"row {number}")
-    if not made.recovered:
-        click.echo(f"no text recovered (the nearest has a cosine of {made.cosine:.3f})")
+    if not result.recovered:
+        click.echo(f"no text recovered (the nearest has a cosine of {result.cosine:.3f})")
         return
-    click.echo(f"{made.text}\n  cosine {made.cosine:.3f}")
-    surest: dict[str, float] = {}
-    for guess in made.tokens:  # a token that comes again is less likely each time
-        surest.setdefault(guess.token, guess.probability)
-    click.echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in surest.items()))
+    click.echo(f"{result.text}\n  cosine {result.cosine:.3f}")
+    likeliest: dict[str, float] = {}
+    for guess in result.tokens:  # a repeated token is less likely each time
+        likeliest.setdefault(guess.token, guess.probability)
+    click.echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in likeliest.items()))
 
 
-def _print_read(made: StateReading, *, as_json: bool) -> int:
+def _print_reading(reading: StateReading, *, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(made.as_dict(), ensure_ascii=False))
-        return 0 if made.tokens else EXIT_NEGATIVE
-    for token, guess in zip(made.tokens, made.named, strict=True):
+        click.echo(json.dumps(reading.as_dict(), ensure_ascii=False))
+        return 0 if reading.tokens else EXIT_NEGATIVE
+    for token, guess in zip(reading.tokens, reading.named, strict=True):
         mark = "" if token == guess.token else f"  (was {token})"
         click.echo(f"{guess.token:<20} {guess.probability:.2f}{mark}")
-    click.echo(f"{made.accuracy:.1%} of {len(made.tokens)} tokens recovered")
-    return 0 if made.tokens else EXIT_NEGATIVE
+    click.echo(f"{reading.accuracy:.1%} of {len(reading.tokens)} tokens recovered")
+    return 0 if reading.tokens else EXIT_NEGATIVE
 
 
 @click.command()
 @click.argument("texts", nargs=-1, metavar="TEXTS...")
-@click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Where the inverter goes.")
-@click.option("--encoder", metavar="MODEL", help="To invert. Default: the index's, or all-MiniLM-L6-v2.")
+@click.option("--out", required=True, metavar="DIR", type=FOLDER, help="Folder to write the inverter to.")
+@click.option("--encoder", metavar="MODEL", help="Encoder to invert. Default: the index's, or all-MiniLM-L6-v2.")
 @click.option("--index", metavar="DIR", type=FOLDER, help="Learn from an index's documents.")
 @click.option(
     "--from",
@@ -147,28 +157,35 @@ def _print_read(made: StateReading, *, as_json: bool) -> int:
     type=click.Choice(["embedding", "hidden"]),
     default="embedding",
     show_default=True,
-    help="What is inverted: the vector of a text, or its hidden states.",
+    help="What to invert: the vector of a text, or its hidden states.",
 )
 @click.option(
     "--decoder",
     type=click.Choice(["linear", "lstm", "transformer"]),
     default="transformer",
     show_default=True,
-    help="Of hidden states.",
+    help="Kind of decoder of hidden states.",
 )
-@click.option("--layer", type=int, help="Whose states are read. Default: the last.")
-@click.option("--layers", type=int, help="Of an LSTM or a Transformer. Default: 1 and 4.")
-@click.option("--bidirectional/--forward", default=True, show_default=True, help="How an LSTM reads.")
-@click.option("--masked", type=float, default=0.0, show_default=True, help="Share of the states left out.")
+@click.option("--layer", type=int, help="Layer of the hidden states. Default: the last.")
+@click.option("--layers", type=int, help="Layers of an LSTM or a Transformer. Default: 1 and 4.")
+@click.option("--bidirectional/--forward", default=True, show_default=True, help="Direction in which an LSTM reads.")
+@click.option("--masked", type=float, default=0.0, show_default=True, help="Share of the states to hide.")
 @click.option("--column", metavar="NAME", help="The column of texts in a table.")
 @click.option("--max-length", type=int, help="Tokens of a text. Default: 32 for embeddings, 126 for hidden states.")
-@click.option("--texts", "most", type=int, default=200_000, show_default=True, help="Texts for embeddings, at most.")
-@click.option("--minutes", type=float, default=30.0, show_default=True, help="Of learning.")
+@click.option(
+    "--texts",
+    "text_limit",
+    type=int,
+    default=200_000,
+    show_default=True,
+    help="Maximum number of texts.",
+)
+@click.option("--minutes", type=float, default=30.0, show_default=True, help="Minutes of training.")
 @click.option("--steps", type=int, help="Steps, instead of minutes.")
-@click.option("--batch-size", type=int, help="Texts. Default: 128 for embeddings, 32 for hidden states.")
+@click.option("--batch-size", type=int, help="Texts of a batch. Default: 128 for embeddings, 32 for hidden states.")
 @click.option("--learning-rate", "--lr", type=float, help="Default: 5e-4 for embeddings and a Transformer, else 1e-3.")
-@click.option("--bf16/--fp32", default=None, help="Default: bf16 where the hardware computes in it.")
-@click.option("--held-out", type=float, default=0.02, show_default=True, help="Share of documents held out.")
+@click.option("--bf16/--fp32", default=None, help="Default: bf16 if the hardware supports it.")
+@click.option("--held-out", type=float, default=0.02, show_default=True, help="Share of documents to hold out.")
 @click.option("--evaluations", type=int, default=4, show_default=True, help="Checkpoints during the run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
@@ -178,45 +195,46 @@ def inverter(
     encoder: str | None,
     index: Path | None,
     column: str | None,
-    most: int,
+    text_limit: int,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Train an inverter of an encoder.
 
-    TEXTS are what 'binocle pretrain' takes: folders, files, an index. Interrupt it when you like: the same command goes
-    on from its last checkpoint.
+    TEXTS are folders, files or an index, as for 'binocle pretrain'. After an interruption the same command resumes from
+    its last checkpoint.
 
     \b
     binocle train inverter docs notes --out inverter
     binocle train inverter docs --from hidden --decoder lstm --minutes 20 --out state-inverter
     """
-    from ..training.inversion.train import InverterConfig, train_inverter
+    from ..training.inversion.config import InverterConfig
+    from ..training.inversion.train import train_inverter
 
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
     sources, name = _sources(texts, encoder, index)
     with ProgressBar("reading the data", lines=10) as progress:
-        made = train_inverter(
+        result = train_inverter(
             sources,
             out,
             encoder=name,
-            config=InverterConfig(texts=most, **options),
+            config=InverterConfig(texts=text_limit, **options),
             column=column,
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(made.as_dict()))
+        click.echo(json.dumps(result.as_dict()))
         return
-    click.echo(f"{made.steps:,} steps in {made.seconds:,.0f} s, {made.texts_per_second:,.0f} texts/s")
-    for row in made.measures:
+    click.echo(f"{result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
+    for row in result.measures:
         low, high = row["interval"]
         click.echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {row['rows']} texts)")
-    click.echo(made.folder)
+    click.echo(result.folder)
 
 
 def _sources(texts: Sequence[str], encoder: str | None, index: Path | None) -> tuple[list[str], str | None]:
-    """What is learned from, and whose vectors."""
+    """The texts to learn from, and the encoder to invert."""
     if index is None:
         if not texts:
             raise click.UsageError("give TEXTS or --index")

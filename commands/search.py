@@ -291,8 +291,8 @@ def _embedded_text(hit: Hit) -> str:
 
 
 def _recovered(facts: RetainedFacts) -> str:
-    missing = f"; lost: {', '.join(facts.lost)} (only its words find these)" if facts.lost else ""
-    retained = f"; kept: {', '.join(facts.kept)}" if facts.kept else ""
+    missing = f"; lost: {', '.join(facts.missing)} (only its words find these)" if facts.missing else ""
+    retained = f"; kept: {', '.join(facts.retained)}" if facts.retained else ""
     return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"
 
 

@@ -1,4 +1,5 @@
-"""What a vector gives away: decoders that recover tokens and text from hidden states and embeddings.
+"""Recover tokens and text from an encoder's output: decoders of hidden states and of embeddings.
 
-`inverter` is the way in; `training.inversion` trains these decoders and `training.audit` attacks with them.
+Enter by `inverter.load`, which imports torch. `training.inversion` trains these decoders, `training.audit` attacks
+with them.
 """

@@ -1,8 +1,9 @@
-"""Better texts for a vector: proposals are encoded again, changed where that brings them nearer, and encoded again.
+"""Search for the text nearest to a vector: change proposals, encode them again, and keep the changes that help.
 
-The idea of vec2text's corrector (Morris et al. 2023, arXiv:2310.06816): close the loop through the real encoder. Theirs
-learns to rewrite a text from the two vectors; here the decoder that made the proposal is asked what else could stand at
-each place, and a beam of the nearest texts goes on (no second model to train, and any encoder will do).
+The loop through the real encoder is that of vec2text's corrector (Morris et al. 2023, arXiv:2310.06816). Theirs is a
+second model, which rewrites a text from two vectors. Here the decoder that made the proposals says which other tokens
+could be at each position, and a beam of the nearest texts goes on. So no second model is trained, and every encoder
+will do.
 """
 
 from __future__ import annotations
@@ -20,49 +21,50 @@ if TYPE_CHECKING:
 
     Ids = tuple[int, ...]
     Embed = Callable[[Sequence[Ids]], Floats]
+    ChangeKey = tuple[int, str, int]  # number of the token that is changed, kind, new token
 
-_BEAM = 8  # texts from which joined changes begin
-_SINGLE = 256  # changes of the nearest text that are measured in a round
-_JOINED = 128  # texts with several changes that are encoded in a round
-_STEPS = 12  # changes that are joined, at most
-_KNOWN = 4_000  # newest measured changes that are remembered
-_PATIENCE = 4  # rounds without a rise, with more and more chance in what is tried
-_RISE = 1e-4  # of the cosine
-_SHORTEST = 1e-6  # squared length of a sum: a change may take all that a text says
-_LIKELY = 0.03  # what a nat a token counts beside the cosine
+_BEAM = 8  # texts that combined changes start from
+_SINGLE = 256  # single changes of the nearest text to measure in a round
+_COMBINED = 128  # texts with several changes to encode in a round
+_STEPS = 12  # maximum number of changes to combine
+_MEMORY = 4_000  # measured changes to remember, the newest
+_PATIENCE = 4  # rounds without a gain; each draws its changes with more randomness
+_MIN_GAIN = 1e-4  # of the cosine
+_MIN_SQUARE = 1e-6  # of the length of a summed vector: a change may delete all that a text says
+_LIKELY = 0.03  # weight of a nat per token, relative to the cosine
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One token put in, taken out, or put in another's place."""
+    """Insert, delete or replace one token."""
 
-    place: int
-    kind: str  # "replace", "insert" before the place, or "delete"
+    position: int
+    kind: str  # "replace", "insert" before the position, or "delete"
     token: int = -1
 
     def __call__(self, ids: Ids) -> Ids:
-        before, after = ids[: self.place], ids[self.place + (self.kind != "insert") :]
+        before, after = ids[: self.position], ids[self.position + (self.kind != "insert") :]
         return before + after if self.kind == "delete" else (*before, self.token, *after)
 
 
 class Proposer(Protocol):
-    """What a decoder is asked about a text for a vector."""
+    """A decoder that judges texts for a vector."""
 
     def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
         """Changes worth trying, with how much likelier each makes the text, in nats.
 
-        :param own: the vector of the text as it is.
+        :param own: the vector of the unchanged text.
         """
         ...
 
     def rates(self, vector: Floats) -> Callable[[Ids], float]:
-        """How likely a text's tokens are for the vector, in nats a token, whatever their order."""
+        """Return a function that scores a text's tokens for the vector: nats per token, in any order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
-    """A text as token ids, and how near its vector is."""
+class Correction:
+    """A text as token ids, and the cosine of its vector with the target."""
 
     ids: Ids
     cosine: float
@@ -78,30 +80,32 @@ def correct(
     seconds: float,
     seed: int = 0,
     longest: int = 128,
-) -> Corrected:
-    """The text nearest to `vector` that was found before the time was up or the cosine stopped to rise.
+) -> Correction:
+    """Find a text near `vector`; stop when the time is up or the cosine has stopped rising.
 
     :param vector: (dim,) of length 1.
-    :param embed: texts as token ids to vectors of length 1, as the vector was made.
+    :param embed: encodes texts given as token ids, as the vector was encoded; vectors of length 1.
+    :param longest: maximum number of tokens in a text.
     """
     return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text that was encoded. Each of its tokens has a number of its own, which texts made from it keep."""
+    """An encoded text. Each of its tokens has a number of its own, which changed texts inherit."""
 
     ids: Ids
-    slots: tuple[int, ...]  # one more than tokens: the last is of the end
+    slots: tuple[int, ...]  # the numbers of the tokens; the additional last one is of the end
     vector: Floats
     likely: float
     score: float
 
 
 class _Search:
-    """Changes are measured one by one, as what each adds to the vector; what several add is nearly the sum.
+    """Measure the changes of a text one by one, then combine the changes with the nearest sum.
 
-    So the sums say which changes to join, a dozen at a time, and only the joined texts are encoded.
+    A change is measured as the difference that it makes to the text's vector. Several changes together make nearly the
+    sum of their differences. So sums choose up to a dozen changes to combine, and only combined texts are encoded.
     """
 
     def __init__(self, vector: Floats, proposer: Proposer, embed: Embed, seed: int, longest: int) -> None:
@@ -110,106 +114,107 @@ class _Search:
         self._likely = proposer.rates(vector)
         self._known: dict[Ids, _Text] = {}
         self._slots = 0
-        self._measured = _Measured(len(vector))
-        self._worth: tuple[Ids, list[tuple[float, Change]]] = ((), [])
+        self._measured = _MeasuredChanges(len(vector))
+        self._proposed: tuple[Ids, list[tuple[float, Change]]] = ((), [])
 
-    def run(self, proposals: Sequence[Ids], until: float) -> Corrected:
-        self._score([(ids, self._fresh(len(ids) + 1)) for ids in proposals])
+    def run(self, proposals: Sequence[Ids], deadline: float) -> Correction:
+        self._score([(ids, self._new_slots(len(ids) + 1)) for ids in proposals])
         waited = rounds = 0
-        while self._known and waited < _PATIENCE and time.monotonic() < until:
+        while self._known and waited < _PATIENCE and time.monotonic() < deadline:
             rounds += 1
             best = self._best(1)[0]
             self._measure(best, 0.5 + waited)
-            self._join()
-            waited = 0 if self._best(1)[0].score > best.score + _RISE else waited + 1
+            self._combine()
+            waited = 0 if self._best(1)[0].score > best.score + _MIN_GAIN else waited + 1
         if not self._known:
-            return Corrected((), 0.0, rounds)
-        found = self._best(1)[0]
-        return Corrected(found.ids, float(found.vector @ self._vector), rounds)
+            return Correction((), 0.0, rounds)
+        best = self._best(1)[0]
+        return Correction(best.ids, float(best.vector @ self._vector), rounds)
 
     def _best(self, count: int) -> list[_Text]:
         return sorted(self._known.values(), key=lambda text: -text.score)[:count]
 
-    def _fresh(self, count: int) -> tuple[int, ...]:
+    def _new_slots(self, count: int) -> tuple[int, ...]:
         self._slots += count
         return tuple(range(self._slots - count, self._slots))
 
     def _score(self, texts: Sequence[tuple[Ids, tuple[int, ...]]]) -> None:
+        """Encode and score the texts that are new."""
         new = {ids: slots for ids, slots in texts if ids and len(ids) <= self._longest and ids not in self._known}
-        for (ids, slots), made in zip(new.items(), self._embed(list(new)) if new else (), strict=True):
+        for (ids, slots), vector in zip(new.items(), self._embed(list(new)) if new else (), strict=True):
             likely = self._likely(ids)
-            self._known[ids] = _Text(ids, slots, made, likely, float(made @ self._vector) + _LIKELY * likely)
+            self._known[ids] = _Text(ids, slots, vector, likely, float(vector @ self._vector) + _LIKELY * likely)
 
-    def _measure(self, text: _Text, heat: float) -> None:
-        """Encode a text with one change each."""
-        if self._worth[0] != text.ids:
-            self._worth = text.ids, self._proposer.changes(self._vector, text.ids, text.vector)
-        here = self._measured.keys
-        changes = [(gain, change) for gain, change in self._worth[1] if _key(text, change) not in here]
+    def _measure(self, text: _Text, temperature: float) -> None:
+        """Encode a text with single changes, drawn by how much likelier they make it."""
+        if self._proposed[0] != text.ids:
+            self._proposed = text.ids, self._proposer.changes(self._vector, text.ids, text.vector)
+        measured = self._measured.keys
+        changes = [(gain, change) for gain, change in self._proposed[1] if _key(text, change) not in measured]
         gains = np.array([gain for gain, _ in changes])
-        order = np.argsort(-(gains + heat * self._random.gumbel(size=len(gains))))
-        drawn = [changes[place][1] for place in order[:_SINGLE]]
-        self._score([(change(text.ids), self._after(text, [change])) for change in drawn])
+        order = np.argsort(-(gains + temperature * self._random.gumbel(size=len(gains))))
+        drawn = [changes[number][1] for number in order[:_SINGLE]]
+        self._score([(change(text.ids), self._slots_after(text, [change])) for change in drawn])
         for change in drawn:
-            if made := self._known.get(change(text.ids)):
-                self._measured.add(_key(text, change), made.vector - text.vector, made.likely - text.likely)
+            if changed := self._known.get(change(text.ids)):
+                self._measured.add(_key(text, change), changed.vector - text.vector, changed.likely - text.likely)
         self._measured.forget()
 
-    def _join(self) -> None:
-        """Encode texts with several of the changes that were measured, those that come nearest by their sums."""
-        found: dict[Ids, tuple[int, ...]] = {}
+    def _combine(self) -> None:
+        """Encode texts with several measured changes, chosen by their sums."""
+        texts: dict[Ids, tuple[int, ...]] = {}
         for rank, text in enumerate(self._best(_BEAM)):
-            here = self._measured.of(text)
+            applicable = self._measured.applicable(text)
             for attempt in range(4 if rank == 0 else 2):
-                some = here if attempt == 0 else here[self._random.random(len(here)) < 0.6]
-                path = self._measured.path(text, some, self._vector)
+                rows = applicable if attempt == 0 else applicable[self._random.random(len(applicable)) < 0.6]
+                path = self._measured.path(text, rows, self._vector)
                 for count in range(2, len(path) + 1):
                     changes = [self._measured.change(text, row) for row in path[:count]]
-                    found.setdefault(_together(text.ids, changes), self._after(text, changes))
-        rows = list(found.items())
-        if len(rows) > _JOINED:
-            rows = [rows[place] for place in self._random.choice(len(rows), _JOINED, replace=False)]
-        self._score(rows)
+                    texts.setdefault(apply_changes(text.ids, changes), self._slots_after(text, changes))
+        items = list(texts.items())
+        if len(items) > _COMBINED:
+            items = [items[number] for number in self._random.choice(len(items), _COMBINED, replace=False)]
+        self._score(items)
 
-    def _after(self, text: _Text, changes: Sequence[Change]) -> tuple[int, ...]:
-        """The numbers of the tokens of the text with these changes."""
+    def _slots_after(self, text: _Text, changes: Sequence[Change]) -> tuple[int, ...]:
+        """The numbers of the tokens after these changes."""
         slots = list(text.slots)
         for change in sorted(changes, key=_from_the_end):
             if change.kind == "delete":
-                del slots[change.place]
+                del slots[change.position]
             elif change.kind == "insert":
-                slots.insert(change.place, *self._fresh(1))
+                slots.insert(change.position, *self._new_slots(1))
             else:
-                slots[change.place] = self._fresh(1)[0]
+                slots[change.position] = self._new_slots(1)[0]
         return tuple(slots)
 
 
-class _Measured:
-    """Changes that were measured: the number of the token they are made at, and what they add to the vector."""
+class _MeasuredChanges:
+    """Measured changes: the number of the token that each changes, and its difference to the vector."""
 
     def __init__(self, dim: int) -> None:
-        self._keys: list[tuple[int, str, int]] = []
+        self._keys: list[ChangeKey] = []
         self._deltas = np.empty((0, dim), np.float32)
         self._likely: list[float] = []
         self._new: list[Floats] = []
 
     @property
-    def keys(self) -> set[tuple[int, str, int]]:
+    def keys(self) -> set[ChangeKey]:
         return set(self._keys)
 
-    def add(self, key: tuple[int, str, int], delta: Floats, likely: float) -> None:
+    def add(self, key: ChangeKey, delta: Floats, likely: float) -> None:
         self._keys.append(key)
         self._likely.append(likely)
         self._new.append(delta)
 
     def forget(self) -> None:
-        self._deltas = np.concatenate(
-            [self._deltas, np.array(self._new, np.float32).reshape(-1, self._deltas.shape[1])]
-        )[-_KNOWN:]
-        self._keys, self._likely, self._new = self._keys[-_KNOWN:], self._likely[-_KNOWN:], []
+        """Keep the newest changes."""
+        new = np.array(self._new, np.float32).reshape(-1, self._deltas.shape[1])
+        self._deltas = np.concatenate([self._deltas, new])[-_MEMORY:]
+        self._keys, self._likely, self._new = self._keys[-_MEMORY:], self._likely[-_MEMORY:], []
 
-    def of(self, text: _Text) -> Integers:
-        """Which of them can be made in a text."""
+    def applicable(self, text: _Text) -> Integers:
+        """Rows of the changes that can be made in a text."""
         return np.flatnonzero(np.isin([slot for slot, _, _ in self._keys], text.slots))
 
     def change(self, text: _Text, row: int) -> Change:
@@ -217,38 +222,41 @@ class _Measured:
         return Change(text.slots.index(slot), kind, token)
 
     def path(self, text: _Text, rows: Integers, vector: Floats) -> list[int]:
-        """Changes one after another, each the one that brings the sum nearest."""
+        """Choose changes one after another; each brings the summed vector nearest to `vector`.
+
+        No two of them change the same token, or put in the same new token.
+        """
         keys = [self._keys[row] for row in rows]
         slots, tokens = np.array([key[0] for key in keys]), np.array([key[2] for key in keys])
         inserts = np.array([key[1] == "insert" for key in keys], bool)
         deltas, likely = self._deltas[rows], np.array([self._likely[row] for row in rows])
-        towards, squares = deltas @ vector, (deltas * deltas).sum(1)
-        made, nats, open_ = text.vector.copy(), text.likely, np.ones(len(rows), bool)
+        products, squares = deltas @ vector, (deltas * deltas).sum(1)
+        total, nats, allowed = text.vector.copy(), text.likely, np.ones(len(rows), bool)
         score = text.score
-        found: list[int] = []
-        while open_.any() and len(found) < _STEPS:
-            length = np.sqrt(np.maximum(made @ made + 2 * deltas @ made + squares, _SHORTEST))
-            scores = np.where(open_, (made @ vector + towards) / length + _LIKELY * (nats + likely), -np.inf)
-            place = int(scores.argmax())
-            if scores[place] <= score + _RISE:
+        path: list[int] = []
+        while allowed.any() and len(path) < _STEPS:
+            length = np.sqrt(np.maximum(total @ total + 2 * deltas @ total + squares, _MIN_SQUARE))
+            scores = np.where(allowed, (total @ vector + products) / length + _LIKELY * (nats + likely), -np.inf)
+            best = int(scores.argmax())
+            if scores[best] <= score + _MIN_GAIN:
                 break
-            score, made, nats = float(scores[place]), made + deltas[place], nats + float(likely[place])
-            found.append(int(rows[place]))
-            open_ &= (slots != slots[place]) | (inserts != inserts[place])
-            open_ &= (tokens != tokens[place]) | (tokens < 0)
-        return found
+            score, total, nats = float(scores[best]), total + deltas[best], nats + float(likely[best])
+            path.append(int(rows[best]))
+            allowed &= (slots != slots[best]) | (inserts != inserts[best])
+            allowed &= (tokens != tokens[best]) | (tokens < 0)
+        return path
 
 
-def _key(text: _Text, change: Change) -> tuple[int, str, int]:
-    return text.slots[change.place], change.kind, change.token
+def _key(text: _Text, change: Change) -> ChangeKey:
+    return text.slots[change.position], change.kind, change.token
 
 
 def _from_the_end(change: Change) -> tuple[int, bool]:
-    return -change.place, change.kind == "insert"
+    return -change.position, change.kind == "insert"
 
 
-def _together(ids: Ids, changes: Sequence[Change]) -> Ids:
-    """The text with all of these changes, from the last place to the first."""
+def apply_changes(ids: Ids, changes: Sequence[Change]) -> Ids:
+    """Return the text with all of these changes; positions count in the unchanged text."""
     for change in sorted(changes, key=_from_the_end):
         ids = change(ids)
     return ids

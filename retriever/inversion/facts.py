@@ -1,4 +1,4 @@
-"""Which facts of a text its vector has lost: numbers and names that cannot be read back, and so not be searched by."""
+"""Find out which facts of a text its vector retains: numbers and names that can be read back from it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from ..models.encoder import Kind
     from .inverter import EmbeddingInverter
 
-_ROOM = 2.0  # tokens that count as read back from a vector, for each token of the text
-_WORDS = 12  # of those read back, shown
+_ROOM = 2.0  # tokens that count as read back, for each token of the text
+_WORDS = 12  # to return
 
 
 @dataclass(frozen=True, slots=True)
 class RetainedFacts:
-    """What the vector of a text still says."""
+    """The words and facts of a text that can be read back from its vector, and the facts that cannot."""
 
-    words: tuple[str, ...]  # of the text, read back from its vector, the surest first
-    kept: tuple[str, ...]  # numbers and names among the tokens read back
-    lost: tuple[str, ...]  # those that are not: only the lexical half of a search finds them
+    words: tuple[str, ...]  # read back, likeliest first
+    retained: tuple[str, ...]  # numbers and names that are read back
+    missing: tuple[str, ...]  # numbers and names that are not: only lexical search finds the text by them
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -34,30 +34,30 @@ class RetainedFacts:
 def retained_facts(text: str, inverter: EmbeddingInverter, *, kind: Kind = "document") -> RetainedFacts:
     """Read a text back from its own vector.
 
-    A word or a fact is read back when each of its tokens, where it stands in the text, is among the likeliest ones, of
-    which there are twice as many as the text has tokens.
+    A word or a fact is read back if all of its tokens are among the likeliest tokens. Twice as many tokens count as
+    likeliest as the text has.
 
-    :param kind: what the text is encoded as.
+    :param kind: what to encode the text as.
     """
     vector = inverter.check(inverter.encoder.encode([text], kind=kind))
-    share = inverter.proposing.bag(vector)[0][0]
+    share = inverter.proposer.bag(vector)[0][0]
     tokens = inverter.tokens.token_spans(text)
     likely = np.argsort(-share, kind="stable")[: max(8, round(_ROOM * len(tokens)))]
-    held = dict(zip(likely.tolist(), share[likely].tolist(), strict=True))
+    shares = dict(zip(likely.tolist(), share[likely].tolist(), strict=True))
 
-    def sure(spans: Iterable[tuple[int, int]]) -> dict[str, float]:
-        """What stands at these places, with how likely its least likely token is at best."""
-        found: dict[str, float] = {}
-        for start, end in spans:
-            name = folded(text[start:end])
-            least = min((held.get(token, 0.0) for token, at, to in tokens if at < end and to > start), default=0.0)
-            found[name] = max(least, found.get(name, 0.0))
-        return found
+    def read_back(spans: Iterable[tuple[int, int]]) -> dict[str, float]:
+        """Map the text of each span to the share of its rarest token, 0 if that is not likely."""
+        names: dict[str, float] = {}
+        for first, last in spans:
+            name = folded(text[first:last])
+            inside = (shares.get(token, 0.0) for token, start, end in tokens if start < last and end > first)
+            names[name] = max(min(inside, default=0.0), names.get(name, 0.0))
+        return names
 
-    facts = sure([*number_spans(text), *name_spans(text)])
-    said = sure((start, end) for start, end in word_spans(text) if end - start > 2)
+    facts = read_back([*number_spans(text), *name_spans(text)])
+    words = read_back((first, last) for first, last in word_spans(text) if last - first > 2)
     return RetainedFacts(
-        tuple(sorted((word for word, least in said.items() if least), key=lambda word: -said[word])[:_WORDS]),
-        tuple(fact for fact, least in facts.items() if least),
-        tuple(fact for fact, least in facts.items() if not least),
+        tuple(sorted((word for word, sure in words.items() if sure), key=lambda word: -words[word])[:_WORDS]),
+        tuple(fact for fact, sure in facts.items() if sure),
+        tuple(fact for fact, sure in facts.items() if not sure),
     )

@@ -1,45 +1,42 @@
-"""An encoder's hidden states: what it holds of each token, layer by layer, before pooling."""
+"""An encoder's hidden states: its vector for each token, layer by layer, before pooling."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError, first_line
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from ...core.errors import InputError, first_line
 from ..models import files as model_folder
 from ..models import settings as model_settings
 from ..models.encoder import check_texts
-from ..models.torch_loading import quiet_transformers
+from ..models.torch_loading import LOADING_ERRORS, quiet_transformers, require_safetensors
 from .token_decoder import POSITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_LOADING = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError)
-
 
 def transformer_folder(folder: Path) -> Path:
-    """The folder of the transformer itself, which in older sentence-transformers folders is one below."""
+    """The folder of the transformer itself: a subfolder in older sentence-transformers folders."""
     below = folder / "0_Transformer"
     return below if not (folder / "config.json").is_file() and below.is_dir() else folder
 
 
 class HiddenStates:
-    """A transformer, frozen, that gives hidden states of texts.
+    """A frozen transformer that computes the hidden states of texts.
 
     :param name: an encoder by folder or name.
     :param half: compute in bfloat16.
     """
 
     def __init__(self, name: str, *, device: str = "cpu", half: bool = False) -> None:
-        try:
-            import torch
-            from transformers import AutoModel, AutoTokenizer
-        except ImportError:
-            raise MissingExtraError("torch", "train", "inverting hidden states") from None
         folder = transformer_folder(model_folder.find(name))
-        if not any(folder.glob("*.safetensors")):
-            raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+        require_safetensors(folder)
         try:
             with quiet_transformers():
                 self.model: Any = AutoModel.from_pretrained(
@@ -52,7 +49,7 @@ class HiddenStates:
                 self.tokenizer: Any = AutoTokenizer.from_pretrained(
                     str(folder), local_files_only=True, trust_remote_code=False
                 )
-        except _LOADING as error:
+        except LOADING_ERRORS as error:
             reason = first_line(error)
             raise InputError(f"{name} does not load as an encoder with hidden states ({reason})") from error
         if not getattr(self.tokenizer, "is_fast", False):
@@ -62,7 +59,7 @@ class HiddenStates:
         settings = model_settings.ModelSettings.read(model_folder.find(name))
         self.lowercase = settings.lowercase
         positions = min(int(getattr(self.model.config, "max_position_embeddings", POSITIONS)), POSITIONS)
-        self.max_length = min(positions, settings.max_tokens or positions)  # special tokens included
+        self.max_length = min(positions, settings.max_tokens or positions)  # with special tokens
 
     @property
     def layers(self) -> int:
@@ -74,55 +71,56 @@ class HiddenStates:
         return int(self.model.config.hidden_size)
 
     @property
-    def words(self) -> Any:
-        """The input's word embeddings as float32 (vocabulary, their own width: ALBERT's are narrower than states)."""
-        return self.model.get_input_embeddings().weight.detach().float()
+    def words(self) -> Tensor:
+        """The input's word embeddings in float32 (vocabulary, width); ALBERT's are narrower than its states."""
+        vectors: Tensor = self.model.get_input_embeddings().weight.detach().float()
+        return vectors
 
     @property
     def room(self) -> int:
-        """Tokens of a text that fit between the special ones."""
-        return self.max_length - sum(map(len, self._around()))
+        """Maximum number of tokens in a text, without the special ones."""
+        return self.max_length - sum(map(len, self._special))
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, special ones left out."""
-        given = [text.lower() if self.lowercase else text for text in check_texts(texts)]
-        found: list[list[int]] = self.tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
-        return found
+        """The token ids of each text, without special tokens."""
+        cased = [text.lower() if self.lowercase else text for text in check_texts(texts)]
+        ids: list[list[int]] = self.tokenizer(cased, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
 
-    def frame(self, rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-        """Rows of token ids, special ones put around each, padded: ids and mask, both (rows, tokens)."""
-        import torch
+    def frame(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Put special tokens around rows of token ids, and pad them.
 
-        before, after = self._around()
+        :return: ids and mask, both (rows, tokens).
+        """
+        before, after = self._special
         length = max(map(len, rows)) + len(before) + len(after)
         ids = torch.full((len(rows), length), self.tokenizer.pad_token_id or 0, dtype=torch.long)
         mask = torch.zeros((len(rows), length), dtype=torch.long)
-        for place, row in enumerate(rows):
-            whole = [*before, *row, *after]
-            ids[place, : len(whole)] = torch.tensor(whole)
-            mask[place, : len(whole)] = 1
+        for number, row in enumerate(rows):
+            framed = [*before, *row, *after]
+            ids[number, : len(framed)] = torch.tensor(framed)
+            mask[number, : len(framed)] = 1
         return ids.to(self.device), mask.to(self.device)
 
-    def own(self, ids: Any, mask: Any) -> Any:
-        """(rows, tokens): true where a token is of the text, and not a special one around it."""
-        import torch
-
+    def inside(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(rows, tokens): true for the text's own tokens, false for special ones and padding."""
         special = torch.tensor(sorted(self.tokenizer.all_special_ids), device=ids.device)
         return (mask == 1) & ~torch.isin(ids, special)
 
-    def at(self, ids: Any, mask: Any, layer: int | None = None) -> Any:
-        """States (rows, tokens, width) as float32 after a layer; after the last unless given."""
-        import torch
-
+    def at(self, ids: Tensor, mask: Tensor, layer: int | None = None) -> Tensor:
+        """Compute the states after a layer, by default the last: float32 (rows, tokens, width)."""
         with torch.no_grad():
             if layer is None or layer == self.layers:
-                return self.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-            return (
-                self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[layer].float()
-            )
+                states: Tensor = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+            else:
+                states = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[layer]
+            return states.float()
 
     def check_layer(self, layer: int | None) -> int:
-        """The layer as a number from 0."""
+        """Return the layer's number, the last by default.
+
+        :raises InputError: when the encoder has no such layer.
+        """
         last = self.layers
         if layer is None:
             return last
@@ -130,11 +128,10 @@ class HiddenStates:
             raise InputError(f"the encoder has layers 0 (its embeddings) to {last}, not {layer}")
         return layer
 
-    def _around(self) -> tuple[list[int], list[int]]:
+    @cached_property
+    def _special(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text."""
-        if not hasattr(self, "_frame"):
-            inside = self.tokenizer("a", add_special_tokens=False)["input_ids"]
-            whole = self.tokenizer("a")["input_ids"]
-            start = next(place for place in range(len(whole)) if whole[place : place + len(inside)] == inside)
-            self._frame = whole[:start], whole[start + len(inside) :]
-        return self._frame
+        inside = self.tokenizer("a", add_special_tokens=False)["input_ids"]
+        framed = self.tokenizer("a")["input_ids"]
+        start = next(n for n in range(len(framed)) if framed[n : n + len(inside)] == inside)
+        return framed[:start], framed[start + len(inside) :]

@@ -1,13 +1,16 @@
-"""What a trained text decoder proposes for a vector: whole texts, and changes of a text."""
+"""Propose texts for a vector, and changes of a text, with a trained text decoder."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from .correction import Change
 from .text_decoder import padded
@@ -18,50 +21,53 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
+    from ..models.token_ids import EncoderTokens
     from .correction import Ids
+    from .text_decoder import TextDecoder
 
 
-_PASSES = 12  # in which all of a text's places are filled
-_CLASSES = 2_048  # tokens that a proposed text is made of, the bag's likeliest: of the others one in thousands is right
-_LENGTHS = 3  # tried for each vector
-_PER_PLACE = 8  # tokens that could stand at a place
-_AT_ONCE = 64  # vectors
-_EXPECTED = 1.0  # what the bag counts for a token, beside what the decoder thinks of it at its place
-_AGAIN = 4.0  # times the logarithm of how often a token would be there, which it loses
-_APART = 6  # places that are asked about at once
-_PARTS = range(_APART)
-_TOWARDS = 25.0  # times that what a vector lacks counts more than what it has
-_LONGER = 0.3  # nats a token that a text may not have for each token that it is longer or shorter than expected
-_TOLD = 40  # words of the bag that are tried everywhere
-_KEPT = 400  # changes of a text that are worth trying
-_TOKEN = -3.0  # nats that one more token may cost: about what a place of a text does
+_PASSES = 12  # that fill all positions of a text
+_CLASSES = 2_048  # tokens that a text is proposed from, the bag's likeliest; of the rest one in thousands is right
+_LENGTHS = 3  # to try for each vector
+_PER_POSITION = 8  # tokens to try at a position
+_BATCH = 64  # vectors
+_EXPECTED = 1.0  # weight of the bag's logits, relative to the decoder's at the position
+_AGAIN = 4.0  # nats that a token loses, times the logarithm of its number of occurrences
+_PERIOD = 6  # every sixth position is masked at once
+_PARTS = range(_PERIOD)
+_TOWARDS = 25.0  # weight of the missing part of the vector
+_LENGTH = 0.3  # nats per token that a text loses for each token more or fewer than expected
+_EVERYWHERE = 40  # tokens of the bag to try at every position
+_CHANGES = 400  # of a text to return
+_TOKEN = -3.0  # nats that one more token may cost: about the cost of a position
 
 
-class Rates:
-    """How often each token is expected in a text: Poisson's likelihood of a multiset of tokens.
+class TokenRates:
+    """The expected count of each token in a text: the Poisson likelihood of a multiset of tokens.
 
-    :param shares: (vocabulary,), of which expected counts are made by the expected number of tokens.
+    :param shares: (vocabulary,); times `count` they are the expected counts.
+    :param count: the expected number of tokens.
     """
 
-    def __init__(self, shares: Any, count: float) -> None:
+    def __init__(self, shares: Tensor, count: float) -> None:
         self.count = count
         self.logs = (shares * max(count, 1.0)).clamp(min=1e-6).log()
-        self._logs = self.logs.cpu().numpy()
+        self._logs: Floats = self.logs.cpu().numpy()
 
     def __call__(self, ids: Ids) -> float:
-        """The mean over the text's tokens, in nats, less what is missing of its length or too much."""
+        """The mean log-likelihood of a text's tokens in nats, minus a penalty for an unexpected length."""
         total = sum(self._logs[token] * times - math.lgamma(times + 1) for token, times in Counter(ids).items())
-        return float(total) / max(1, len(ids)) - _LONGER * max(0.0, abs(len(ids) - self.count) - 0.5)
+        return float(total) / max(1, len(ids)) - _LENGTH * max(0.0, abs(len(ids) - self.count) - 0.5)
 
-    def more(self, ids: Ids, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
-        """What one more of each of these tokens adds to the sum."""
+    def gain(self, ids: Ids, tokens: NDArray[np.int64]) -> Floats:
+        """The gain in log-likelihood from one more of each of these tokens."""
         times = np.zeros(len(self._logs), np.float32)
         np.add.at(times, list(ids), 1)
-        found: NDArray[np.float32] = self._logs[tokens] - np.log(times[tokens] + 1)
-        return found
+        gains: Floats = self._logs[tokens] - np.log(times[tokens] + 1)
+        return gains
 
-    def fewer(self, ids: Ids, token: int) -> float:
-        """What one fewer of a token adds to it."""
+    def gain_without(self, ids: Ids, token: int) -> float:
+        """The gain in log-likelihood from one token fewer."""
         return float(math.log(ids.count(token)) - self._logs[token])
 
 
@@ -69,163 +75,173 @@ class TokenProposer:
     """A `TextDecoder` with the ids of its special tokens.
 
     :param start, end: the ids of the special tokens around a text.
-    :param never: ids that stand in no text.
+    :param never: ids that no text has.
+    :param half: compute in bfloat16.
     """
 
     def __init__(
-        self, decoder: Any, *, start: int, end: int, mask: int, pad: int, never: Sequence[int], half: bool = False
+        self,
+        decoder: TextDecoder,
+        *,
+        start: int,
+        end: int,
+        mask: int,
+        pad: int,
+        never: Sequence[int],
+        half: bool = False,
     ) -> None:
-        import torch
-
-        self.decoder = decoder.eval()
-        if half:
-            self.decoder = _half(decoder)
-        self._kind = torch.bfloat16 if half else torch.float32
-        self._told: tuple[bytes, Any, Any, Rates] | None = None  # of the last vector that was asked about
+        decoder.eval()
+        self.decoder = _half(decoder) if half else decoder
+        self._dtype = torch.bfloat16 if half else torch.float32
+        self._last: tuple[bytes, tuple[Tensor, tuple[Tensor, Tensor], TokenRates]] | None = None
         self._start, self._end, self._mask, self._pad = start, end, mask, pad
         self._never = torch.tensor(sorted({*never, start, end, mask, pad}))
         self._device = next(decoder.parameters()).device
 
-    def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """How likely each token is the next drawn from a text's bag (rows, vocabulary), and how many tokens (rows,)."""
-        import torch
+    @classmethod
+    def of(cls, decoder: TextDecoder, tokens: EncoderTokens, *, half: bool = False) -> TokenProposer:
+        """With the special tokens of the decoder's encoder."""
+        start, end, mask, pad = tokens.special
+        return cls(decoder, start=start, end=end, mask=mask, pad=pad, never=sorted(tokens.non_text), half=half)
 
-        with torch.no_grad():
-            logits, counts = self._expected(self._given(vectors))
-            return logits.softmax(-1).cpu().numpy(), counts.cpu().numpy()
+    @torch.no_grad()
+    def bag(self, vectors: Floats) -> tuple[Floats, Floats]:
+        """Predict each token's share of a text's tokens (rows, vocabulary), and the number of tokens (rows,)."""
+        logits, counts = self._expected(self._tensor(vectors))
+        return logits.softmax(-1).cpu().numpy(), counts.cpu().numpy()
 
     def texts(self, vectors: Floats, lengths: int = _LENGTHS) -> list[list[Ids]]:
-        """For each vector proposals of the likeliest lengths, the likeliest length first."""
-        found: list[list[Ids]] = []
-        for start in range(0, len(vectors), _AT_ONCE):
-            found += self._texts(vectors[start : start + _AT_ONCE], lengths)
-        return found
+        """Propose texts of the likeliest lengths for each vector, the likeliest length first."""
+        texts: list[list[Ids]] = []
+        for start in range(0, len(vectors), _BATCH):
+            texts += self._texts(vectors[start : start + _BATCH], lengths)
+        return texts
 
+    @torch.no_grad()
     def _texts(self, vectors: Floats, lengths: int) -> list[list[Ids]]:
-        import torch
-
-        with torch.no_grad():
-            given = self._given(vectors)
-            scores = self.decoder.bag.lengths(given).float()
-            scores[:, 0] = -math.inf
-            likely = scores.topk(min(lengths, scores.shape[1] - 1)).indices
-            rows = [row for row in range(len(vectors)) for _ in range(likely.shape[1])]
-            made = self._filled(given[rows], self.decoder.bag(given)[rows], likely.flatten().tolist())
+        inputs = self._tensor(vectors)
+        scores = self.decoder.bag.lengths(inputs).float()
+        scores[:, 0] = -math.inf
+        likely = scores.topk(min(lengths, scores.shape[1] - 1)).indices
         each = likely.shape[1]
-        return [made[row * each : (row + 1) * each] for row in range(len(vectors))]
+        rows = [row for row in range(len(vectors)) for _ in range(each)]
+        texts = self._fill(inputs[rows], self.decoder.bag(inputs)[rows], likely.flatten().tolist())
+        return [texts[row * each : (row + 1) * each] for row in range(len(vectors))]
 
-    def _filled(self, given: Any, bags: Any, lengths: Sequence[int]) -> list[Ids]:
-        """Texts of these lengths: the surest places first, the others in the light of them.
+    def _fill(self, vectors: Tensor, bags: Tensor, lengths: Sequence[int]) -> list[Ids]:
+        """Fill texts of these lengths, the surest positions first, the rest in view of them.
 
-        A token is the likelier the oftener the bag expects it, and the less likely the oftener it is there already.
+        A token is likelier the more often the bag expects it, and less likely the more often the text has it.
         """
-        import torch
-
-        ids = padded([[self._start, *[self._mask] * n, self._end] for n in lengths], self._pad).to(self._device)
-        there = padded([[1] * (n + 2) for n in lengths], 0).to(self._device) == 1
-        before = self.decoder.before(given, bags)
+        ids = self._framed([[self._mask] * length for length in lengths])
+        present = _present(lengths).to(self._device)
+        condition = self.decoder.condition(vectors, bags)
         logs = bags.float().clone()
         logs[:, self._never] = -math.inf
         expected = (logs.softmax(-1) * torch.tensor(lengths, device=self._device)[:, None]).clamp(min=1e-6).log()
         expected[:, self._never] = -math.inf
         classes = logs.topk(min(_CLASSES, logs.shape[1])).indices
         expected, times = expected.gather(1, classes), torch.zeros(classes.shape, device=self._device)
-        while bool((open_ := (ids == self._mask) & there).any()):
-            targets = self.decoder.targets(before, ids, there)
+        while bool((masked := (ids == self._mask) & present).any()):
+            targets = self.decoder.targets(condition, ids, present)
             for row, length in enumerate(lengths):
-                places, of = open_[row].nonzero()[:, 0], classes[row]
-                logits = self.decoder.logits(targets[row, places], bags[row, of], of).float()
+                positions, row_classes = masked[row].nonzero()[:, 0], classes[row]
+                logits = self.decoder.logits(targets[row, positions], bags[row, row_classes], row_classes).float()
                 likely = logits.log_softmax(-1) + _EXPECTED * expected[row]
-                _fill(ids[row], places, likely, of, times[row], math.ceil(length / _PASSES))
-        return [tuple(ids[row, 1 : n + 1].tolist()) for row, n in enumerate(lengths)]
+                _fill_surest(ids[row], positions, likely, row_classes, times[row], math.ceil(length / _PASSES))
+        return [tuple(ids[row, 1 : length + 1].tolist()) for row, length in enumerate(lengths)]
 
-    def _likely(self, targets: Any, bag: Any) -> Any:
-        """How likely each token is at each place (places, vocabulary), in nats."""
+    def _framed(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Rows of ids with special tokens around them (rows, tokens)."""
+        return padded([[self._start, *row, self._end] for row in rows], self._pad).to(self._device)
+
+    def _likely(self, targets: Tensor, bag: Tensor) -> Tensor:
+        """The log-probability of each token at each position (positions, vocabulary), in nats."""
         logits = self.decoder.logits(targets, bag[None]).float()
         logits[:, self._never] = -math.inf
         return logits.log_softmax(-1)
 
+    @torch.no_grad()
     def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:
-        """What could stand at each place instead, or between two places, by how much likelier the text is then.
+        """Tokens to replace or to insert at each position, by how much likelier they make the text.
 
-        Every sixth place is asked about at once, so that a text is read twelve times and not once for each place.
+        Every sixth position is masked at once, so that a text is read twelve times instead of once per position.
         """
-        import torch
-
         n = len(ids)
-        rows, asked = _masked(ids, self._mask, self.decoder.settings.longest)
-        of, inside, place = zip(*((number, *one) for number, ones in enumerate(asked) for one in ones), strict=True)
-        with torch.no_grad():
-            bag, (first, added), rates = self._of(vector)
-            table = padded([[self._start, *row, self._end] for row in rows], self._pad).to(self._device)
-            there = padded([[1] * (len(row) + 2) for row in rows], 0).to(self._device) == 1
-            before = first.expand(len(rows), -1, -1), added.expand(len(rows), -1)
-            targets = self.decoder.targets(before, table, there)
-            where = torch.tensor([of, inside], device=self._device)
-            likely = self._likely(targets[where[0], where[1] + 1], bag[0])
-            towards = self._towards(vector - own)
-            told = (rates.logs + towards).topk(_TOLD).indices.expand(len(likely), -1)
-            tokens = torch.cat([likely.topk(_PER_PLACE).indices, told], 1)
-            values = likely.gather(1, tokens).cpu().numpy()
-            held = torch.tensor([ids[at] for at in place[:n]], device=self._device)
-            standing = likely[torch.arange(n), held].cpu().numpy()
-        return _ranked(ids, place, tokens.cpu().numpy(), values, standing, rates, towards.cpu().numpy())
+        rows, masks = _masked(ids, self._mask, self.decoder.settings.longest)
+        bag, (first, added), rates = self._vector_state(vector)
+        present = _present([len(row) for row in rows]).to(self._device)
+        condition = first.expand(len(rows), -1, -1), added.expand(len(rows), -1)
+        targets = self.decoder.targets(condition, self._framed(rows), present)
+        numbers, columns, positions = zip(
+            *((number, column, position) for number, row in enumerate(masks) for column, position in row), strict=True
+        )
+        likely = self._likely(targets[torch.tensor(numbers), torch.tensor(columns) + 1], bag[0])
+        towards = self._towards(vector - own)
+        everywhere = (rates.logs + towards).topk(_EVERYWHERE).indices.expand(len(likely), -1)
+        tokens = torch.cat([likely.topk(_PER_POSITION).indices, everywhere], 1)
+        values = likely.gather(1, tokens).cpu().numpy()
+        present_tokens = torch.tensor([ids[position] for position in positions[:n]], device=self._device)
+        current = likely[torch.arange(n), present_tokens].cpu().numpy()
+        return _ranked(ids, positions, tokens.cpu().numpy(), values, current, rates, towards.cpu().numpy())
 
-    def rates(self, vector: Floats) -> Rates:
-        """How often each token is expected in the text of a vector (dim,)."""
-        return self._of(vector)[2]
+    def rates(self, vector: Floats) -> TokenRates:
+        """The expected count of each token in the text of a vector (dim,)."""
+        return self._vector_state(vector)[2]
 
-    def _of(self, vector: Floats) -> tuple[Any, Any, Rates]:
-        """A vector's bag, what stands before its text, and its rates."""
-        import torch
-
+    @torch.no_grad()
+    def _vector_state(self, vector: Floats) -> tuple[Tensor, tuple[Tensor, Tensor], TokenRates]:
+        """A vector's bag, its condition and its rates; the last vector's are cached."""
         key = vector.tobytes()
-        if self._told is None or self._told[0] != key:
-            with torch.no_grad():
-                given = self._given(vector[None])
-                bag, counts = self._expected(given)
-                bags = bag.clamp(min=-1e4).to(self._kind)
-                before = self.decoder.before(given, bags)
-                self._told = key, bags, before, Rates(bag[0].softmax(-1), float(counts[0]))
-        return self._told[1:]
+        if self._last is None or self._last[0] != key:
+            inputs = self._tensor(vector[None])
+            bag, counts = self._expected(inputs)
+            bags = bag.clamp(min=-1e4).to(self._dtype)
+            rates = TokenRates(bag[0].softmax(-1), float(counts[0]))
+            self._last = key, (bags, self.decoder.condition(inputs, bags), rates)
+        return self._last[1]
 
-    def _expected(self, given: Any) -> tuple[Any, Any]:
-        """The bag's logits (rows, vocabulary), and how many tokens are expected (rows,)."""
-        import torch
-
-        bag = self.decoder.bag(given).float()
+    def _expected(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """The bag's logits (rows, vocabulary), and the expected number of tokens (rows,)."""
+        bag = self.decoder.bag(vectors).float()
         bag[:, self._never] = -math.inf
-        lengths = self.decoder.bag.lengths(given).float().softmax(-1)
+        lengths = self.decoder.bag.lengths(vectors).float().softmax(-1)
         counts = torch.arange(lengths.shape[1], dtype=torch.float32, device=self._device)
         return bag, (lengths * counts).sum(-1)
 
-    def _towards(self, missing: Floats) -> Any:
-        """How much each token would bring, by the bag's linear part: in nats, for what a vector still lacks (dim,)."""
+    def _towards(self, missing: Floats) -> Tensor:
+        """How much of a vector's missing part (dim,) each token would bring (vocabulary,), in nats.
+
+        The bag's linear map says so.
+        """
         bag = self.decoder.bag
-        return _TOWARDS * (bag.alone @ (bag.turn.weight @ self._given(missing))).float()
+        return _TOWARDS * (bag.alone @ (bag.turn.weight @ self._tensor(missing))).float()
 
-    def _given(self, vectors: Floats) -> Any:
-        import torch
-
-        return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._kind)
+    def _tensor(self, vectors: Floats) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(vectors, np.float32)).to(self._device, self._dtype)
 
 
-def _fill(ids: Any, places: Any, likely: Any, classes: Any, times: Any, count: int) -> None:
-    """Put the likeliest tokens at the surest places.
+def _present(lengths: Sequence[int]) -> Tensor:
+    """(rows, tokens): true for the tokens of texts of these lengths, special tokens included."""
+    return padded([list(repeat(1, length + 2)) for length in lengths], 0) == 1
+
+
+def _fill_surest(ids: Tensor, positions: Tensor, likely: Tensor, classes: Tensor, times: Tensor, count: int) -> None:
+    """Put the likeliest tokens at the surest positions.
 
     :param ids: of a text, changed in place.
-    :param likely: (places, classes), in nats; changed in place.
-    :param classes: the tokens that there are to choose from.
-    :param times: how often each of them is in the text (classes,), changed in place.
+    :param likely: (positions, classes) in nats, changed in place.
+    :param classes: the tokens to choose from.
+    :param times: the number of occurrences of each in the text (classes,), changed in place.
     """
-    if not len(places):
+    if not len(positions):
         return
     likely -= _AGAIN * times.log1p()
     highest, tokens = likely.max(-1)
-    for _ in range(min(count, len(places))):
+    for _ in range(min(count, len(positions))):
         surest = highest.argmax()
         token = tokens[surest].clone()
-        ids[places[surest]] = classes[token]
+        ids[positions[surest]] = classes[token]
         times[token] += 1
         likely[surest] = -math.inf
         likely[:, token] -= _AGAIN * (1 + 1 / times[token]).log()
@@ -234,10 +250,10 @@ def _fill(ids: Any, places: Any, likely: Any, classes: Any, times: Any, count: i
 
 
 def _masked(ids: Ids, mask: int, longest: int) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
-    """A text with masks in place of tokens, and, unless that is too long, with masks between its tokens.
+    """Mask tokens of a text, and positions between its tokens unless the text is too long for that.
 
-    Of each row its masks: their places in the row, and those in the text that they ask about. With every second place
-    asked about at once, and not every sixth, the tokens 7 8 9 would give
+    Returns rows of ids, and the masks of each row: its column in the row, and the position in the text that it is for.
+    With every second position masked at once instead of every sixth, the tokens 7 8 9 would give
 
         _ 8 _          (0, 0), (2, 2)
         7 _ 9          (1, 1)
@@ -245,59 +261,58 @@ def _masked(ids: Ids, mask: int, longest: int) -> tuple[list[list[int]], list[li
         7 _ 8 9 _      (1, 1), (4, 3)
     """
     n = len(ids)
-    rows = [[mask if at % _APART == part else token for at, token in enumerate(ids)] for part in _PARTS]
-    asked = [[(at, at) for at in range(part, n, _APART)] for part in _PARTS]
-    if n + n // _APART + 1 > longest:
-        return rows, asked
+    rows = [[mask if number % _PERIOD == part else token for number, token in enumerate(ids)] for part in _PARTS]
+    masks = [[(position, position) for position in range(part, n, _PERIOD)] for part in _PARTS]
+    if n + n // _PERIOD + 1 > longest:
+        return rows, masks
     for part in _PARTS:
         row: list[int] = []
-        places: list[tuple[int, int]] = []
-        for at in range(n + 1):
-            if at % _APART == part:
-                places.append((len(row), at))
+        row_masks: list[tuple[int, int]] = []
+        for position in range(n + 1):
+            if position % _PERIOD == part:
+                row_masks.append((len(row), position))
                 row.append(mask)
-            row += ids[at : at + 1]
+            row += ids[position : position + 1]
         rows.append(row)
-        asked.append(places)
-    return rows, asked
+        masks.append(row_masks)
+    return rows, masks
 
 
-def _half(decoder: Any) -> Any:
-    """A copy in bfloat16, of which no copy in float32 is made on the way."""
-    import torch
-
+def _half(decoder: TextDecoder) -> TextDecoder:
+    """Copy a decoder in bfloat16 without a second copy in float32."""
     weights = {
-        id(one): torch.nn.Parameter(one.detach().bfloat16(), requires_grad=False) for one in decoder.parameters()
+        id(weight): torch.nn.Parameter(weight.detach().bfloat16(), requires_grad=False)
+        for weight in decoder.parameters()
     }
-    return deepcopy(decoder, weights | {id(one): one.bfloat16() for one in decoder.buffers()})
+    return deepcopy(decoder, weights | {id(buffer): buffer.bfloat16() for buffer in decoder.buffers()})
 
 
 def _ranked(
     ids: Ids,
-    place: Sequence[int],
+    positions: Sequence[int],
     tokens: NDArray[np.int64],
     values: Floats,
-    standing: Floats,
-    rates: Rates,
+    current: Floats,
+    rates: TokenRates,
     towards: Floats,
 ) -> list[tuple[float, Change]]:
-    """The changes worth most, by what the decoder, the bag and the missing part of the vector say of them.
+    """Rank changes by the decoder, the bag and the missing part of the vector.
 
-    :param place: of each row the place in the text: first those to replace, then those to insert before.
-    :param tokens: (rows, candidates), with the decoder's `values`; `standing` is of the tokens that stand there.
+    :param positions: of each row in the text: first the positions to replace, then the positions to insert before.
+    :param tokens: (rows, candidates), with the decoder's `values`; `current` has the values of the present tokens.
     :param towards: (vocabulary,).
     """
     n = len(ids)
-    there = [ids[at] for at in place[:n]]
-    gains = values + rates.more(ids, tokens) + towards[tokens]
-    without = np.array([rates.fewer(ids, token) - towards[token] for token in there]) - standing
-    gains[:n] += without[:, None]
+    present = [ids[position] for position in positions[:n]]
+    gains = values + rates.gain(ids, tokens) + towards[tokens]
+    deletions = np.array([rates.gain_without(ids, token) - towards[token] for token in present]) - current
+    gains[:n] += deletions[:, None]
     gains[n:] -= _TOKEN
-    gains[:n][tokens[:n] == np.array(there)[:, None]] = -np.inf
-    found = []
-    for row, column in zip(*np.unravel_index(np.argsort(-gains, axis=None)[:_KEPT], gains.shape), strict=True):
+    gains[:n][tokens[:n] == np.array(present)[:, None]] = -np.inf
+    changes = []
+    for row, column in zip(*np.unravel_index(np.argsort(-gains, axis=None)[:_CHANGES], gains.shape), strict=True):
         kind = "replace" if row < n else "insert"
-        found.append((float(gains[row, column]), Change(place[row], kind, int(tokens[row, column]))))
+        changes.append((float(gains[row, column]), Change(positions[row], kind, int(tokens[row, column]))))
     if n > 1:
-        found += [(float(without[row]) + _TOKEN, Change(place[row], "delete")) for row in range(n)]
-    return found
+        changes += [(float(deletions[row]) + _TOKEN, Change(positions[row], "delete")) for row in range(n)]
+    return changes

@@ -1,4 +1,4 @@
-"""Vectors out of files that people keep them in: .npy, Parquet, a Lance table."""
+"""Read vectors from a .npy file, a Parquet file or a Lance table."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats
 
 
-_NAMES = ("vector", "embedding", "embeddings", "vectors")  # of the column, unless it is said
+_NAMES = ("vector", "embedding", "embeddings", "vectors")  # of the column, in order of preference
 
 
-def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0, most: int | None = None) -> Floats:
-    """The vectors from number `first` on, as float32 of shape (rows, dim); pickled arrays are refused.
+def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0, limit: int | None = None) -> Floats:
+    """Read vectors from row `first` on, as float32 of shape (rows, dim); pickled arrays are refused.
 
-    :param column: of a table; "vector" or "embedding" unless given.
-    :param most: rows that are read at most.
-    :raises InputError: when the file holds no vectors of one length, or none with that number.
+    :param column: of a table; "vector" or "embedding" by default.
+    :param limit: maximum number of rows to read.
+    :raises InputError: when the file holds no vectors of one length, or has no such row.
     """
     path = expand_home(file)
     if not path.exists():
@@ -33,15 +33,15 @@ def read_vectors(file: str | Path, *, column: str | None = None, first: int = 0,
     if first < 0:
         raise InputError(f"rows are numbered from 0, not {first}")
     if path.suffix == ".npy":
-        return _npy(path, first, most)
+        return _npy(path, first, limit)
     if path.is_dir():
-        return _table(_lance(path, column, first, most), path)
+        return _table(_lance(path, column, first, limit), path)
     if path.suffix == ".parquet":
-        return _table(_parquet(path, column, first, most), path)
-    raise InputError(f"{file} is of no format that vectors are read from: expected .npy, .parquet or a Lance table")
+        return _table(_parquet(path, column, first, limit), path)
+    raise InputError(f"{file} has an unknown format for vectors: expected .npy, .parquet or a Lance table")
 
 
-def _npy(path: Path, first: int, most: int | None) -> Floats:
+def _npy(path: Path, first: int, limit: int | None) -> Floats:
     try:
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
@@ -52,47 +52,47 @@ def _npy(path: Path, first: int, most: int | None) -> Floats:
         raise InputError(
             f"{path} holds an array of {array.dtype} and shape {array.shape}: expected numbers of shape (rows, dim)"
         )
-    count = _count(path, first, most, len(array))
+    count = _count(path, first, limit, len(array))
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array[first : first + count], np.float32)
 
 
-def _count(path: Path, first: int, most: int | None, rows: int) -> int:
-    """How many rows there are to read."""
+def _count(path: Path, first: int, limit: int | None, rows: int) -> int:
+    """The number of rows to read."""
     if first >= rows:
-        raise InputError(f"{path} has {rows:,} rows, numbered from 0, and so no row {first}")
-    return rows - first if most is None else min(most, rows - first)
+        raise InputError(f"{path} has {rows:,} rows, numbered from 0: there is no row {first}")
+    return rows - first if limit is None else min(limit, rows - first)
 
 
-def _parquet(path: Path, column: str | None, first: int, most: int | None) -> Any:
+def _parquet(path: Path, column: str | None, first: int, limit: int | None) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         file = parquet.ParquetFile(path)
-        name = _chosen(path, file.schema_arrow, column)
-        count = _count(path, first, most, file.metadata.num_rows)
-        taken, skipped = [], first
+        name = _column(path, file.schema_arrow, column)
+        count = _count(path, first, limit, file.metadata.num_rows)
+        parts, skipped = [], first
         for batch in file.iter_batches(columns=[name], batch_size=4_096):
             part = batch.column(0)
-            taken.append(part.slice(min(skipped, len(part))))
+            parts.append(part.slice(min(skipped, len(part))))
             skipped = max(0, skipped - len(part))
-            if sum(map(len, taken)) >= count:
+            if sum(map(len, parts)) >= count:
                 break
-        return pa.chunked_array(taken).slice(0, count)
+        return pa.chunked_array(parts).slice(0, count)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path} is not a Parquet file that can be read ({str(error)[:80]})") from None
 
 
-def _lance(path: Path, column: str | None, first: int, most: int | None) -> Any:
+def _lance(path: Path, column: str | None, first: int, limit: int | None) -> Any:
     import lance
 
     from ..store.tables import LANCE_ERRORS
 
     try:
         table = lance.dataset(str(path))
-        name = _chosen(path, table.schema, column)
-        count = _count(path, first, most, table.count_rows())
+        name = _column(path, table.schema, column)
+        count = _count(path, first, limit, table.count_rows())
         return table.to_table(columns=[name], offset=first, limit=count).column(0)
     except InputError:
         raise
@@ -100,20 +100,20 @@ def _lance(path: Path, column: str | None, first: int, most: int | None) -> Any:
         raise InputError(f"{path} is not a Lance table that can be read ({first_line(error, 80)})") from None
 
 
-def _chosen(path: Path, schema: Any, column: str | None) -> str:
+def _column(path: Path, schema: Any, column: str | None) -> str:
     names = [column] if column else list(_NAMES)
-    found = next((name for name in names if name in schema.names), None)
-    if found is None:
-        raise InputError(f"{path} has no column {names[0]!r}, but {', '.join(schema.names)}: --column says which")
-    return found
+    name = next((name for name in names if name in schema.names), None)
+    if name is None:
+        raise InputError(f"{path} has no column {names[0]!r}, but {', '.join(schema.names)}: choose with --column")
+    return name
 
 
 def _table(column: Any, path: Path) -> Floats:
     try:
         with np.errstate(over="ignore"):
-            made = np.array(column.to_pylist(), np.float32)
+            vectors = np.array(column.to_pylist(), np.float32)
     except (TypeError, ValueError):
-        made = np.empty(0, np.float32)
-    if made.ndim != 2:
-        raise InputError(f"{path} holds rows that are no vectors of one length: expected lists of numbers")
-    return made
+        vectors = np.empty(0, np.float32)
+    if vectors.ndim != 2:
+        raise InputError(f"{path} holds no vectors of one length: expected lists of as many numbers in every row")
+    return vectors

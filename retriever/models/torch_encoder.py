@@ -10,7 +10,7 @@ import numpy as np
 from ...core.errors import InputError, MissingExtraError, first_line
 from .encoder import check_texts
 from .settings import ModelSettings, fingerprint
-from .torch_loading import check_vocabulary, quiet_transformers, refuse_pickles
+from .torch_loading import LOADING_ERRORS, check_vocabulary, quiet_transformers, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class TorchEncoder:
                     trust_remote_code=False,
                     model_kwargs={"use_safetensors": True},
                 )
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
+        except LOADING_ERRORS as error:
             reason = first_line(error)
             raise InputError(f"{folder} does not load as a sentence-transformers model ({reason})") from error
         check_vocabulary(folder, self._model)

@@ -15,14 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError)  # transformers'
+
+
+def require_safetensors(folder: Path) -> None:
+    """:raises InputError: when the folder has no safetensors file."""
+    if not any(folder.rglob("*.safetensors")):
+        raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+
 
 def refuse_pickles(folder: Path) -> None:
     """Refuse a folder with weights in a pickle alone: sentence-transformers would load one for a Dense layer.
 
     :raises InputError: when there is such a file, or no safetensors file.
     """
-    if not any(folder.rglob("*.safetensors")):
-        raise InputError(f"{folder} has no .safetensors weights: other formats are pickles and are not loaded")
+    require_safetensors(folder)
     for pickle in folder.rglob("pytorch_model.bin"):
         if not any(pickle.parent.glob("model*.safetensors")):
             raise InputError(f"{pickle} is a pickle and is not loaded: expected model.safetensors beside it")

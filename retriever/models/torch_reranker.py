@@ -11,7 +11,7 @@ from ...core.errors import InputError, MissingExtraError, first_line
 from .bert.weights import load_weights
 from .reranker import Reranker
 from .settings import CrossEncoderSettings, fingerprint, first_stage_weight
-from .torch_loading import check_vocabulary, quiet_transformers, refuse_pickles
+from .torch_loading import LOADING_ERRORS, check_vocabulary, quiet_transformers, refuse_pickles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class TorchReranker(Reranker):
                     model_kwargs={"use_safetensors": True},
                     activation_fn=Identity(),
                 )
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, ImportError) as error:
+        except LOADING_ERRORS as error:
             reason = first_line(error)
             raise InputError(f"{folder} does not load as a cross-encoder ({reason})") from error
         if self._model.num_labels != 1:

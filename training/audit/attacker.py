@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
+    from ...retriever.inversion.text_decoder import TextDecoder
     from ...retriever.models.encoder import Encoder
-    from ..inversion.text import Texts
+    from ..inversion.text_batches import TextBatches
     from ..runs.loop import Schedule
 
 
@@ -52,7 +53,8 @@ class TextAttacker:
 
     def fit(self, vectors: Floats, texts: Sequence[str], seconds: float) -> None:
         """Learn from texts and their stolen vectors (texts, dim), for about `seconds` beside the first decoder."""
-        from ..inversion.text import BagInversion, Texts
+        from ..inversion.text import BagInversion
+        from ..inversion.text_batches import TextBatches
         from ..runs.loop import run_loop
 
         tokens = self._tokens(texts)
@@ -64,27 +66,28 @@ class TextAttacker:
             self._report("encoding the attacker's texts without a defence")
             plain = self._undefended([texts[position] for position in positions])
             self._base["plain"] = plain
-            undefended = Texts(rows, lengths, plain, longest, device=environment.device())
+            undefended = TextBatches(rows, lengths, plain, longest, device=environment.device())
             self._base["decoder"] = self._first_decoder(undefended, seconds)
         self._learn_map(vectors[positions], self._base["plain"])
         self._decoder = _with_own_bag(self._base["decoder"])
-        mapped = Texts(rows, lengths, self._mapped(vectors[positions]), longest, device=environment.device())
+        mapped = TextBatches(rows, lengths, self._mapped(vectors[positions]), longest, device=environment.device())
         bag = BagInversion(self._decoder, mapped, batch_size=_TRAINING_BATCH, seed=self._seed)
         schedule = self._schedule(5e-4, _TRAINING_BATCH, seconds, len(rows))
         run_loop(self._decoder.bag, bag.loss, schedule, progress=stepping(self._report, "learning"))
 
     def recover(self, vectors: Floats) -> list[str]:
         """Return for each vector the nearest proposal, encoded again and compared in the mapped space."""
-        from ...retriever.inversion.inverter import bag_of, proposing_with
+        from ...retriever.inversion.proposals import TokenProposer
+        from ...retriever.inversion.token_guess import expected_tokens
         from ..runs.loop import trim
 
         mapped = self._mapped(vectors)
-        proposing = proposing_with(self._decoder, self._tokens, half=environment.has_bf16())
-        shares, counts = proposing.bag(mapped)
+        proposer = TokenProposer.of(self._decoder, self._tokens, half=environment.has_bf16())
+        shares, counts = proposer.bag(mapped)
         recovered = []
         stage = f"choosing among texts for {len(mapped):,} vectors"
-        for row, texts in enumerate(counted(proposing.texts(mapped, 1), self._on_progress, stage)):
-            likely = bag_of(shares[row], float(counts[row]), _THRESHOLD)[: max(1, round(float(counts[row])))]
+        for row, texts in enumerate(counted(proposer.texts(mapped, 1), self._on_progress, stage)):
+            likely = expected_tokens(shares[row], float(counts[row]), _THRESHOLD)[: max(1, round(float(counts[row])))]
             bag = tuple(token for token, _ in likely)
             proposals = [self._tokens.text(ids) for ids in (*texts, bag) if ids]
             cosines = self._undefended(proposals) @ mapped[row] if proposals else np.empty(0)
@@ -114,19 +117,20 @@ class TextAttacker:
     def _mapped(self, stolen: Floats) -> Floats:
         return normalized(stolen @ self._map + self._offset)
 
-    def _first_decoder(self, texts: Texts, seconds: float) -> Any:
+    def _first_decoder(self, texts: TextBatches, seconds: float) -> TextDecoder:
         """Train the decoder of undefended vectors that every attacker starts from."""
-        from ..inversion.text import alone, begin, learn_text
+        from ..inversion.text import train_decoder
+        from ..inversion.untrained_decoder import new_decoder, token_vectors
 
         base = getattr(self._encoder, "base", self._encoder)
-        decoder = begin(base, self._tokens, int(texts.lengths.max()), self._seed).to(environment.device())
-        self._report("encoding the vocabulary")
-        words = alone(base, self._tokens, decoder.settings.vocabulary, self._report)
+        decoder = new_decoder(base, self._tokens, int(texts.lengths.max()), self._seed).to(environment.device())
+        words = token_vectors(base, self._tokens, decoder.settings.vocabulary, self._on_progress)
 
         def schedule(share: float, rate: float, batch: int, rows: int) -> Schedule:
             return self._schedule(rate, batch, _FIRST_DECODER * seconds * share, rows)
 
-        learn_text(
+        report_step = stepping(self._report, "learning to invert")
+        train_decoder(
             decoder,
             texts,
             self._tokens,
@@ -134,8 +138,7 @@ class TextAttacker:
             words=words,
             batch_size=_TRAINING_BATCH // 8,
             seed=self._seed,
-            tell=self._report,
-            progress=stepping(self._report, "learning to invert"),
+            progress=lambda event: (report_step if event.total else self._on_progress)(event),
         )
         return decoder
 
@@ -145,7 +148,7 @@ class TextAttacker:
         return Schedule(rate, batch, seconds=seconds, seed=self._seed, bf16=environment.has_bf16(), rows=rows)
 
 
-def _with_own_bag(decoder: Any) -> Any:
+def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
     """Copy a decoder: the bag's weights, which an attacker retrains, are its own; all others are shared."""
     twin = copy(decoder)
     twin._modules = dict(decoder._modules)  # noqa: SLF001 - nn.Module has no shallow copy of its own

@@ -12,7 +12,7 @@ from ...core.progress import Progress, counted, ignore
 from ...core.words import UNSPACED
 from ...retriever.models.token_ids import EncoderTokens
 from ..data import documents as corpus
-from ..inversion.overlap import Known
+from ..inversion.overlap import KnownTexts
 from .config import MINIMUM_TEXTS
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _without_copies(
     candidates: Mapping[int, Sequence[str]], learned: Sequence[str], tokens: EncoderTokens, count: int
 ) -> tuple[dict[int, list[str]], int]:
     """Drop candidates that mostly stand in the attacker's texts, and count them; keep `count` of each length."""
-    known = Known(tokens(learned))
+    known = KnownTexts(tokens(learned))
     true: dict[int, list[str]] = {}
     copies = 0
     for length, texts in candidates.items():

@@ -1,4 +1,5 @@
-"""Train the decoders of `retriever.inversion`, and measure how much of a text comes back.
+"""Train the decoders of `retriever.inversion`, and measure how much of a text they recover.
 
-`train` is the way in; `text` trains on embeddings, `tokens` on hidden states, `metrics` compares texts.
+Enter by `train`, which imports torch when it is called. `text` trains on vectors, `tokens` on hidden states; `metrics`
+compares texts.
 """

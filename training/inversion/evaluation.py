@@ -1,17 +1,17 @@
-"""What an inverter is measured by: what it recovers of held-out texts, and where recovery begins."""
+"""Measure the recovery of held-out texts, and set the minimum cosine of a recovered text."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...retriever.inversion.inverter import InverterInfo, bag_of
+from ...core.progress import Progress, counted, ignore
+from ...retriever.inversion.token_guess import expected_tokens
 from ..evaluation import significance
-from ..runs.progress import counted
 from .metrics import overlap
-from .overlap import Known
+from .overlap import KnownTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats
-    from ...retriever.inversion.correction import Corrected
+    from ...core.progress import OnProgress
+    from ...retriever.inversion.correction import Correction
     from ...retriever.inversion.inverter import EmbeddingInverter
-    from ..runs.progress import Tell
+    from ...retriever.inversion.inverter_info import InverterInfo
     from .rows import TokenSpans
 
 
-_JUDGED = 64  # held-out texts that recovery is measured on
-_CONTROLS = 24  # vectors of no text that the threshold is taken from
-_CONTROL_SECONDS = 1.0
+_TEXTS = 64  # held-out texts to recover
+_CONTROLS = 24  # vectors of no text, which set the threshold
+_SECONDS = 1.0  # of correction for each vector
 
 
-def measured(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """A mean with its interval, as a card has it."""
+def summarize(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """A mean with its interval, as the model card has it."""
     low, high = significance.interval(values)
     return {
         "name": name,
@@ -41,63 +42,75 @@ def measured(name: str, values: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def recovery(
-    inverter: EmbeddingInverter, learned: TokenSpans, held_out: TokenSpans, tell: Tell
+def measure_recovery(
+    inverter: EmbeddingInverter, learned: TokenSpans, held_out: TokenSpans, progress: OnProgress
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """Recovery of held-out texts, and the cosines of what was recovered."""
-    chosen = _apart(learned, held_out, tell)
-    true = [held_out.tokens[int(number)].tokens.tolist() for number in chosen]
-    vectors = inverter.check(held_out.vectors[chosen])
-    shares, counts = inverter.proposing.bag(vectors)
-    bags = [[token for token, _ in bag_of(*one, 0.2)] for one in zip(shares, counts.tolist(), strict=True)]
-    proposals = inverter.proposals(vectors)
-    proposed = [inverter.nearest(*one) for one in zip(vectors, proposals, strict=True)]
-    corrected = _corrected(inverter, vectors, "held-out texts", tell)
-    rows = [
-        measured("token F1, bag", [overlap(*both)[2] for both in zip(true, bags, strict=True)]),
-        measured("token F1, proposed text", [overlap(t, p.ids)[2] for t, p in zip(true, proposed, strict=True)]),
-        measured("token F1, corrected 1 s", [overlap(t, c.ids)[2] for t, c in zip(true, corrected, strict=True)]),
-        measured("cosine, corrected 1 s", [one.cosine for one in corrected]),
+    """Measure the recovery of held-out texts; return the measures, and the cosine of each recovered text."""
+    numbers = _unknown_texts(learned, held_out, progress)
+    true = [held_out.tokens[int(number)].tokens.tolist() for number in numbers]
+    vectors = inverter.check(held_out.vectors[numbers])
+    shares, counts = inverter.proposer.bag(vectors)
+    bags = [
+        [token for token, _ in expected_tokens(share, count, 0.2)]
+        for share, count in zip(shares, counts.tolist(), strict=True)
     ]
-    return rows, [one.cosine for one in corrected]
+    proposed = [
+        inverter.nearest(vector, proposals).ids
+        for vector, proposals in zip(vectors, inverter.proposals(vectors), strict=True)
+    ]
+    corrected = _correct(inverter, vectors, "held-out texts", progress)
+    cosines = [correction.cosine for correction in corrected]
+    measures = [
+        summarize("token F1, bag", _f1(true, bags)),
+        summarize("token F1, proposed text", _f1(true, proposed)),
+        summarize("token F1, corrected 1 s", _f1(true, [correction.ids for correction in corrected])),
+        summarize("cosine, corrected 1 s", cosines),
+    ]
+    return measures, cosines
 
 
-def _apart(learned: TokenSpans, held_out: TokenSpans, tell: Tell) -> NDArray[np.int64]:
-    """Numbers of held-out stretches, from all over them, of which most does not stand in what was learned from."""
-    known = Known(learned.tokens[number].tokens for number in range(len(learned)))
-    tried = np.unique(np.linspace(0, len(held_out) - 1, min(4 * _JUDGED, len(held_out))).astype(np.int64))
-    apart = [number for number in tried.tolist() if not known.holds(held_out.tokens[number].tokens)]
-    if not apart:
-        tell("all held-out texts stand for the most part in those that were learned from")
-        apart = tried.tolist()
-    return np.array(apart)[np.unique(np.linspace(0, len(apart) - 1, min(_JUDGED, len(apart))).astype(np.int64))]
+def _f1(true: Sequence[Sequence[int]], recovered: Sequence[Sequence[int]]) -> list[float]:
+    return [overlap(*pair)[2] for pair in zip(true, recovered, strict=True)]
+
+
+def _unknown_texts(learned: TokenSpans, held_out: TokenSpans, progress: OnProgress) -> NDArray[np.int64]:
+    """Choose held-out texts evenly, without those that mostly repeat texts learned from."""
+    known = KnownTexts(learned.tokens[number].tokens for number in range(len(learned)))
+    candidates = np.unique(np.linspace(0, len(held_out) - 1, min(4 * _TEXTS, len(held_out))).astype(np.int64))
+    unknown = [number for number in candidates.tolist() if not known.holds(held_out.tokens[number].tokens)]
+    if not unknown:
+        progress(Progress("all held-out texts mostly repeat texts learned from"))
+        unknown = candidates.tolist()
+    return np.array(unknown)[np.unique(np.linspace(0, len(unknown) - 1, min(_TEXTS, len(unknown))).astype(np.int64))]
 
 
 def with_threshold(
-    about: InverterInfo,
+    info: InverterInfo,
     inverter: EmbeddingInverter,
     vectors: Floats,
-    own: Sequence[float],
+    cosines: Sequence[float],
     seed: int,
-    tell: Tell = lambda _: None,
+    progress: OnProgress = ignore,
 ) -> InverterInfo:
-    """The cosine from which a text counts as recovered: between what texts reach and what vectors of no text do.
+    """Set the threshold between the cosines of recovered texts and the cosines reached for vectors of no text.
 
-    These are random directions, and the held-out vectors with their dimensions in another order, as another encoder's
-    are.
+    Vectors of no text are random directions, and held-out vectors with their dimensions in another order, as another
+    encoder might have them.
+
+    :param cosines: of recovered texts.
     """
     random = np.random.default_rng(seed)
-    some = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(about.dim)]
-    none = np.concatenate([random.standard_normal((_CONTROLS - len(some), about.dim)).astype(np.float32), some])
-    reached = [one.cosine for one in _corrected(inverter, inverter.check(none), "vectors of no text", tell)]
-    low, high = float(np.quantile(own, 0.05)), float(max(reached))
+    shuffled = np.asarray(vectors[: _CONTROLS // 2], np.float32)[:, random.permutation(info.dim)]
+    directions = random.standard_normal((_CONTROLS - len(shuffled), info.dim)).astype(np.float32)
+    controls = inverter.check(np.concatenate([directions, shuffled]))
+    reached = [correction.cosine for correction in _correct(inverter, controls, "vectors of no text", progress)]
+    low, high = float(np.quantile(cosines, 0.05)), float(max(reached))
     threshold = (low + high) / 2 if low > high else high
     control = {"texts, 5th percentile": round(low, 4), "no texts, highest": round(high, 4)}
-    return InverterInfo(**{**asdict(about), "threshold": round(threshold, 4), "control": control})
+    return replace(info, threshold=round(threshold, 4), control=control)
 
 
-def _corrected(inverter: EmbeddingInverter, vectors: Floats, what: str, tell: Tell) -> list[Corrected]:
-    """The nearest texts that are found in a second each."""
-    told = f"correcting {len(vectors)} {what} for {_CONTROL_SECONDS:g} s each"
-    tell(told)
-    return [inverter.corrected(vector, _CONTROL_SECONDS) for vector in counted(vectors, tell, told)]
+def _correct(inverter: EmbeddingInverter, vectors: Floats, name: str, progress: OnProgress) -> list[Correction]:
+    """Find the nearest text of each vector in limited time."""
+    stage = f"correcting {name} for {_SECONDS:g} s each"
+    return [inverter.correct(vector, _SECONDS) for vector in counted(vectors, progress, stage)]

@@ -1,22 +1,20 @@
-"""How much of a text was recovered: measures of a recovered text against the true one.
+"""Measure how much of a text was recovered, by comparing it with the true text.
 
-- precision, recall, F1: of the encoder's own tokens as multisets, special ones left out: what the texts have in common,
-  as often as both have it, over what was recovered, over what was there, and their harmonic mean. The F1 of SQuAD
-  (Rajpurkar et al. 2016, arXiv:1606.05250), of tokens instead of words; vec2text (Morris et al. 2023, arXiv:2310.06816)
-  takes sets. A mean over texts. Tokens that the encoder does not know are in no way recovered.
-- exact: the share of texts whose tokens are all there, in order. What the encoder does not see, case in most, cannot be
-  recovered and is not asked for.
+- precision, recall, F1: of the encoder's own tokens as multisets, without special tokens. Common tokens, counted as
+  often as both texts have them, over recovered ones, over true ones, and the harmonic mean of both. This is the F1 of
+  SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), of tokens instead of words; vec2text (Morris et al. 2023,
+  arXiv:2310.06816) compares sets. A mean over texts. Tokens unknown to the encoder never count as recovered.
+- exact: the share of texts with all tokens recovered in order. Information that most encoders drop, such as case,
+  is not required.
 - BLEU: sacrebleu's corpus BLEU (Papineni et al. 2002; Post 2018, arXiv:1804.08771), case folded, 0 to 100;
   `bleu_signature` has its settings.
-- sentence BLEU: the mean of sacrebleu's for single texts, with the effective order, 0 to 100: vec2text's figures are
-  such means.
+- sentence BLEU: the mean of sacrebleu's score for single texts with the effective order, 0 to 100, as vec2text has it.
 - ROUGE-L: the F1 of the longest common subsequence of words (Lin 2004, W04-1013, section 3, with beta 1).
-- cosine: of the recovered text, encoded again, and the true text's vector as it was before any defence.
-- numbers, names: of all the different numbers, or names, of each text the share that stands in the recovered one.
+- cosine: of the recovered text, encoded again, with the true text's vector before any defence.
+- numbers, names: of all distinct numbers, or names, of each text the share that the recovered text has.
 
-A number is digits with `.,:/-` between them. A name is a word that begins with a capital letter and does not begin a
-sentence: acronyms count, the first word of a text never does. Words are compared without case and accents, which most
-encoders drop.
+A number is digits with `.,:/-` between them. A name is a capitalised word that does not begin a sentence: acronyms
+count, the first word of a text never does. Words are compared without case and accents, which most encoders drop.
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ if TYPE_CHECKING:
 
 MEASURES = ("precision", "recall", "f1", "exact", "bleu", "sentence_bleu", "rouge_l", "cosine", "numbers", "names")
 _SAMPLES = 2_000
-_BLEU_SAMPLES = 500  # each takes the formula anew
+_BLEU_SAMPLES = 500  # fewer: each computes the formula again
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A measure with its 95 % interval, by the bootstrap over texts; None where there is nothing to measure."""
+    """A measure with its 95 % interval, by the bootstrap over texts; None if there is nothing to measure."""
 
     value: float | None
     low: float | None
@@ -59,12 +57,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was recovered of some texts."""
+    """The measures of recovered texts."""
 
     texts: int
     measures: dict[str, Value]
     f1: list[float] = field(default_factory=list, repr=False)  # of each text
-    unknown: float = 0.0  # the share of the true texts' tokens that the encoder does not know
+    unknown: float = 0.0  # share of the true tokens that are unknown to the encoder
 
     def __getitem__(self, measure: str) -> float:
         value = self.measures[measure].value
@@ -90,94 +88,94 @@ def compare(
     cosines: ArrayLike | None = None,
     seed: int = 0,
 ) -> Recovery:
-    """Every measure of texts recovered for true ones, in the same order.
+    """Compare recovered texts with true ones, in the same order, by every measure.
 
-    :param tokenize: gives the encoder's own tokens of each text, special ones left out; its `never`, if it has that,
-        are those that stand for no text, such as the unknown one.
-    :param cosines: of each recovered text with the true vector; left out unless given.
+    :param tokenize: returns the encoder's own tokens of each text, without special tokens. Its optional attribute
+        `non_text` has the tokens without text, such as the unknown one.
+    :param cosines: of each recovered text with the true vector; not measured by default.
     """
     if not true or len(true) != len(recovered):
         raise InputError(f"expected one recovered text for each true one, not {len(recovered)} for {len(true)}")
     require()
-    never: frozenset[int] = getattr(tokenize, "never", frozenset())
-    wanted = tokenize(true)
-    found = [[token for token in tokens if token not in never] for tokens in tokenize(recovered)]
-    unknown = [token in never for tokens in wanted for token in tokens]
-    overlaps = np.array([overlap(one, other) for one, other in zip(wanted, found, strict=True)])
-    both = list(zip(true, recovered, strict=True))
+    non_text: frozenset[int] = getattr(tokenize, "non_text", frozenset())
+    true_tokens = tokenize(true)
+    tokens = [[token for token in row if token not in non_text] for row in tokenize(recovered)]
+    unknown = [token in non_text for row in true_tokens for token in row]
+    overlaps = np.array([overlap(*rows) for rows in zip(true_tokens, tokens, strict=True)])
+    pairs = list(zip(true, recovered, strict=True))
     per_text: dict[str, ArrayLike] = {
         "precision": overlaps[:, 0],
         "recall": overlaps[:, 1],
         "f1": overlaps[:, 2],
-        "exact": [one == other for one, other in zip(wanted, found, strict=True)],
-        "sentence_bleu": [sentence_bleu(*pair) for pair in both],
-        "rouge_l": [rouge_l(*pair) for pair in both],
+        "exact": [expected == row for expected, row in zip(true_tokens, tokens, strict=True)],
+        "sentence_bleu": [sentence_bleu(*pair) for pair in pairs],
+        "rouge_l": [rouge_l(*pair) for pair in pairs],
     }
     if cosines is not None:
         per_text["cosine"] = cosines
     weighted = {name: mean(np.asarray(values, np.float64)) for name, values in per_text.items()}
-    weighted["numbers"] = _share([_counts(numbers(one), numbers_in(numbers(one), other)) for one, other in both])
-    weighted["names"] = _share([_counts(names(one), words(other)) for one, other in both])
+    weighted["numbers"] = _share([_counts(numbers(text), numbers_in(numbers(text), guess)) for text, guess in pairs])
+    weighted["names"] = _share([_counts(names(text), words(guess)) for text, guess in pairs])
     measures = {name: _value(weighting, len(true), seed) for name, weighting in weighted.items()}
-    measures["bleu"] = _value(_corpus_bleu(both), len(true), seed, _BLEU_SAMPLES)
+    measures["bleu"] = _value(_corpus_bleu(pairs), len(true), seed, _BLEU_SAMPLES)
     ordered = {name: measures[name] for name in MEASURES if name in measures}
     return Recovery(len(true), ordered, overlaps[:, 2].tolist(), sum(unknown) / max(1, len(unknown)))
 
 
-def overlap(true: Iterable[Any], found: Iterable[Any]) -> tuple[float, float, float]:
-    """Precision, recall and F1 of two multisets; 0 where one of them is empty."""
-    wanted, given = Counter(true), Counter(found)
-    both = (wanted & given).total()
-    if not both:
+def overlap(true: Iterable[Any], recovered: Iterable[Any]) -> tuple[float, float, float]:
+    """Precision, recall and F1 of two multisets; 0 if one of them is empty."""
+    expected, counts = Counter(true), Counter(recovered)
+    common = (expected & counts).total()
+    if not common:
         return 0.0, 0.0, 0.0
-    return both / given.total(), both / wanted.total(), 2 * both / (given.total() + wanted.total())
+    return common / counts.total(), common / expected.total(), 2 * common / (counts.total() + expected.total())
 
 
-def rouge_l(true: str, found: str) -> float:
-    wanted, given = words(true), words(found)
-    common = longest_common(wanted, given)
-    return 2 * common / (len(wanted) + len(given)) if common else 0.0
+def rouge_l(true: str, recovered: str) -> float:
+    expected, guesses = words(true), words(recovered)
+    common = longest_common(expected, guesses)
+    return 2 * common / (len(expected) + len(guesses)) if common else 0.0
 
 
-def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The length of the longest common subsequence, a row of the table at a time as bits of an integer (Hyyrö 2004)."""
-    places: dict[str, int] = {}
-    for place, word in enumerate(one):
-        places[word] = places.get(word, 0) | 1 << place
-    full = (1 << len(one)) - 1
+def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of the longest common subsequence: rows of the table are the bits of an integer (Hyyrö 2004)."""
+    positions: dict[str, int] = {}
+    for position, word in enumerate(first):
+        positions[word] = positions.get(word, 0) | 1 << position
+    full = (1 << len(first)) - 1
     row = full
-    for word in other:
-        matching = row & places.get(word, 0)
+    for word in second:
+        matching = row & positions.get(word, 0)
         row = (row + matching | row - matching) & full
-    return len(one) - row.bit_count()
+    return len(first) - row.bit_count()
 
 
-def _counts(wanted: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """How many of these are there, and how many they are."""
-    return len(set(wanted) & set(given)), len(wanted)
+def _counts(expected: Sequence[str], recovered: Sequence[str]) -> tuple[int, int]:
+    """The number of recovered items, and of expected ones."""
+    return len(set(expected) & set(recovered)), len(expected)
 
 
 def _share(counts: Sequence[tuple[int, int]]) -> Weighted:
-    """Found of all, over texts; NaN where there are none."""
+    """The share of recovered items over all texts; NaN if there are no items."""
     table = np.array(counts, np.float64)
 
     def share(weights: Doubles) -> Doubles:
-        found, total = (weights @ table).T
-        return np.where(total > 0, found / np.maximum(total, 1), np.nan)
+        recovered, total = (weights @ table).T
+        return np.where(total > 0, recovered / np.maximum(total, 1), np.nan)
 
     return share
 
 
-def sentence_bleu(true: str, found: str) -> float:
-    return float(_bleu(effective_order=True).sentence_score(found, [true]).score)
+def sentence_bleu(true: str, recovered: str) -> float:
+    return float(_bleu(effective_order=True).sentence_score(recovered, [true]).score)
 
 
-def _corpus_bleu(both: Sequence[tuple[str, str]]) -> Weighted:
-    """Corpus BLEU from the counts of single texts, as often as each is in a sample."""
-    bleu = _bleu(effective_order=True)  # which the counts do not depend on
-    table = np.empty((len(both), 10), np.float64)
-    for row, (true, found) in zip(table, both, strict=True):
-        score = bleu.sentence_score(found, [true])
+def _corpus_bleu(pairs: Sequence[tuple[str, str]]) -> Weighted:
+    """Corpus BLEU from the counts of single texts, weighted by how often a sample has each."""
+    bleu = _bleu(effective_order=True)  # does not change the counts
+    table = np.empty((len(pairs), 10), np.float64)
+    for row, (true, recovered) in zip(table, pairs, strict=True):
+        score = bleu.sentence_score(recovered, [true])
         row[:] = [*score.counts, *score.totals, score.sys_len, score.ref_len]
 
     def of(weights: Doubles) -> Doubles:
@@ -189,7 +187,7 @@ def _corpus_bleu(both: Sequence[tuple[str, str]]) -> Weighted:
 
 
 def bleu_signature() -> str:
-    """The settings of BLEU as sacrebleu writes them down."""
+    """The settings of BLEU in sacrebleu's notation."""
     bleu = _bleu(effective_order=False)
     bleu.corpus_score(["a"], [["a"]])
     return str(bleu.get_signature())

@@ -1,6 +1,6 @@
-"""Which texts stand for the most part in others: by their runs of five tokens (shingles: Broder 1997).
+"""Find texts that mostly repeat others, by their runs of five tokens (shingles: Broder 1997).
 
-What was learned from is no test of what was learned; neither is a copy of it in which a word was changed.
+Texts that a model learned from cannot test it; neither can copies of them with a changed word.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_LONG = 5  # tokens of a run
-_MOST = 0.5  # share of a text's runs up to which it is another text
+_RUN = 5  # tokens
+_SHARED = 0.5  # maximum share of known runs in an unknown text
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 1], np.uint64)
 
 
-class Known:
-    """The runs of some texts, each as token ids; 8 bytes a run."""
+class KnownTexts:
+    """The hashed runs of texts given as token ids; 8 bytes a run."""
 
     def __init__(self, texts: Iterable[Sequence[int] | NDArray[np.int64]]) -> None:
-        found = [_runs(text) for text in texts]
-        self._runs = np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64)
+        runs = [_runs(text) for text in texts]
+        self._runs = np.unique(np.concatenate(runs)) if runs else np.empty(0, np.uint64)
 
     def holds(self, text: Sequence[int] | NDArray[np.int64]) -> bool:
-        """Whether more than half of the runs of a text are in those of the texts."""
+        """Whether more than half of a text's runs are known."""
         runs = _runs(text)
         if not len(runs) or not len(self._runs):
             return False
-        places = np.searchsorted(self._runs, runs).clip(max=len(self._runs) - 1)
-        return bool((self._runs[places] == runs).mean() > _MOST)
+        rows = np.searchsorted(self._runs, runs).clip(max=len(self._runs) - 1)
+        return bool((self._runs[rows] == runs).mean() > _SHARED)
 
 
 def _runs(text: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A number for each run; of a text that is shorter one."""
+    """Hash each run of a text; a text shorter than a run is one run."""
     ids = np.asarray(text, np.uint64)
-    long = min(_LONG, len(ids))
-    if not long:
+    length = min(_RUN, len(ids))
+    if not length:
         return ids
-    windows = np.lib.stride_tricks.sliding_window_view(ids + np.uint64(1), long)
-    runs: NDArray[np.uint64] = (windows * _FACTORS[:long]).sum(axis=1, dtype=np.uint64)
-    return runs
+    windows = np.lib.stride_tricks.sliding_window_view(ids + np.uint64(1), length)
+    hashes: NDArray[np.uint64] = (windows * _FACTORS[:length]).sum(axis=1, dtype=np.uint64)
+    return hashes

@@ -1,4 +1,4 @@
-"""What inversion of embeddings learns from: stretches of documents as tokens, each with its vector, on disk."""
+"""Spans of documents as tokens with their vectors, on disk: the training rows of an inverter of vectors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from ...retriever.models.token_ids import EncoderTokens
 
 
-SHORTEST = 4  # tokens of a stretch
-_DOCUMENTS = 256  # cut at a time
-_TEXTS = 4_096  # encoded at a time
-_COVERED = 2.0  # times that a document is covered by its stretches, on average
-_WHOLE = 0.75  # share of stretches as long as can be; the others are of any length
+SHORTEST = 4  # tokens of a span
+_DOCUMENTS = 256  # cut in a batch
+_TEXTS = 4_096  # encoded in a batch
+_COVERED = 2.0  # how often the spans of a document cover it, on average
+_WHOLE = 0.75  # share of spans of full length; the rest have random lengths
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSpans:
-    """Rows of tokens and their vectors (rows, dim) of length 1, both mapped into memory."""
+    """Rows of tokens, and their vectors (rows, dim) of length 1; both are memory-mapped."""
 
     tokens: Rows
     vectors: Floats
@@ -49,7 +49,7 @@ class TokenSpans:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was read and written."""
+    """The numbers of documents read and of rows written."""
 
     documents: int = 0
     held_out_documents: int = 0
@@ -64,19 +64,19 @@ def prepare(
     tokens: EncoderTokens,
     *,
     longest: int,
-    most: int,
+    limit: int,
     seed: int = 0,
 ) -> Counts:
-    """Cut every text into stretches and write `train` and `held_out`; what a killed run has written counts if whole.
+    """Cut texts into spans, encode them, and write `train` and `held_out`; reuse the complete files of a killed run.
 
-    :param texts: what `pretraining_rows.parted` gives.
-    :param longest: tokens of a stretch.
-    :param most: stretches to train on; a twentieth as many are held out.
+    :param texts: each text with whether it is held out, from `pretraining.rows.split_held_out`.
+    :param longest: maximum number of tokens in a span.
+    :param limit: maximum number of spans to train on; of held-out spans a twentieth of it.
     """
-    made = json_or_make(
-        folder / "counts.json", lambda: asdict(_write(texts, folder, encoder, tokens, longest, most, seed))
+    counts = json_or_make(
+        folder / "counts.json", lambda: asdict(_write(texts, folder, encoder, tokens, longest, limit, seed))
     )
-    return Counts(**made)
+    return Counts(**counts)
 
 
 def _write(
@@ -85,44 +85,46 @@ def _write(
     encoder: Encoder,
     tokens: EncoderTokens,
     longest: int,
-    most: int,
+    limit: int,
     seed: int,
 ) -> Counts:
     random = np.random.default_rng(seed)
-    train = _Side(folder, "train", encoder, tokens, most)
-    held_out = _Side(folder, "held_out", encoder, tokens, max(1, most // 20))
+    train = _SpanWriter(folder, "train", encoder, tokens, limit)
+    held_out = _SpanWriter(folder, "held_out", encoder, tokens, max(1, limit // 20))
     documents = held_documents = 0
-    given = iter(texts)
-    while (not train.full) and (some := list(islice(given, _DOCUMENTS))):
-        for (_, held), stretches in zip(some, cut([text for text, _ in some], encoder, longest, random), strict=True):
+    iterator = iter(texts)
+    while (not train.full) and (batch := list(islice(iterator, _DOCUMENTS))):
+        for (_, is_held_out), spans in zip(
+            batch, cut([text for text, _ in batch], encoder, longest, random), strict=True
+        ):
             documents += 1
-            held_documents += held
-            for stretch in stretches:
-                (held_out if held else train).add(stretch, documents)
+            held_documents += is_held_out
+            for span in spans:
+                (held_out if is_held_out else train).add(span, documents)
     train.close()
     held_out.close()
     return Counts(documents, held_documents, train.count, held_out.count)
 
 
 def cut(texts: list[str], encoder: Encoder, longest: int, random: np.random.Generator) -> Iterator[list[str]]:
-    """For each text some stretches of it that begin where a word does, of `longest` tokens or fewer."""
+    """Cut random spans from each text, of `longest` tokens or fewer; each begins at the start of a word."""
     for text, offsets in zip(texts, encoder.offsets(texts), strict=True):
         starts = np.array([n for n, (start, _) in enumerate(offsets) if n == 0 or start > offsets[n - 1][1]], np.int64)
-        found = []
+        spans = []
         for _ in range(round(_COVERED * len(offsets) / longest) or 1 if len(offsets) >= SHORTEST else 0):
             length = longest if random.random() < _WHOLE else int(random.integers(SHORTEST, longest + 1))
             fitting = starts[starts + length <= len(offsets)]
             first = int(random.choice(fitting)) if len(fitting) else 0
             last = min(first + length, len(offsets)) - 1
-            found.append(text[offsets[first][0] : offsets[last][1]])
-        yield found
+            spans.append(text[offsets[first][0] : offsets[last][1]])
+        yield spans
 
 
-class _Side:
-    """One of the two files of rows, with its file of vectors."""
+class _SpanWriter:
+    """Encodes spans in batches, and writes a file of rows and a file of vectors."""
 
-    def __init__(self, folder: Path, name: str, encoder: Encoder, tokens: EncoderTokens, most: int) -> None:
-        self._encoder, self._tokens, self._most = encoder, tokens, most
+    def __init__(self, folder: Path, name: str, encoder: Encoder, tokens: EncoderTokens, limit: int) -> None:
+        self._encoder, self._tokens, self._limit = encoder, tokens, limit
         self._rows = Writer(folder / f"{name}.arrow")
         self._vectors = folder / f"{name}.f32"
         self._vectors.write_bytes(b"")
@@ -131,7 +133,7 @@ class _Side:
 
     @property
     def full(self) -> bool:
-        return self.count + len(self._waiting) >= self._most
+        return self.count + len(self._waiting) >= self._limit
 
     def add(self, text: str, document: int) -> None:
         if not self.full:
@@ -145,13 +147,13 @@ class _Side:
 
     def _flush(self) -> None:
         texts = [text for text, _ in self._waiting]
-        made = self._tokens(texts)
-        kept = [place for place, ids in enumerate(made) if ids]
-        if kept:
+        tokens = self._tokens(texts)
+        numbers = [number for number, ids in enumerate(tokens) if ids]
+        if numbers:
             with self._vectors.open("ab") as file:
-                file.write(normalized(self._encoder.encode([texts[place] for place in kept])).tobytes())
-        for place in kept:
-            ids = np.array(made[place], np.int64)
-            self._rows.add(Row(ids, np.zeros(len(ids), np.uint8)), self._waiting[place][1])
-        self.count += len(kept)
+                file.write(normalized(self._encoder.encode([texts[number] for number in numbers])).tobytes())
+        for number in numbers:
+            ids = np.array(tokens[number], np.int64)
+            self._rows.add(Row(ids, np.zeros(len(ids), np.uint8)), self._waiting[number][1])
+        self.count += len(numbers)
         self._waiting = []

@@ -1,37 +1,34 @@
-"""Which tokens a masked one is told from, and at how many places: in round numbers.
+"""Sample the tokens that a loss compares with, and the positions that it counts, in round numbers.
 
-On a CPU each new size of a matrix product costs a kernel, which takes time to make and stays in memory.
+On a CPU each new size of a matrix product costs a kernel, which takes time to compile and stays in memory.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import torch
+from torch import Tensor
 
 _CLASSES = 256
-_PLACES = 64
+_POSITIONS = 64
 
 
-def sample_vocabulary(ids: Any, among: Any, others: int) -> Any:
-    """The different ones of some tokens, and at least so many others drawn from `among`: a multiple of 256, ascending.
+def sample_vocabulary(ids: Tensor, vocabulary: Tensor, extra: int) -> Tensor:
+    """The distinct tokens of `ids`, and at least `extra` random ones from `vocabulary`, in ascending order.
 
-    Fewer where `among` holds fewer.
+    Their number is a multiple of 256, or less if the vocabulary is too small.
     """
-    import torch
-
     own = torch.unique(ids)
-    wanted = -(-(len(own) + others) // _CLASSES) * _CLASSES
-    drawn = among[torch.randperm(len(among))[:wanted].to(among.device)]
-    return torch.cat([own, drawn[~torch.isin(drawn, own)][: wanted - len(own)]]).sort().values
+    count = -(-(len(own) + extra) // _CLASSES) * _CLASSES
+    drawn = vocabulary[torch.randperm(len(vocabulary))[:count].to(vocabulary.device)]
+    return torch.cat([own, drawn[~torch.isin(drawn, own)][: count - len(own)]]).sort().values
 
 
-def round_mask(mask: Any) -> Any:
-    """A mask with a multiple of 64 of its places, drawn at random; itself where it has fewer than that."""
-    import torch
-
-    places = mask.nonzero()
-    spare = len(places) % _PLACES
-    if spare == len(places):
+def round_mask(mask: Tensor) -> Tensor:
+    """Drop random positions of a mask until their number is a multiple of 64; keep a mask with fewer than 64."""
+    positions = mask.nonzero()
+    spare = len(positions) % _POSITIONS
+    if spare == len(positions):
         return mask
-    left = mask.clone()
-    left[tuple(places[torch.randperm(len(places))[:spare].to(mask.device)].T)] = False
-    return left
+    rounded = mask.clone()
+    rounded[tuple(positions[torch.randperm(len(positions))[:spare].to(mask.device)].T)] = False
+    return rounded

@@ -1,4 +1,5 @@
-"""Masked language modelling on documents, from any encoder or from scratch.
+"""Pretrain encoders on documents by masked language modelling, from an existing encoder or from scratch.
 
-`pretrain` is the way in; `masking` hides tokens, `batches` packs them, `fill_mask` names them.
+Enter by `pretrain` or `fill_mask`, which import torch when they are called. `masking` hides tokens, `batches` packs
+rows, `learner` has the loss.
 """

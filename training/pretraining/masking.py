@@ -1,8 +1,9 @@
-"""What a masked language model is asked: which tokens of a text it must name, and what stands in their places.
+"""Mask tokens for a masked language model to predict.
 
-Devlin et al. 2019 (arXiv:1810.04805), section 3.1: 15 % of the tokens are chosen; of those 80 % become [MASK], 10 % a
-random token and 10 % stay. transformers' own collator draws each token for itself, so that a short text may lose none
-or half of its tokens, always writes [MASK] for whole words, and cannot go on from the middle of an epoch.
+Devlin et al. 2019 (arXiv:1810.04805), section 3.1: 15 % of the tokens are chosen. 80 % of them become [MASK], 10 % a
+random token, and 10 % stay. transformers' own collator is not used, for three reasons. It draws each token
+independently, so that a short text may lose none or half of its tokens. It always writes [MASK] for whole words. It
+cannot resume in the middle of an epoch.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ if TYPE_CHECKING:
     from ...core.arrays import Integers, Mask
 
 
-IGNORED = -100  # the label of a token that is not asked for: torch's cross entropy passes over it
+IGNORED = -100  # label of a token not to predict, as in torch's cross entropy
 
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """How texts in one vocabulary are masked."""
+    """The rules for masking texts of one vocabulary."""
 
     mask: int  # the id of [MASK]
-    special: Integers  # ids that are never chosen and never put in
-    vocabulary: Integers  # ids that a random token is drawn from
+    special: Integers  # ids that are never masked and never drawn
+    vocabulary: Integers  # ids to draw random tokens from
     share: float = 0.15
-    whole_words: bool = False  # choose all pieces of a word or none
+    whole_words: bool = False  # mask all pieces of a word or none
 
     @classmethod
     def of(
@@ -40,52 +41,50 @@ class Masking:
         return cls(mask, never, np.setdiff1d(np.arange(size), never), share, whole_words)
 
     def __call__(self, tokens: Integers, starts: Mask, random: np.random.Generator) -> tuple[Integers, Integers]:
-        """The tokens as the model sees them, and the labels: the true token where one was chosen, else `IGNORED`.
+        """Return the masked tokens, and labels: the true token where one was chosen, else `IGNORED`.
 
-        :param starts: whether a word begins with the token.
+        :param starts: whether each token begins a word.
         """
         eligible = ~np.isin(tokens, self.special)
         choose = choose_words if self.whole_words else choose_tokens
         chosen = choose(eligible, starts, self.share, random)
-        return self._hidden(tokens, chosen, random), np.where(chosen, tokens, IGNORED)
+        return self._mask(tokens, chosen, random), np.where(chosen, tokens, IGNORED)
 
-    def _hidden(self, tokens: Integers, chosen: Mask, random: np.random.Generator) -> Integers:
+    def _mask(self, tokens: Integers, chosen: Mask, random: np.random.Generator) -> Integers:
         fate = random.random(len(tokens))
         any_token = self.vocabulary[random.integers(0, len(self.vocabulary), len(tokens))]
-        seen = np.where(fate < 0.8, self.mask, np.where(fate < 0.9, any_token, tokens))
-        return np.where(chosen, seen, tokens)
+        masked = np.where(fate < 0.8, self.mask, np.where(fate < 0.9, any_token, tokens))
+        return np.where(chosen, masked, tokens)
 
 
 def choose_tokens(eligible: Mask, starts: Mask, share: float, random: np.random.Generator) -> Mask:  # noqa: ARG001 - one signature
-    """That share of the eligible tokens, to the nearest whole number, and one at least."""
-    places = np.flatnonzero(eligible)
+    """Choose a share of the eligible tokens, rounded, at least one."""
+    positions = np.flatnonzero(eligible)
     chosen = np.zeros(len(eligible), bool)
-    chosen[random.permutation(places)[: _budget(len(places), share)]] = True
+    chosen[random.permutation(positions)[: _budget(len(positions), share)]] = True
     return chosen
 
 
 def choose_words(eligible: Mask, starts: Mask, share: float, random: np.random.Generator) -> Mask:
-    """Whole words in a random order, as long as their pieces stay within the share; one word at least.
+    """Choose random whole words until their pieces reach the share; at least one word.
 
-    A word with a piece that is not eligible is never chosen.
+    A word with an ineligible piece is never chosen.
     """
     if not len(starts):
         return np.zeros(0, bool)
-    words: Integers = np.cumsum(starts) - bool(
-        starts[0]
-    )  # tokens before the first start are the rest of a word cut in two
+    words: Integers = np.cumsum(starts) - bool(starts[0])  # tokens before the first start are the rest of a cut word
     sizes = np.bincount(words)
     whole = np.bincount(words, weights=eligible) == sizes
     order = random.permutation(np.flatnonzero(whole))
-    left = _budget(int(eligible.sum()), share)
-    taken = []
+    budget = _budget(int(eligible.sum()), share)
+    chosen = []
     for word, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
-        if size <= left:
-            taken.append(word)
-            left -= size
-        if not left:
+        if size <= budget:
+            chosen.append(word)
+            budget -= size
+        if not budget:
             break
-    return np.isin(words, taken or order[:1])
+    return np.isin(words, chosen or order[:1])
 
 
 def _budget(count: int, share: float) -> int:

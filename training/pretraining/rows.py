@@ -1,4 +1,4 @@
-"""What pretraining reads: rows of tokens on disk, those of some documents held out."""
+"""Rows of tokens on disk, to train on and held out."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from ...core.errors import InputError
 from ...core.files import json_or_make
 from ..data.dataset import hash_of
 from ..data.tokenized import SENTENCE, Row, Rows, Writer, cut, tokenize
+from ..data.tokenized import pack as pack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_SEEN = 1_000  # documents whose hashes say where those held out end
-_SHORTEST = 2  # tokens of a row that are known: one alone has nothing to be told from
+_SAMPLE = 1_000  # documents: their hashes set the limit of the held-out hashes
+_SHORTEST = 2  # known tokens of a row: a single token has no context to predict it from
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was read and written."""
+    """The numbers of documents read and of rows written."""
 
     documents: int = 0
     held_out_documents: int = 0
@@ -33,7 +34,7 @@ class Counts:
     tokens: int = 0
     held_out_rows: int = 0
     held_out_tokens: int = 0
-    pairs: int = 0  # rows that can be cut in two, of all
+    pairs: int = 0  # rows with two sentences or more
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
@@ -42,14 +43,14 @@ class Counts:
 def prepare(
     texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, *, room: int, pack: bool = False
 ) -> Counts:
-    """Tokenize every text once and write `train.arrow` and `held_out.arrow`; what a killed run has written counts.
+    """Tokenize every text once and write `train.arrow` and `held_out.arrow`; reuse the files of a killed run.
 
-    :param texts: what `parted` gives.
-    :param room: tokens of a row, special ones left out.
-    :param pack: whether rows to train on go on from one document to the next.
+    :param texts: each text with whether it is held out, from `split_held_out`.
+    :param room: maximum number of tokens in a row, without special tokens.
+    :param pack: whether rows to train on continue from one document to the next.
     """
-    made = json_or_make(folder / "counts.json", lambda: asdict(_write(texts, folder, tokenizer, room, pack=pack)))
-    return Counts(**made)
+    counts = json_or_make(folder / "counts.json", lambda: asdict(_write(texts, folder, tokenizer, room, pack=pack)))
+    return Counts(**counts)
 
 
 def _write(texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room: int, *, pack: bool) -> Counts:
@@ -64,19 +65,19 @@ def _write(texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room
             pairs += bool((row.starts[1:] == SENTENCE).any())
 
     def training() -> Iterator[tuple[int, Row]]:
-        """The documents to train on; those held out are written on the way."""
+        """The documents to train on; held-out ones are written on the way."""
         nonlocal documents, held_documents
-        for number, (row, held) in enumerate(_with_tokens(texts, tokenizer)):
+        for number, (row, is_held_out) in enumerate(_with_tokens(texts, tokenizer)):
             documents += 1
-            held_documents += held
-            if held:
+            held_documents += is_held_out
+            if is_held_out:
                 for piece in cut(row, room):
                     add(held_out, piece, number)
             else:
                 yield number, row
 
     if pack:
-        for number, row in enumerate(pack((row for _, row in training()), room, tokenizer.sep_token_id)):
+        for number, row in enumerate(pack_rows((row for _, row in training()), room, tokenizer.sep_token_id)):
             add(train, row, number)
     else:
         for number, row in training():
@@ -88,52 +89,53 @@ def _write(texts: Iterable[tuple[str, bool]], folder: Path, tokenizer: Any, room
 
 
 def _with_tokens(texts: Iterable[tuple[str, bool]], tokenizer: Any) -> Iterator[tuple[Row, bool]]:
-    flags: deque[bool] = deque()  # of the texts that the tokenizer is ahead
+    flags: deque[bool] = deque()  # of the texts that the tokenizer has read ahead
 
-    def alone() -> Iterator[str]:
-        for text, held in texts:
-            flags.append(held)
+    def texts_only() -> Iterator[str]:
+        for text, is_held_out in texts:
+            flags.append(is_held_out)
             yield text
 
-    for row in tokenize(alone(), tokenizer):
+    for row in tokenize(texts_only(), tokenizer):
         yield row, flags.popleft()
 
 
-def parted(
-    texts: Iterable[str], share: float, least: int = 1, seed: int = 0, *, needed: bool = False
+def split_held_out(
+    texts: Iterable[str], share: float, minimum: int = 1, seed: int = 0, *, required: bool = False
 ) -> Iterator[tuple[str, bool]]:
-    """Each text with whether it is held out, which its hash decides: a text that comes twice is on one side.
+    """Yield each text with whether it is held out.
 
-    The hashes of the first thousand say from where on: a small collection is parted exactly.
+    The text's hash decides, so that a repeated text is always on the same side. The hashes of the first thousand texts
+    set the limit, so that a small collection is split exactly.
 
-    :param share: of the documents; 0 for none.
-    :param least: documents held out, if any are.
-    :param needed: whether some must be held out.
-    :raises InputError: when that leaves none to train on.
+    :param share: of the documents to hold out; 0 for none.
+    :param minimum: number of documents to hold out, unless the share is 0.
+    :param required: whether the caller cannot do without held-out documents.
+    :raises InputError: when no document would be left to train on.
     """
-    given = iter(texts)
-    first = list(islice(given, _SEEN))
+    iterator = iter(texts)
+    first = list(islice(iterator, _SAMPLE))
     if not first:
         raise InputError("there is no text to train on: expected documents, or rows with a text")
     salt = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
 
-    def place(text: str) -> int:
+    def salted(text: str) -> int:
         return hash_of(text) ^ int.from_bytes(salt, "little")
 
     limit = -1
     if share:
-        places = sorted({place(text) for text in first})
-        count = max(least, round(share * len(places)))
-        if len(places) < 2 * least or count >= len(places):
-            there = f"is {len(places)} document" if len(places) == 1 else f"are {len(places)} different documents"
-            instead = "" if needed else "; --held-out 0 trains on all of them"
-            raise InputError(f"there {there}: expected at least {2 * least}, so that some can be held out{instead}")
-        limit = places[count - 1]
-    for text in chain(first, given):
-        yield text, place(text) <= limit
+        hashes = sorted({salted(text) for text in first})
+        count = max(minimum, round(share * len(hashes)))
+        if len(hashes) < 2 * minimum or count >= len(hashes):
+            there = f"is {len(hashes)} document" if len(hashes) == 1 else f"are {len(hashes)} different documents"
+            instead = "" if required else "; --held-out 0 trains on all of them"
+            raise InputError(f"there {there}: expected at least {2 * minimum}, so that some can be held out{instead}")
+        limit = hashes[count - 1]
+    for text in chain(first, iterator):
+        yield text, salted(text) <= limit
 
 
-def sample(rows: Rows, most: int) -> list[int]:
-    """Up to `most` rows from all over the file, the shortest first, so that batches hold little padding."""
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.int64))
+def sample(rows: Rows, limit: int) -> list[int]:
+    """Up to `limit` row numbers, evenly from the file, shortest rows first, so that batches have little padding."""
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(np.int64))
     return chosen[np.argsort(rows.lengths[chosen], kind="stable")].tolist()  # type: ignore[no-any-return]

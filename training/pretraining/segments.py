@@ -1,9 +1,9 @@
-"""Pairs of neighbouring segments for the two objectives that ask how segments belong together.
+"""Pairs of segments for the two objectives about how segments belong together.
 
 Next sentence (NSP; Devlin et al. 2019, arXiv:1810.04805, section 3.1): the second segment follows the first, or half
 of the time comes from another document. Sentence order (SOP; Lan et al. 2020, arXiv:1909.11942, section 3.1): both are
-neighbours, and half of the time swapped. Segments begin where sentences do, whatever the label, so that only what
-they say can tell.
+neighbours, and half of the time swapped. All segments begin at the start of a sentence, whatever the label, so that
+only their meaning gives the label away.
 """
 
 from __future__ import annotations
@@ -26,59 +26,60 @@ GENUINE, CHANGED = 0, 1  # labels as transformers' BERT and ALBERT heads have th
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`second` is None and `label` is `IGNORED` for a row of one sentence, which cannot be cut in two."""
+    """Two segments and their label; a row of one sentence has no second segment and the label `IGNORED`."""
 
     first: Row
     second: Row | None = None
     label: int = IGNORED
 
 
-def alone(rows: Rows, number: int, random: np.random.Generator) -> Pair:  # noqa: ARG001 - one signature in the table
+def single(rows: Rows, number: int, random: np.random.Generator) -> Pair:  # noqa: ARG001 - one signature in the table
     return Pair(rows[number])
 
 
 def sentence_order(rows: Rows, number: int, random: np.random.Generator) -> Pair:
-    """A row cut in two at a sentence, the parts swapped half of the time."""
+    """Split a row at a sentence, and swap the parts half of the time."""
     row = rows[number]
-    at = _place(row, random)
-    if at is None:
+    start = _sentence_start(row, random)
+    if start is None:
         return Pair(row)
-    first, second = row[:at], row[at:]
+    first, second = row[:start], row[start:]
     return Pair(second, first, CHANGED) if random.random() < 0.5 else Pair(first, second, GENUINE)
 
 
 def next_sentence(rows: Rows, number: int, random: np.random.Generator) -> Pair:
-    """A row cut in two at a sentence, the second part half of the time from another document.
+    """Split a row at a sentence, and half of the time take the second part from another document.
 
-    It is then as long as the one it replaces, as far as its document goes, so that the length does not tell.
+    It is then as long as the part that it replaces, if its document is long enough: the length must not give the label
+    away.
     """
     row = rows[number]
-    at = _place(row, random)
-    if at is None:
+    start = _sentence_start(row, random)
+    if start is None:
         return Pair(row)
     if random.random() < 0.5:
-        return Pair(row[:at], row[at:], GENUINE)
-    return Pair(row[:at], _from(rows, elsewhere(rows, number, random), len(row) - at, random), CHANGED)
+        return Pair(row[:start], row[start:], GENUINE)
+    return Pair(row[:start], _segment(rows, elsewhere(rows, number, random), len(row) - start, random), CHANGED)
 
 
 OBJECTIVES: dict[str, Callable[[Rows, int, np.random.Generator], Pair]] = {
-    "mlm": alone,
+    "mlm": single,
     "mlm+nsp": next_sentence,
     "mlm+sop": sentence_order,
 }
 
 
 def elsewhere(rows: Rows, number: int, random: np.random.Generator) -> int:
-    """Any row of another document, each as likely; the rows of a document stand together."""
+    """A random row of another document; the rows of a document are neighbours."""
     low, high = np.searchsorted(rows.documents, rows.documents[number] + np.array([0, 1]))
-    other = int(random.integers(0, len(rows) - (high - low)))
-    return other if other < low else other + int(high - low)
+    drawn = int(random.integers(0, len(rows) - (high - low)))
+    return drawn if drawn < low else drawn + int(high - low)
 
 
-def _from(rows: Rows, number: int, length: int, random: np.random.Generator) -> Row:
-    """Up to `length` tokens of a document, from the beginning of a sentence in that row."""
+def _segment(rows: Rows, number: int, length: int, random: np.random.Generator) -> Row:
+    """Up to `length` tokens of a document, from the start of a sentence in this row."""
     row = rows[number]
-    row = row[_place(row, random) or 0 :]
+    row = row[_sentence_start(row, random) or 0 :]
     document = rows.documents[number]
     while len(row) <= length and number + 1 < len(rows) and rows.documents[number + 1] == document:
         number += 1
@@ -89,7 +90,7 @@ def _from(rows: Rows, number: int, length: int, random: np.random.Generator) -> 
     return row[:end]
 
 
-def _place(row: Row, random: np.random.Generator) -> int | None:
-    """Where in the row one of its sentences begins, the first left out."""
-    places = np.flatnonzero(row.starts[1:] == SENTENCE)
-    return 1 + int(places[random.integers(0, len(places))]) if len(places) else None
+def _sentence_start(row: Row, random: np.random.Generator) -> int | None:
+    """The position of a random sentence of the row, never the first; None if there is only one."""
+    positions = np.flatnonzero(row.starts[1:] == SENTENCE)
+    return 1 + int(positions[random.integers(0, len(positions))]) if len(positions) else None

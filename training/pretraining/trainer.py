@@ -1,24 +1,29 @@
-"""transformers' trainer with our batches, our losses and our measure."""
+"""transformers' trainer with our batches, losses and measure."""
 
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .batches import Order
+from torch.nn.functional import cross_entropy
+from transformers import Trainer
+
+from ..runs.resumable_trainer import ResumableTrainer
+from .batches import EpochRows
 from .masking import IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
+    from .batches import RowInEpoch
     from .perplexity import Perplexity
 
 
-class _Numbers:
-    """The rows as a data set: which of them in which epoch is all that a batch needs to be made."""
+class _RowNumbers:
+    """A data set of row numbers: a batch needs only the epoch and the row."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -26,55 +31,46 @@ class _Numbers:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, drawn: tuple[int, int]) -> tuple[int, int]:
-        return drawn
+    def __getitem__(self, row: RowInEpoch) -> RowInEpoch:
+        return row
 
 
-@cache
-def masked_trainer() -> type[Any]:
-    """`MaskedTrainer`, made when torch is first needed."""
-    from torch.nn.functional import cross_entropy
-    from transformers import Trainer
+class MaskedTrainer(ResumableTrainer, Trainer):
+    """Train a `MaskedLearner`.
 
-    from ..runs.resumable_trainer import ResumableTrainer
+    :param lengths: of the rows to train on.
+    :param measure: evaluates the held-out rows.
+    """
 
-    class MaskedTrainer(ResumableTrainer, Trainer):
-        """
-        :param lengths: of the rows to train on.
-        :param measure: what an evaluation is.
-        """
+    def __init__(self, lengths: NDArray[Any], measure: Callable[[], Perplexity | None], **options: Any) -> None:
+        self._lengths, self._measure = lengths, measure
+        super().__init__(train_dataset=_RowNumbers(len(lengths)), eval_dataset=_RowNumbers(0), **options)
 
-        def __init__(self, lengths: NDArray[Any], measure: Callable[[], Perplexity | None], **options: Any) -> None:
-            self._lengths, self._measure = lengths, measure
-            super().__init__(train_dataset=_Numbers(len(lengths)), eval_dataset=_Numbers(0), **options)
+    def _get_train_sampler(self, train_dataset: Any = None) -> EpochRows:  # noqa: ARG002
+        return EpochRows(self._lengths, self.args.train_batch_size, self.args.seed)
 
-        def _get_train_sampler(self, train_dataset: Any = None) -> Any:  # noqa: ARG002
-            return Order(self._lengths, self.args.train_batch_size, self.args.seed)
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The mean over the masked tokens of the whole step, plus the mean over the pairs."""
+        outputs = model(**inputs)
+        count = len(outputs["tokens"]) if num_items_in_batch is None else num_items_in_batch
+        loss: Tensor = outputs["tokens"].sum() / max(count, 1)
+        if num_items_in_batch is not None and self.args.average_tokens_across_devices:
+            loss = loss * self.accelerator.num_processes
+        if outputs["pairs"] is not None:
+            labels = inputs["pair_labels"]
+            pairs = cross_entropy(outputs["pairs"], labels, ignore_index=IGNORED, reduction="sum")
+            pairs = pairs / (labels != IGNORED).sum().clamp(min=1)
+            loss = loss + pairs / self.current_gradient_accumulation_steps
+        return (loss, outputs) if return_outputs else loss
 
-        def compute_loss(
-            self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-        ) -> Any:
-            """The mean over the tokens asked for in the whole step, and that over the pairs."""
-            made = model(**inputs)
-            asked = len(made["tokens"]) if num_items_in_batch is None else num_items_in_batch
-            loss = made["tokens"].sum() / max(asked, 1)
-            if num_items_in_batch is not None and self.args.average_tokens_across_devices:
-                loss = loss * self.accelerator.num_processes
-            if made["pairs"] is not None:
-                labels = inputs["pair_labels"]
-                pairs = cross_entropy(made["pairs"], labels, ignore_index=IGNORED, reduction="sum")
-                pairs = pairs / (labels != IGNORED).sum().clamp(min=1)
-                loss = loss + pairs / self.current_gradient_accumulation_steps
-            return (loss, made) if return_outputs else loss
-
-        def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-            found = self._measure()
-            assert found is not None
-            metrics = {"eval_perplexity": found.value, "eval_loss": math.log(found.value)}
-            if found.pair_accuracy is not None:
-                metrics["eval_pair_accuracy"] = found.pair_accuracy
-            self.log(metrics)
-            self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-            return metrics
-
-    return MaskedTrainer
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        perplexity = self._measure()
+        assert perplexity is not None
+        metrics = {"eval_perplexity": perplexity.value, "eval_loss": math.log(perplexity.value)}
+        if perplexity.pair_accuracy is not None:
+            metrics["eval_pair_accuracy"] = perplexity.pair_accuracy
+        self.log(metrics)
+        self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from binocle.retriever.inversion.correction import Change, _together, correct
+from binocle.retriever.inversion.correction import Change, apply_changes, correct
 
 TOKENS = 12
 VECTORS = np.linalg.qr(np.random.default_rng(0).standard_normal((16, TOKENS)))[0].T.astype(np.float32)
@@ -13,8 +13,8 @@ VECTORS = np.linalg.qr(np.random.default_rng(0).standard_normal((16, TOKENS)))[0
 
 def embed(texts):
     """Each text as the mean of its tokens' vectors, a little of the order in it."""
-    made = np.array([sum(VECTORS[token] * (1 + 0.05 * at) for at, token in enumerate(ids)) for ids in texts])
-    return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+    vectors = np.array([sum(VECTORS[token] * (1 + 0.05 * at) for at, token in enumerate(ids)) for ids in texts])
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 class Anything:
@@ -31,16 +31,16 @@ class Anything:
 
 @pytest.mark.parametrize("true", [(1, 2, 3), (7, 7, 0, 4), (5, 8)], ids=str)
 def test_the_true_words_are_found_when_every_change_may_be_tried(true):
-    found = correct(embed([true])[0], [(0, 1, 2)], Anything(), embed, seconds=5, seed=1)
-    assert set(found.ids) == set(true)
-    assert found.cosine > 0.995
+    result = correct(embed([true])[0], [(0, 1, 2)], Anything(), embed, seconds=5, seed=1)
+    assert set(result.ids) == set(true)
+    assert result.cosine > 0.995
 
 
 def test_no_time_gives_the_nearest_proposal():
     vector = embed([(1, 2, 3)])[0]
-    found = correct(vector, [(4, 5), (1, 2), (8,)], Anything(), embed, seconds=0)
-    assert (found.ids, found.rounds) == ((1, 2), 0)
-    assert found.cosine == pytest.approx(float(embed([(1, 2)])[0] @ vector))
+    result = correct(vector, [(4, 5), (1, 2), (8,)], Anything(), embed, seconds=0)
+    assert (result.ids, result.rounds) == ((1, 2), 0)
+    assert result.cosine == pytest.approx(float(embed([(1, 2)])[0] @ vector))
 
 
 def test_no_proposal_gives_no_text():
@@ -52,13 +52,13 @@ def test_a_change_that_leaves_nothing_is_no_way_nearer():
         counts = np.array([[ids.count(token) for token in range(1, TOKENS)] for ids in texts], np.float32)
         return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12)
 
-    found = correct(bags([(1, 2)])[0], [(5,)], Anything(), bags, seconds=1, seed=1)
-    assert set(found.ids) - {0} == {1, 2}
+    result = correct(bags([(1, 2)])[0], [(5,)], Anything(), bags, seconds=1, seed=1)
+    assert set(result.ids) - {0} == {1, 2}
 
 
 def test_no_text_is_longer_than_asked():
-    found = correct(embed([(1, 2, 3, 4, 5, 6)])[0], [(1, 2)], Anything(), embed, seconds=1, longest=4)
-    assert 1 <= len(found.ids) <= 4
+    result = correct(embed([(1, 2, 3, 4, 5, 6)])[0], [(1, 2)], Anything(), embed, seconds=1, longest=4)
+    assert 1 <= len(result.ids) <= 4
 
 
 def test_the_cosine_never_falls():
@@ -68,7 +68,7 @@ def test_the_cosine_never_falls():
 
 
 @pytest.mark.parametrize(
-    ("change", "made"),
+    ("change", "expected"),
     [
         (Change(1, "replace", 9), (1, 9, 3)),
         (Change(0, "insert", 9), (9, 1, 2, 3)),
@@ -77,17 +77,17 @@ def test_the_cosine_never_falls():
     ],
     ids=str,
 )
-def test_a_change_is_made_at_its_place(change, made):
-    assert change((1, 2, 3)) == made
+def test_a_change_is_made_at_its_position(change, expected):
+    assert change((1, 2, 3)) == expected
 
 
 def test_changes_that_were_measured_alone_are_joined_many_at_a_time():
     true, wrong = (0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11)
-    found = correct(embed([true])[0], [wrong], Anything(), embed, seconds=20, seed=3)
-    assert set(found.ids) == set(true)
-    assert found.rounds < 15
+    result = correct(embed([true])[0], [wrong], Anything(), embed, seconds=20, seed=3)
+    assert set(result.ids) == set(true)
+    assert result.rounds < 15
 
 
 def test_changes_of_one_text_are_made_together():
     changes = [Change(0, "insert", 7), Change(0, "delete"), Change(2, "replace", 9), Change(3, "insert", 8)]
-    assert _together((1, 2, 3), changes) == (7, 2, 9, 8)
+    assert apply_changes((1, 2, 3), changes) == (7, 2, 9, 8)

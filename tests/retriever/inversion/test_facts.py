@@ -25,7 +25,7 @@ class Oracle:
     def __init__(self, model: Path, *said: int) -> None:
         self.encoder = SimpleNamespace(name=str(model), encode=self._encode)
         self.tokens = EncoderTokens(self.encoder)
-        self.proposing = SimpleNamespace(bag=self._bag)
+        self.proposer = SimpleNamespace(bag=self._bag)
         self.said = list(said)
         self.kinds: list[str] = []
 
@@ -44,13 +44,16 @@ class Oracle:
 
 def trained(marks: str) -> Tokenizer:
     """A cased BPE that keeps the space before a word as a mark, by bytes (Ġ) or as SentencePiece does (▁)."""
-    made = Tokenizer(models.BPE())
+    tokenizer = Tokenizer(models.BPE())
     if marks == "bytes":
-        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        tokenizer.pre_tokenizer, tokenizer.decoder = (
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            decoders.ByteLevel(),
+        )
     else:
-        made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    made.train_from_iterator([TEXT, "Geneva geneva 12"], trainers.BpeTrainer(vocab_size=300, show_progress=False))
-    return made
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer.train_from_iterator([TEXT, "Geneva geneva 12"], trainers.BpeTrainer(vocab_size=300, show_progress=False))
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -66,25 +69,25 @@ def folders(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def test_all_is_kept_of_a_text_whose_own_tokens_are_read_back(marks: str, folders: dict[str, Path]):
     inverter = Oracle(folders[marks])
     inverter.said = inverter.tokens([TEXT])[0]
-    found = retained_facts(TEXT, inverter)
-    assert (found.kept, found.lost, found.words) == (("1998", "geneva"), (), WORDS)
+    facts = retained_facts(TEXT, inverter)
+    assert (facts.retained, facts.missing, facts.words) == (("1998", "geneva"), (), WORDS)
 
 
 @pytest.mark.parametrize("marks", ["pieces", "bytes", "spaces"])
 def test_what_is_not_read_back_is_lost(marks: str, folders: dict[str, Path]):
     inverter = Oracle(folders[marks])
-    own, others = (inverter.tokens([text])[0] for text in (TEXT, TEXT.replace("Geneva ", "")))
-    inverter.said = [token for token in own if token in others]
-    found = retained_facts(TEXT, inverter)
-    assert (found.kept, found.lost) == (("1998",), ("geneva",))
-    assert found.words == tuple(word for word in WORDS if word != "geneva")
+    own, without = (inverter.tokens([text])[0] for text in (TEXT, TEXT.replace("Geneva ", "")))
+    inverter.said = [token for token in own if token in without]
+    facts = retained_facts(TEXT, inverter)
+    assert (facts.retained, facts.missing) == (("1998",), ("geneva",))
+    assert facts.words == tuple(word for word in WORDS if word != "geneva")
 
 
 def test_a_name_is_kept_when_it_is_read_back_as_it_stands_in_one_place(folders: dict[str, Path]):
     inverter = Oracle(folders["bytes"])
     inverter.said = inverter.tokens([" Geneva"])[0]
-    found = retained_facts('saw "Geneva" in Geneva with', inverter)
-    assert (found.kept, found.lost, found.words) == (("geneva",), (), ("geneva",))
+    facts = retained_facts('saw "Geneva" in Geneva with', inverter)
+    assert (facts.retained, facts.missing, facts.words) == (("geneva",), (), ("geneva",))
 
 
 def test_tokens_have_the_places_of_the_text_where_lower_case_is_longer(tiny_model: str, tmp_path: Path):
@@ -92,7 +95,7 @@ def test_tokens_have_the_places_of_the_text_where_lower_case_is_longer(tiny_mode
     (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 64, "do_lower_case": True}))
     inverter = Oracle(model)
     inverter.said = inverter.tokens(["cat"])[0]
-    assert retained_facts("the İİİİİ Cat ran to the Dog", inverter).kept == ("cat",)
+    assert retained_facts("the İİİİİ Cat ran to the Dog", inverter).retained == ("cat",)
 
 
 def test_a_text_is_encoded_as_what_it_is(folders: dict[str, Path]):

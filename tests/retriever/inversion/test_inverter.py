@@ -21,17 +21,22 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from binocle.core.errors import EncoderMismatchError, InputError, ModelNotFoundError
+from binocle.core.progress import Progress
+from binocle.retriever.inversion.decoder_settings import TextDecoderSettings, TokenDecoderSettings
 from binocle.retriever.inversion.hidden_states import HiddenStates
-from binocle.retriever.inversion.inverter import EmbeddingInverter, StateInverter, load
-from binocle.retriever.inversion.text_decoder import TextDecoderSettings, text_decoder
-from binocle.retriever.inversion.token_decoder import TokenDecoderSettings
+from binocle.retriever.inversion.inverter import EmbeddingInverter, load
+from binocle.retriever.inversion.state_inverter import StateInverter
+from binocle.retriever.inversion.text_decoder import TextDecoder
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.data.tokenized import Rows
 from binocle.training.inversion import rows as inversion_rows
+from binocle.training.inversion.config import InverterConfig
 from binocle.training.inversion.rows import TokenSpans
-from binocle.training.inversion.text import TextInversion, Texts, alone
+from binocle.training.inversion.text import TextInversion
+from binocle.training.inversion.text_batches import TextBatches
 from binocle.training.inversion.tokens import TokenInversion
-from binocle.training.inversion.train import InverterConfig, train_inverter
+from binocle.training.inversion.train import train_inverter
+from binocle.training.inversion.untrained_decoder import token_vectors
 from binocle.training.pretraining import rows as pretraining_rows
 from binocle.training.runs.loop import Schedule, run_loop
 
@@ -43,8 +48,8 @@ LAYERS = {"linear": None, "lstm": 1, "transformer": 1}
 def _short_correction():
     """What training measures takes a fiftieth of its time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binocle.training.inversion.evaluation._CONTROL_SECONDS", 0.05)
-        patch.setattr("binocle.training.inversion.evaluation._JUDGED", 24)
+        patch.setattr("binocle.training.inversion.evaluation._SECONDS", 0.05)
+        patch.setattr("binocle.training.inversion.evaluation._TEXTS", 24)
         yield
 
 
@@ -59,8 +64,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(**options: object) -> InverterConfig:
-    given = {"steps": 60, "max_length": 8, "batch_size": 16, "held_out": 0.1, "bf16": False, "evaluations": 2}
-    return InverterConfig(**given | options)  # type: ignore[arg-type]
+    settings = {"steps": 60, "max_length": 8, "batch_size": 16, "held_out": 0.1, "bf16": False, "evaluations": 2}
+    return InverterConfig(**settings | options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +78,9 @@ def embedding(texts: Path, tiny_model: str, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("decoder", ["linear", "lstm", "transformer"])
 def test_hidden_states_are_read_back(decoder: str, texts: Path, tiny_model: str, tmp_path: Path):
     settings = config(kind="hidden", decoder=decoder, layers=LAYERS[decoder])
-    made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=settings)
-    assert made.measures[0]["name"] == "token accuracy"
-    assert made.measures[0]["value"] > 0.9
+    result = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=settings)
+    assert result.measures[0]["name"] == "token accuracy"
+    assert result.measures[0]["value"] > 0.9
     read = load(tmp_path / "out").read("moon cheese ship night")
     assert [guess.token for guess in read.named] == list(read.tokens)
     assert read.accuracy == 1
@@ -102,8 +107,8 @@ def test_states_wider_than_the_word_embeddings_are_read_back(
     settings = config(kind="hidden", decoder=decoder, layer=layer, layers=LAYERS[decoder], masked=0.2, steps=4)
     train_inverter(texts, tmp_path / "out", encoder=narrow, config=settings)
     inverter = load(tmp_path / "out")
-    facts = inverter.about.decoder
-    assert (inverter.about.dim, facts["width"], facts["target_width"]) == (32, 32, 16)
+    facts = inverter.info.decoder
+    assert (inverter.info.dim, facts["width"], facts["target_width"]) == (32, 32, 16)
     assert inverter.read("moon cheese ship night").accuracy >= 0.5
     assert len(inverter.read("moon cheese ship night", masked=0.9).named) > 0
 
@@ -114,16 +119,16 @@ def test_no_more_tokens_are_read_than_a_transformer_has_places_for(tiny_model: s
 
 
 def test_a_state_left_out_is_told_from_its_neighbours_at_best(texts: Path, tiny_model: str, tmp_path: Path):
-    made = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
-    whole, masked = (row["value"] for row in made.measures)
+    result = train_inverter(texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=0.2))
+    whole, masked = (row["value"] for row in result.measures)
     assert 0 <= masked < whole
 
 
 def test_where_no_held_out_state_is_masked_the_others_are_measured(texts: Path, tiny_model: str, tmp_path: Path):
-    made = train_inverter(
+    result = train_inverter(
         texts, tmp_path / "out", encoder=tiny_model, config=config(kind="hidden", masked=1e-6, steps=2)
     )
-    assert [row["name"] for row in made.measures] == ["token accuracy"]
+    assert [row["name"] for row in result.measures] == ["token accuracy"]
     log = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text("utf-8").splitlines()]
     assert all(np.isfinite(row["loss"]) for row in log)
 
@@ -139,8 +144,8 @@ def test_states_of_which_none_is_masked_are_learned_from(tiny_model: str, tmp_pa
 
 def test_a_batch_of_which_no_token_is_drawn_has_one_masked():
     torch.manual_seed(0)
-    decoder = text_decoder(TextDecoderSettings(8, 60, 8, width=16, layers=1, heads=4, inner=16, wide=16))
-    texts = Texts([np.array([10, 11, 12])], np.array([3]), np.ones((1, 8), np.float32), 8)
+    decoder = TextDecoder(TextDecoderSettings(8, 60, 8, width=16, layers=1, heads=4, inner=16, wide=16))
+    texts = TextBatches([np.array([10, 11, 12])], np.array([3]), np.ones((1, 8), np.float32), 8)
     inversion = TextInversion(decoder, texts, (0, 1, 2, 3), batch_size=1)
     assert all(inversion.loss(step) > 0 for step in range(40))
 
@@ -152,13 +157,13 @@ def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model
     text = "moon cheese ship night"
     raw, tokens = encoder.encode([text])[0], EncoderTokens(encoder)
     assert np.linalg.norm(raw) > 2
-    texts = [(text, held) for held in (False, True)]
-    inversion_rows.prepare(texts, tmp_path / "rows", encoder, tokens, longest=8, most=20)
+    texts = [(text, is_held_out) for is_held_out in (False, True)]
+    inversion_rows.prepare(texts, tmp_path / "rows", encoder, tokens, longest=8, limit=20)
     for name in ("train", "held_out"):
-        made = TokenSpans.read(tmp_path / "rows", name, encoder.dim).vectors
-        np.testing.assert_allclose(made, [raw / np.linalg.norm(raw)], atol=1e-6)
+        result = TokenSpans.read(tmp_path / "rows", name, encoder.dim).vectors
+        np.testing.assert_allclose(result, [raw / np.linalg.norm(raw)], atol=1e-6)
     moon = tokens(["moon"])[0][0]
-    words = alone(encoder, tokens, moon + 1)
+    words = token_vectors(encoder, tokens, moon + 1)
     np.testing.assert_allclose(np.linalg.norm(words[moon]), 1, atol=1e-6)
     assert np.argmax(words @ words[moon]) == moon
 
@@ -166,39 +171,39 @@ def test_vectors_are_learned_from_at_the_length_that_they_are_read_at(make_model
 def test_a_vector_gives_back_the_words_of_its_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
     text = "moon cheese ship night"
-    made = inverter.invert(inverter.encoder.encode([text]), seconds=1)[0]
-    assert made.recovered
-    assert made.cosine > 0.9
-    assert len(set(made.text.split()) & set(text.split())) >= 2
-    assert all(0 <= guess.probability <= 1 for guess in made.tokens)
+    result = inverter.invert(inverter.encoder.encode([text]), seconds=1)[0]
+    assert result.recovered
+    assert result.cosine > 0.9
+    assert len(set(result.text.split()) & set(text.split())) >= 2
+    assert all(0 <= guess.probability <= 1 for guess in result.tokens)
 
 
 def test_vectors_of_no_text_give_no_text(embedding: Path):
     inverter = EmbeddingInverter.load(embedding)
-    random = np.random.default_rng(1).standard_normal((4, inverter.about.dim))
-    for made in inverter.invert(random, seconds=0.2):
-        assert (made.recovered, made.text, made.tokens) == (False, "", ())
+    random = np.random.default_rng(1).standard_normal((4, inverter.info.dim))
+    for result in inverter.invert(random, seconds=0.2):
+        assert (result.recovered, result.text, result.tokens) == (False, "", ())
 
 
 def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
     inverter = EmbeddingInverter.load(embedding)
     vectors = inverter.encoder.encode(["moon cheese", "ship night", "cat", "the king", "bread and salt"])
-    expected, bag, asked = inverter.invert(vectors, seconds=0), inverter.proposing.bag, []
-    monkeypatch.setattr("binocle.retriever.inversion.inverter._AT_ONCE", 2)
-    monkeypatch.setattr(inverter.proposing, "bag", lambda given: [asked.append(len(given)), bag(given)][1])
-    assert [made.text for made in inverter.invert(vectors, seconds=0)] == [made.text for made in expected]
-    assert asked == [2, 2, 1]
+    expected, bag, batches = inverter.invert(vectors, seconds=0), inverter.proposer.bag, []
+    monkeypatch.setattr("binocle.retriever.inversion.inverter._BATCH", 2)
+    monkeypatch.setattr(inverter.proposer, "bag", lambda batch: [batches.append(len(batch)), bag(batch)][1])
+    assert [result.text for result in inverter.invert(vectors, seconds=0)] == [result.text for result in expected]
+    assert batches == [2, 2, 1]
     assert inverter.invert(vectors[:0]) == []
 
 
 def test_another_encoders_vectors_are_refused(embedding: Path, make_model, tmp_path: Path):
     from binocle.retriever.models.load import load_encoder
 
-    inverter, other = EmbeddingInverter.load(embedding), load_encoder(str(make_model(tmp_path / "other", seed=7)))
+    inverter, another = EmbeddingInverter.load(embedding), load_encoder(str(make_model(tmp_path / "other", seed=7)))
     with pytest.raises(EncoderMismatchError, match="train one for that encoder"):
-        inverter.invert(other.encode(["cat"]), fingerprint=other.fingerprint)
+        inverter.invert(another.encode(["cat"]), fingerprint=another.fingerprint)
     with pytest.raises(EncoderMismatchError, match="train an inverter for that one"):
-        EmbeddingInverter.load(embedding, encoder=other)
+        EmbeddingInverter.load(embedding, encoder=another)
 
 
 @pytest.mark.parametrize(
@@ -227,25 +232,26 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name in ("_JUDGED", "_CONTROLS"):
+    for name in ("_TEXTS", "_CONTROLS"):
         monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
     settings = {"kind": kind, "steps": 20, "evaluations": 4}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train_inverter(texts, whole, encoder=tiny_model, config=config(**settings))
     code = (
-        "from binocle.training.inversion.train import InverterConfig, train_inverter\n"
+        "from binocle.training.inversion.config import InverterConfig\n"
+        "from binocle.training.inversion.train import train_inverter\n"
         f"train_inverter({str(texts)!r}, {str(killed)!r}, encoder={tiny_model!r}, "
         f"config=InverterConfig(max_length=8, batch_size=16, held_out=0.1, bf16=False, **{settings!r}))\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    place = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
-    while child.poll() is None and not list(place.glob("checkpoint-*/whole.json")):
+    checkpoints = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
+    while child.poll() is None and not list(checkpoints.glob("checkpoint-*/whole.json")):
         time.sleep(0.005)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert (killed / "run").is_dir()
-    made = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
-    assert made.resumed_from
+    result = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
+    assert result.resumed_from
     assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
 
 
@@ -253,63 +259,62 @@ class _Killed(BaseException):
     pass
 
 
-def _killed_at(step: int, *given: object, **options: object) -> None:
-    """A short run, which tells of every step, killed at one of them."""
+def _killed_at(step: int, *arguments: object, **options: object) -> None:
+    """A short run, which reports every step, killed at one of them."""
     left = iter(range(step - 1))
 
-    def progress(_update: object) -> None:
-        if next(left, None) is None:
+    def progress(event: Progress) -> None:
+        if event.stage == "training" and next(left, None) is None:
             raise _Killed
 
     with pytest.raises(_Killed):
-        train_inverter(*given, progress=progress, **options)
+        train_inverter(*arguments, progress=progress, **options)
 
 
 @pytest.fixture
-def asked(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """What is asked of runs of 10 steps for the bag and 10 for the text, on an encoder of their own."""
-    for name in ("_JUDGED", "_CONTROLS"):
+def arguments(texts: Path, make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """The arguments of runs of 10 steps for the bag and 10 for the text, on an encoder of their own."""
+    for name in ("_TEXTS", "_CONTROLS"):
         monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
     model = str(make_model(tmp_path / "model", seed=1))
     return {"texts": texts, "out": tmp_path / "out", "encoder": model, "config": config(steps=20, evaluations=5)}
 
 
 @pytest.mark.parametrize(("step", "at"), [(5, 4), (11, 10), (15, 14)], ids=["bag", "between", "text"])
-def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, asked: dict[str, object]):
-    _killed_at(step, **asked)
-    made = train_inverter(**asked)
-    assert (made.resumed_from, made.steps) == (at, 20)
+def test_a_run_that_was_killed_says_where_it_went_on(step: int, at: int, arguments: dict[str, object]):
+    _killed_at(step, **arguments)
+    result = train_inverter(**arguments)
+    assert (result.resumed_from, result.steps) == (at, 20)
 
 
-def test_the_seconds_of_a_run_that_was_killed_count_too(asked: dict[str, object]):
-    _killed_at(15, **asked)
-    for state in (asked["out"] / "run" / "checkpoints").glob("*/*/state.json"):
+def test_the_seconds_of_a_run_that_was_killed_count_too(arguments: dict[str, object]):
+    _killed_at(15, **arguments)
+    for state in (arguments["out"] / "run" / "checkpoints").glob("*/*/state.json"):
         facts = json.loads(state.read_text("utf-8"))
         assert 0 < facts["seconds"] < 900
         state.write_text(json.dumps(facts | {"seconds": 1_000.0}), "utf-8")
-    made = train_inverter(**asked)
-    assert 2_000 < made.seconds < 2_900
-    assert json.loads((asked["out"] / "binocle.json").read_text("utf-8"))["seconds"] == round(made.seconds, 1)
+    result = train_inverter(**arguments)
+    assert 2_000 < result.seconds < 2_900
+    assert json.loads((arguments["out"] / "binocle.json").read_text("utf-8"))["seconds"] == round(result.seconds, 1)
 
 
-def test_measuring_what_was_learned_is_told(asked: dict[str, object], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
-    told: list[str] = []
-    train_inverter(**asked, tell=told.append)
-    assert told[-5:] == [
-        "comparing held-out texts with those learned from",
-        "correcting 2 held-out texts for 0.05 s each",
-        "correcting 2 held-out texts for 0.05 s each: 50% done",
-        "correcting 2 vectors of no text for 0.05 s each",
-        "correcting 2 vectors of no text for 0.05 s each: 50% done",
+def test_the_measuring_of_a_trained_inverter_is_reported(arguments: dict[str, object]):
+    events: list[Progress] = []
+    train_inverter(**arguments, progress=events.append)
+    texts, vectors = "correcting held-out texts for 0.05 s each", "correcting vectors of no text for 0.05 s each"
+    assert events[-7:] == [
+        Progress("comparing held-out texts with those learned from"),
+        *(Progress(stage, done, 2) for stage in (texts, vectors) for done in range(3)),
     ]
 
 
-def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(asked: dict[str, object], make_model, tmp_path: Path):
-    _killed_at(5, **asked)
+def test_a_run_goes_on_only_with_the_encoder_that_it_began_with(
+    arguments: dict[str, object], make_model, tmp_path: Path
+):
+    _killed_at(5, **arguments)
     make_model(tmp_path / "model", seed=2)
     with pytest.raises(InputError, match="unfinished run with other settings"):
-        train_inverter(**asked)
+        train_inverter(**arguments)
 
 
 def test_an_encoder_that_is_not_there_leaves_nothing_behind(texts: Path, tmp_path: Path):
@@ -396,8 +401,10 @@ def test_the_command_prints_text_and_words_with_probabilities(embedding: Path):
 
 def test_vectors_of_a_file_come_back_row_by_row(embedding: Path, tmp_path: Path):
     inverter = EmbeddingInverter.load(embedding)
-    given = inverter.encoder.encode(["moon cheese ship night", "cat dog house tax"])
-    np.save(tmp_path / "v.npy", np.concatenate([given, np.random.default_rng(0).standard_normal((1, given.shape[1]))]))
+    vectors = inverter.encoder.encode(["moon cheese ship night", "cat dog house tax"])
+    np.save(
+        tmp_path / "v.npy", np.concatenate([vectors, np.random.default_rng(0).standard_normal((1, vectors.shape[1]))])
+    )
     code, shown = invert("--vectors", tmp_path / "v.npy", "--inverter", embedding, "--seconds", 0.3, "--json")
     rows = [json.loads(line) for line in shown.splitlines()]
     assert code == 0
@@ -432,11 +439,11 @@ def test_a_search_names_the_facts_that_a_vector_has_lost(embedding: Path, tiny_m
 
     (tmp_path / "a.txt").write_text("The moon and the Ship of 1998 at night.\n")
     Retriever.open(tmp_path, model=tiny_model).sync()
-    asked = ["search", "moon", str(tmp_path), "--explain", "--inverter", str(embedding)]
-    found = CliRunner().invoke(cli, [*asked, "--json"], standalone_mode=False)
-    passage = json.loads(found.output)["vector"]["passage"]
-    assert sorted(passage["kept"] + passage["lost"]) == ["1998", "ship"]
-    assert "its vector still says" in CliRunner().invoke(cli, asked, standalone_mode=False).output
+    search = ["search", "moon", str(tmp_path), "--explain", "--inverter", str(embedding)]
+    run = CliRunner().invoke(cli, [*search, "--json"], standalone_mode=False)
+    passage = json.loads(run.output)["vector"]["passage"]
+    assert sorted(passage["retained"] + passage["missing"]) == ["1998", "ship"]
+    assert "its vector still says" in CliRunner().invoke(cli, search, standalone_mode=False).output
 
 
 def test_hidden_states_are_shown_token_by_token(texts: Path, tiny_model: str, tmp_path: Path):

@@ -28,18 +28,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["rows.npy", "rows.parquet", "rows.lance"])
-@pytest.mark.parametrize(("first", "most"), [(0, None), (0, 3), (4_095, 4_100), (9_999, 5), (1, 2**70)])
-def test_the_rows_asked_for_come(files, name, first, most):
-    found = read_vectors(files[name], first=first, most=most)
-    expected = ROWS[first:] if most is None else ROWS[first : first + most]
-    assert np.array_equal(found, expected)
-    assert found.dtype == np.float32
+@pytest.mark.parametrize(("first", "limit"), [(0, None), (0, 3), (4_095, 4_100), (9_999, 5), (1, 2**70)])
+def test_the_rows_asked_for_come(files, name, first, limit):
+    vectors = read_vectors(files[name], first=first, limit=limit)
+    expected = ROWS[first:] if limit is None else ROWS[first : first + limit]
+    assert np.array_equal(vectors, expected)
+    assert vectors.dtype == np.float32
 
 
 @pytest.mark.parametrize("name", ["rows.npy", "rows.parquet", "rows.lance"])
 @pytest.mark.parametrize("first", [10_000, 2**70])
 def test_a_row_that_is_not_there_is_told(files, name, first):
-    with pytest.raises(InputError, match=f"{name} has 10,000 rows, numbered from 0, and so no row {first}$"):
+    with pytest.raises(InputError, match=f"{name} has 10,000 rows, numbered from 0: there is no row {first}$"):
         read_vectors(files[name], first=first)
 
 

@@ -30,7 +30,7 @@ from binocle.training.audit.statements import ENCODER_ONLY, PAIRS, remarks
 from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
-from binocle.training.inversion.overlap import Known
+from binocle.training.inversion.overlap import KnownTexts
 
 
 class Ridge:
@@ -162,7 +162,7 @@ def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, ti
     retriever.add(rows)
     config = AuditConfig((16,), texts_per_length=50, corpus_texts=4_000, held_out=0.5)
     texts = LeakTexts.of(retriever, config, ignore)
-    known = Known(texts.tokens(texts.corpus))
+    known = KnownTexts(texts.tokens(texts.corpus))
     assert not any(map(known.holds, texts.tokens(texts.true[16])))
     assert any("most of each stands in what the attacker learned from" in note for note in texts.notes)
 

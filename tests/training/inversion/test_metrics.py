@@ -29,7 +29,7 @@ def by_letters(texts):
 
 
 @pytest.mark.parametrize(
-    ("true", "found", "expected"),
+    ("true", "guess", "expected"),
     [
         ("a a b", "a b b c", (2 / 4, 2 / 3, 4 / 7)),  # a once and b once in common
         ("a b", "b a", (1, 1, 1)),
@@ -38,26 +38,26 @@ def by_letters(texts):
         ("", "", (0, 0, 0)),
     ],
 )
-def test_tokens_in_common_are_counted_as_often_as_both_texts_have_them(true, found, expected):
-    assert overlap(true.split(), found.split()) == pytest.approx(expected)
+def test_tokens_in_common_are_counted_as_often_as_both_texts_have_them(true, guess, expected):
+    assert overlap(true.split(), guess.split()) == pytest.approx(expected)
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
-def test_precision_and_recall_change_places_with_the_texts(true, found):
-    one, other = overlap(true, found), overlap(found, true)
-    assert one == (other[1], other[0], other[2])
-    assert (one[2] == 1) == (bool(true) and sorted(true) == sorted(found))
+def test_precision_and_recall_change_places_with_the_texts(true, guess):
+    first, second = overlap(true, guess), overlap(guess, true)
+    assert first == (second[1], second[0], second[2])
+    assert (first[2] == 1) == (bool(true) and sorted(true) == sorted(guess))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from("abc"), max_size=70), st.lists(st.sampled_from("abc"), max_size=70))
-def test_the_longest_common_subsequence_is_that_of_the_textbook_table(one, other):
-    table = np.zeros((len(one) + 1, len(other) + 1), int)
-    for i, a in enumerate(one, 1):
-        for j, b in enumerate(other, 1):
+def test_the_longest_common_subsequence_is_that_of_the_textbook_table(first, second):
+    table = np.zeros((len(first) + 1, len(second) + 1), int)
+    for i, a in enumerate(first, 1):
+        for j, b in enumerate(second, 1):
             table[i, j] = table[i - 1, j - 1] + 1 if a == b else max(table[i - 1, j], table[i, j - 1])
-    assert longest_common(one, other) == table[-1, -1]
+    assert longest_common(first, second) == table[-1, -1]
 
 
 def test_rouge_l_is_lins_example():
@@ -68,50 +68,50 @@ def test_rouge_l_is_lins_example():
 
 
 def test_bleu_is_sacrebleus():
-    found = compare(TRUE, FOUND, by_letters)
+    recovery = compare(TRUE, FOUND, by_letters)
     whole = BLEU(lowercase=True).corpus_score(FOUND, [TRUE]).score
     single = [
         BLEU(lowercase=True, effective_order=True).sentence_score(a, [b]).score
         for a, b in zip(FOUND, TRUE, strict=True)
     ]
-    assert found["bleu"] == pytest.approx(whole, abs=1e-4)
-    assert found["sentence_bleu"] == pytest.approx(sum(single) / 3, abs=1e-4)
+    assert recovery["bleu"] == pytest.approx(whole, abs=1e-4)
+    assert recovery["sentence_bleu"] == pytest.approx(sum(single) / 3, abs=1e-4)
     assert "case:lc" in recovered.bleu_signature() and "tok:13a" in recovered.bleu_signature()
 
 
 def test_corpus_bleu_without_a_common_phrase_is_still_sacrebleus():
-    found = compare(["a b c d", "e f"], ["d c b a", "x"], by_letters)
+    recovery = compare(["a b c d", "e f"], ["d c b a", "x"], by_letters)
     expected = BLEU(lowercase=True).corpus_score(["d c b a", "x"], [["a b c d", "e f"]]).score
-    assert found["bleu"] == pytest.approx(expected, abs=1e-4)
+    assert recovery["bleu"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_was_recovered_whole_has_every_measure_at_its_best():
-    found = compare(TRUE, TRUE, by_letters, cosines=[1, 1, 1])
+    recovery = compare(TRUE, TRUE, by_letters, cosines=[1, 1, 1])
     best = {"bleu": 100, "sentence_bleu": 100}
-    for name, value in found.measures.items():
+    for name, value in recovery.measures.items():
         if name not in ("numbers", "names"):
             assert (value.value, value.low, value.high) == pytest.approx((best.get(name, 1),) * 3), name
-    assert found["exact"] == 1
-    assert list(found.measures) == list(recovered.MEASURES)
+    assert recovery["exact"] == 1
+    assert list(recovery.measures) == list(recovered.MEASURES)
 
 
 def test_nothing_recovered_is_nothing():
-    found = compare(TRUE, [""] * 3, by_letters, cosines=[0, 0, 0])
-    assert {value.value for name, value in found.measures.items() if name not in ("numbers", "names")} == {0}
+    recovery = compare(TRUE, [""] * 3, by_letters, cosines=[0, 0, 0])
+    assert {value.value for name, value in recovery.measures.items() if name not in ("numbers", "names")} == {0}
 
 
 def test_numbers_are_recovered_where_they_stand_whatever_space_the_tokens_left():
     true = "In 2019, 3.14 of 1,200 patients (12-14 weeks) had 7.5; again 7.5, or 40 of 3."
     assert numbers(true) == ["2019", "3.14", "1,200", "12-14", "7.5", "40", "3"]
-    found = compare([true], ["in 2019 , 3. 14 of 1200 patients 12 - 14 weeks 7.51 and 400.3"], by_letters)
-    assert found["numbers"] == pytest.approx(4 / 7, abs=1e-4)  # 2019, 3.14, 12-14, and the 3 before a space
+    recovery = compare([true], ["in 2019 , 3. 14 of 1200 patients 12 - 14 weeks 7.51 and 400.3"], by_letters)
+    assert recovery["numbers"] == pytest.approx(4 / 7, abs=1e-4)  # 2019, 3.14, 12-14, and the 3 before a space
 
 
 def test_names_are_capitalised_words_that_do_not_begin_a_sentence():
     true = "The DNA of Müller was in Paris. Tests by Ada Lovelace (I saw) followed. Paris again."
     assert names(true) == ["dna", "muller", "paris", "ada", "lovelace"]
-    found = compare([true], ["dna of muller in PARIS with ada"], by_letters)
-    assert found["names"] == 0.8
+    recovery = compare([true], ["dna of muller in PARIS with ada"], by_letters)
+    assert recovery["names"] == 0.8
 
 
 def test_a_vowel_sign_belongs_to_its_word():
@@ -121,23 +121,23 @@ def test_a_vowel_sign_belongs_to_its_word():
 
 
 def test_shares_are_of_all_names_together_and_nothing_where_there_are_none():
-    found = compare(["a Bob", "a Cat Dog Eel"], ["bob", "nothing"], by_letters)
-    assert found["names"] == 0.25
-    value = found.measures["numbers"]
+    recovery = compare(["a Bob", "a Cat Dog Eel"], ["bob", "nothing"], by_letters)
+    assert recovery["names"] == 0.25
+    value = recovery.measures["numbers"]
     assert value.value is None and value.low is None
-    assert math.isnan(found["numbers"])
-    assert found.as_dict()["numbers"] == {"value": None, "low": None, "high": None}
+    assert math.isnan(recovery["numbers"])
+    assert recovery.as_dict()["numbers"] == {"value": None, "low": None, "high": None}
 
 
 def test_intervals_hold_the_value_and_shrink_with_more_texts():
     chance = random.Random(0)
     true = ["".join(chance.choices("abcdef", k=8)) for _ in range(200)]
     given_ = [text if chance.random() < 0.5 else "zzzzz" for text in true]
-    some, all_ = compare(true[:20], given_[:20], by_letters), compare(true, given_, by_letters)
-    for found in (some, all_):
-        value = found.measures["exact"]
+    part, all_ = compare(true[:20], given_[:20], by_letters), compare(true, given_, by_letters)
+    for recovery in (part, all_):
+        value = recovery.measures["exact"]
         assert value.low < value.value < value.high
-    width = [value.high - value.low for value in (some.measures["exact"], all_.measures["exact"])]
+    width = [value.high - value.low for value in (part.measures["exact"], all_.measures["exact"])]
     assert width[1] < width[0] / 2
 
 
@@ -145,10 +145,10 @@ def test_the_same_texts_give_the_same_intervals():
     assert compare(TRUE, FOUND, by_letters, seed=3) == compare(TRUE, FOUND, by_letters, seed=3)
 
 
-@pytest.mark.parametrize("found", [[], ["one"]])
-def test_texts_that_do_not_belong_together_are_refused(found):
+@pytest.mark.parametrize("guesses", [[], ["one"]])
+def test_texts_that_do_not_belong_together_are_refused(guesses):
     with pytest.raises(InputError, match="one recovered text for each true one"):
-        compare(TRUE if found else [], found, by_letters)
+        compare(TRUE if guesses else [], guesses, by_letters)
 
 
 def test_without_sacrebleu_the_extra_is_named(monkeypatch):
@@ -160,17 +160,17 @@ def test_without_sacrebleu_the_extra_is_named(monkeypatch):
 def test_the_encoders_own_tokens_are_as_many_as_it_cuts(tiny):
     tokens = EncoderTokens(tiny)
     texts = ["The CAT sat, cancelled!", "", "xyz " * 100]
-    found = tokens(texts)
-    assert [len(one) for one in found] == [len(one) for one in tiny.offsets(texts)]
+    ids = tokens(texts)
+    assert [len(row) for row in ids] == [len(row) for row in tiny.offsets(texts)]
     assert tokens(["the cat"]) == tokens(["The  CAT"])
     assert tokens.text(tokens(["the cat sat"])[0]) == "the cat sat"
-    assert max(map(max, filter(None, found))) < tokens.size
+    assert max(map(max, filter(None, ids))) < tokens.size
 
 
 def test_a_token_that_the_encoder_does_not_know_is_not_recovered(tiny):
     tokens = EncoderTokens(tiny)
-    true, other = "the ქვა cat ხე", "the წყალი dog ცა"  # of two Georgian words each, whose letters have no token
-    assert compare([true], [other], tokens)["f1"] == pytest.approx(2 * 1 / (4 + 2), abs=1e-4)
-    found = compare([true, "the cat"], [true, "the cat"], tokens)
-    assert (found.unknown, found["precision"], found["recall"], found["exact"]) == (2 / 6, 1, 0.75, 0.5)
+    true, guess = "the ქვა cat ხე", "the წყალი dog ცა"  # of two Georgian words each, whose letters have no token
+    assert compare([true], [guess], tokens)["f1"] == pytest.approx(2 * 1 / (4 + 2), abs=1e-4)
+    recovery = compare([true, "the cat"], [true, "the cat"], tokens)
+    assert (recovery.unknown, recovery["precision"], recovery["recall"], recovery["exact"]) == (2 / 6, 1, 0.75, 0.5)
     assert compare(["the cat"], ["the cat"], tokens).unknown == 0

@@ -10,7 +10,7 @@ transformers = pytest.importorskip("transformers")
 
 from binocle.training.data.tokenized import Rows, Writer, cut, tokenize
 from binocle.training.pretraining import model as masked_model
-from binocle.training.pretraining.batches import Frame, MaskedBatches, Order
+from binocle.training.pretraining.batches import EpochRows, Frame, MaskedBatches
 from binocle.training.pretraining.masking import IGNORED, Masking
 
 TEXTS = [
@@ -62,12 +62,12 @@ def test_a_pair_is_framed_as_the_tokenizer_frames_it(parts):
     alone = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the cat", "the dog")]
     assert [*frame.two[0], *alone[0], *frame.two[1], *alone[1], *frame.two[2]] == own["input_ids"]
     batch = batches("mlm+sop")([(epoch, 0) for epoch in range(30)])
-    places = [number for number, label in enumerate(batch["pair_labels"].tolist()) if label == 0]
-    for line in places:
+    genuine = [number for number, label in enumerate(batch["pair_labels"].tolist()) if label == 0]
+    for line in genuine:
         ids = true_ids(batch, line)
         inner = [token for token in ids if token not in tokenizer.all_special_ids]
         assert inner == rows[0].tokens.tolist()
-        assert len(ids) == len(inner) + frame.taken(2)
+        assert len(ids) == len(inner) + frame.size(2)
         if "token_type_ids" in batch:
             types = batch["token_type_ids"][line][: len(ids)].tolist()
             second = ids.index(tokenizer.sep_token_id) + 1
@@ -79,10 +79,10 @@ def test_special_tokens_and_padding_are_never_asked_for(parts):
     for objective in ("mlm", "mlm+nsp", "mlm+sop"):
         for epoch in range(20):
             batch = batches(objective)([(epoch, number) for number in range(len(rows))])
-            asked = batch["labels"] != IGNORED
-            assert not (asked & (batch["attention_mask"] == 0)).any()
-            assert not torch.isin(batch["labels"][asked], torch.tensor(tokenizer.all_special_ids)).any()
-            assert asked.any(1).all()
+            chosen = batch["labels"] != IGNORED
+            assert not (chosen & (batch["attention_mask"] == 0)).any()
+            assert not torch.isin(batch["labels"][chosen], torch.tensor(tokenizer.all_special_ids)).any()
+            assert chosen.any(1).all()
 
 
 def test_padding_is_the_tokenizers_and_masked_out(parts):
@@ -119,7 +119,7 @@ def test_masks_are_drawn_anew_each_epoch_and_for_each_seed(parts):
 @pytest.mark.parametrize("count", [1, 31, 200, 5_000])
 def test_an_epoch_has_every_row_once_and_another_order_each_time(count):
     lengths = np.random.default_rng(0).integers(1, 100, count)
-    order = Order(lengths, 32, seed=5)
+    order = EpochRows(lengths, 32, seed=5)
     first = list(order)
     assert sorted(number for _, number in first) == list(range(count))
     assert {epoch for epoch, _ in first} == {0}
@@ -132,7 +132,7 @@ def test_an_epoch_has_every_row_once_and_another_order_each_time(count):
 
 def test_batches_are_of_nearly_one_length_and_in_no_order_of_it():
     lengths = np.random.default_rng(0).integers(1, 129, 20_000)
-    batches = lengths[[number for _, number in Order(lengths, 32)]].reshape(-1, 32)
+    batches = lengths[[number for _, number in EpochRows(lengths, 32)]].reshape(-1, 32)
     padding = 1 - batches.sum() / (batches.max(1) * 32).sum()
     assert padding < 0.02
     assert abs(np.corrcoef(np.arange(len(batches)), batches.mean(1))[0, 1]) < 0.1

@@ -30,24 +30,26 @@ def probabilities(model, tokenizer, text: str) -> list:
     encoded = tokenizer(text, return_tensors="pt")
     with torch.no_grad():
         logits = model(**encoded).logits[0]
-    return [logits[place].softmax(0) for place in (encoded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]]
+    return [
+        logits[position].softmax(0) for position in (encoded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]
+    ]
 
 
 def test_each_mask_gets_the_models_likeliest_tokens_in_order(parts):
     filler, model, tokenizer = parts
-    found = filler.fill("The [MASK] sat on the [MASK].", 4)
+    predictions = filler.fill("The [MASK] sat on the [MASK].", 4)
     expected = probabilities(model, tokenizer, f"The {tokenizer.mask_token} sat on the {tokenizer.mask_token}.")
-    assert [len(place) for place in found] == [4, 4]
-    for place, likely in zip(found, expected, strict=True):
-        assert [one.probability for one in place] == pytest.approx(likely.topk(4).values.tolist(), abs=1e-6)
-        assert all(one.token for one in place)
+    assert [len(guesses) for guesses in predictions] == [4, 4]
+    for guesses, likely in zip(predictions, expected, strict=True):
+        assert [guess.probability for guess in guesses] == pytest.approx(likely.topk(4).values.tolist(), abs=1e-6)
+        assert all(guess.token for guess in guesses)
 
 
 def test_all_probabilities_of_a_place_add_up_to_one(parts):
     filler, _, tokenizer = parts
-    (place,) = filler.fill("The [MASK] sat.", 100_000)
-    assert len(place) == len(tokenizer)
-    assert sum(one.probability for one in place) == pytest.approx(1, abs=1e-5)
+    (guesses,) = filler.fill("The [MASK] sat.", 100_000)
+    assert len(guesses) == len(tokenizer)
+    assert sum(guess.probability for guess in guesses) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("spelled", ["[MASK]", "[mask]", "own"])
@@ -59,7 +61,7 @@ def test_a_mask_may_be_spelled_as_anyone_does(spelled, parts):
 
 def test_a_word_is_shown_without_its_space_and_a_piece_with_its_sign(masked_models):
     shown = {
-        family: [one.token for one in Filler.load(str(folder)).fill("The [MASK].", 900)[0]]
+        family: [guess.token for guess in Filler.load(str(folder)).fill("The [MASK].", 900)[0]]
         for family, folder in masked_models.items()
     }
     assert {"cat", "##ing"} <= set(shown["bert"])
@@ -109,8 +111,8 @@ def test_the_command_prints_words_with_their_probabilities(masked_models):
     (first, second) = Filler.load(folder).fill("The [MASK] [MASK].", 2)
     shown = CliRunner().invoke(commands.fill, ["The [MASK] [MASK].", "--model", folder, "-k", "2"])
     assert shown.output == "".join(
-        f"mask {number}\n" + "".join(f"{one.probability:7.2%}  {one.token}\n" for one in place)
-        for number, place in enumerate((first, second), 1)
+        f"mask {number}\n" + "".join(f"{guess.probability:7.2%}  {guess.token}\n" for guess in guesses)
+        for number, guesses in enumerate((first, second), 1)
     )
     shown = CliRunner().invoke(commands.fill, ["-", "--model", folder, "-k", "1", "--json"], input="The [MASK].\n")
     (only,) = Filler.load(folder).fill("The [MASK].\n", 1)[0]

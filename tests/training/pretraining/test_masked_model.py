@@ -12,8 +12,11 @@ transformers = pytest.importorskip("transformers")
 
 from binocle.core.errors import InputError, ModelNotFoundError
 from binocle.training.pretraining import model as masked_model
+from binocle.training.pretraining.config import SIZES
+from binocle.training.pretraining.learner import MaskedLearner
 from binocle.training.pretraining.masking import IGNORED
-from binocle.training.pretraining.model import SIZES, begin, learn_vocabulary, learner, load
+from binocle.training.pretraining.model import load, new_bert
+from binocle.training.pretraining.vocabulary import learn_vocabulary
 from binocle.training.runs import environment
 
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
@@ -65,19 +68,19 @@ def test_the_loss_is_that_of_the_models_own_head_and_so_are_its_gradients(family
     ids, attention, labels = inputs()
     own = model(input_ids=ids, attention_mask=attention, labels=labels).loss
     expected = torch.autograd.grad(own, model.get_input_embeddings().weight)[0]
-    made = learner(model, pairs=True)(input_ids=ids, attention_mask=attention, labels=labels)
-    assert made["tokens"].shape == ((labels != IGNORED).sum(),)
-    assert made["pairs"].shape == (3, 2)
-    torch.testing.assert_close(made["tokens"].mean(), own, rtol=1e-5, atol=1e-6)
-    found = torch.autograd.grad(made["tokens"].mean(), model.get_input_embeddings().weight)[0]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    outputs = MaskedLearner(model, pairs=True)(input_ids=ids, attention_mask=attention, labels=labels)
+    assert outputs["tokens"].shape == ((labels != IGNORED).sum(),)
+    assert outputs["pairs"].shape == (3, 2)
+    torch.testing.assert_close(outputs["tokens"].mean(), own, rtol=1e-5, atol=1e-6)
+    gradient = torch.autograd.grad(outputs["tokens"].mean(), model.get_input_embeddings().weight)[0]
+    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_models_own_forward_is_as_before(masked_models):
     model = load(str(masked_models["bert"])).model
     ids, attention, labels = inputs()
     before = model(input_ids=ids).logits
-    learner(model, pairs=False)(input_ids=ids, attention_mask=attention, labels=labels)
+    MaskedLearner(model, pairs=False)(input_ids=ids, attention_mask=attention, labels=labels)
     assert torch.equal(model(input_ids=ids).logits, before)
 
 
@@ -97,33 +100,33 @@ def with_tokenizer(folder, family: str, masked_models, *, head: bool):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_without_a_head_gets_one_tied_to_its_words_and_the_rest_is_kept(family, masked_models, tmp_path):
     name = with_tokenizer(tmp_path / "model", family, masked_models, head=False)
-    found = load(name)
-    assert found.new_head
+    masked = load(name)
+    assert masked.new_head
     body = transformers.AutoModel.from_pretrained(name).state_dict()
-    kept = found.model.base_model.state_dict()
-    assert all(torch.equal(kept[part], body[part]) for part in kept)
-    words = found.model.get_input_embeddings().weight
-    assert found.model.get_output_embeddings().weight is words
-    found.model.save_pretrained(tmp_path / "with")
+    loaded = masked.model.base_model.state_dict()
+    assert all(torch.equal(loaded[part], body[part]) for part in loaded)
+    words = masked.model.get_input_embeddings().weight
+    assert masked.model.get_output_embeddings().weight is words
+    masked.model.save_pretrained(tmp_path / "with")
     for file in (tmp_path / "model").glob("*token*"):
         shutil.copy(file, tmp_path / "with")
     assert not load(str(tmp_path / "with")).new_head
 
 
-@pytest.mark.parametrize(("family", "most", "types"), [("bert", 64, True), ("roberta", 64, False)])
-def test_a_model_with_a_head_keeps_it(family, most, types, masked_models):
-    found = load(str(masked_models[family]))
-    assert not found.new_head
-    assert found.max_length == most
-    assert found.has_types is types
+@pytest.mark.parametrize(("family", "limit", "types"), [("bert", 64, True), ("roberta", 64, False)])
+def test_a_model_with_a_head_keeps_it(family, limit, types, masked_models):
+    masked = load(str(masked_models[family]))
+    assert not masked.new_head
+    assert masked.max_length == limit
+    assert masked.has_types is types
     own = transformers.AutoModelForMaskedLM.from_pretrained(masked_models[family]).state_dict()
-    assert all(torch.equal(tensor, own[name]) for name, tensor in found.model.state_dict().items())
+    assert all(torch.equal(tensor, own[name]) for name, tensor in masked.model.state_dict().items())
 
 
 def test_a_sentence_transformers_folder_is_a_base(tiny_model):
-    found = load(tiny_model)
-    assert found.new_head
-    assert found.max_length == 64
+    masked = load(tiny_model)
+    assert masked.new_head
+    assert masked.max_length == 64
 
 
 def test_weights_in_half_precision_are_trained_in_full(masked_models, tmp_path):
@@ -137,28 +140,30 @@ def test_weights_in_half_precision_are_trained_in_full(masked_models, tmp_path):
 @pytest.mark.parametrize("size", ["tiny", "mini"])
 def test_a_new_model_has_its_size_and_its_vocabularys_embeddings(size, masked_models):
     tokenizer = masked_model.read_tokenizer(masked_models["bert"])
-    made = begin(size, tokenizer)
+    masked = new_bert(size, tokenizer)
     layers, width = SIZES[size]
-    assert (made.model.config.num_hidden_layers, made.model.config.hidden_size) == (layers, width)
-    assert made.model.get_input_embeddings().weight.shape == (len(tokenizer), width)
-    assert made.model.get_output_embeddings().weight is made.model.get_input_embeddings().weight
-    assert made.has_types and made.new_head
+    assert (masked.model.config.num_hidden_layers, masked.model.config.hidden_size) == (layers, width)
+    assert masked.model.get_input_embeddings().weight.shape == (len(tokenizer), width)
+    assert masked.model.get_output_embeddings().weight is masked.model.get_input_embeddings().weight
+    assert masked.has_types and masked.new_head
 
 
 def test_a_vocabulary_is_learnt_from_the_texts_and_is_berts(tmp_path):
     texts = [f"The lifetimes of borrowed {word} end. " * 3 for word in ("values", "strings", "vectors", "slices")]
-    made = learn_vocabulary(texts, 200)
-    assert len(made) <= 200
-    assert made.all_special_tokens == ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"]
-    encoded = made("THE lifetimes", "of them")
-    assert encoded["input_ids"][0] == made.cls_token_id
+    tokenizer = learn_vocabulary(texts, 200)
+    assert len(tokenizer) <= 200
+    assert tokenizer.all_special_tokens == ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"]
+    encoded = tokenizer("THE lifetimes", "of them")
+    assert encoded["input_ids"][0] == tokenizer.cls_token_id
     assert set(encoded["token_type_ids"]) == {0, 1}
-    assert made.unk_token_id not in encoded["input_ids"]
-    assert made.decode(encoded["input_ids"], skip_special_tokens=True).startswith("the lifetimes of the")
-    made.save_pretrained(tmp_path)
-    assert masked_model.read_tokenizer(tmp_path)("THE lifetimes")["input_ids"] == made("THE lifetimes")["input_ids"]
-    assert made.unk_token_id not in made("Quite other letters, and 0 < 1!")["input_ids"]
-    assert learn_vocabulary(texts, 200).get_vocab() == made.get_vocab()
+    assert tokenizer.unk_token_id not in encoded["input_ids"]
+    assert tokenizer.decode(encoded["input_ids"], skip_special_tokens=True).startswith("the lifetimes of the")
+    tokenizer.save_pretrained(tmp_path)
+    assert (
+        masked_model.read_tokenizer(tmp_path)("THE lifetimes")["input_ids"] == tokenizer("THE lifetimes")["input_ids"]
+    )
+    assert tokenizer.unk_token_id not in tokenizer("Quite other letters, and 0 < 1!")["input_ids"]
+    assert learn_vocabulary(texts, 200).get_vocab() == tokenizer.get_vocab()
 
 
 def damaged(folder, change):

@@ -23,10 +23,12 @@ pytest.importorskip("accelerate")
 from safetensors.torch import load_file
 
 from binocle.core.errors import InputError
-from binocle.training.pretraining import pretrain as pretraining
+from binocle.training.pretraining import masked_training
+from binocle.training.pretraining.config import PretrainingConfig
 from binocle.training.pretraining.fill_mask import Filler
-from binocle.training.pretraining.pretrain import PretrainingConfig, PretrainingResult, pretrain
-from binocle.training.pretraining.rows import parted
+from binocle.training.pretraining.pretrain import pretrain
+from binocle.training.pretraining.result import PretrainingResult
+from binocle.training.pretraining.rows import split_held_out
 from binocle.training.runs import model_card as card
 from binocle.training.runs.checkpoints import last_checkpoint
 
@@ -60,12 +62,12 @@ def uninterrupted(texts, bert, tmp_path_factory) -> PretrainingResult:
     return pretrain(texts, tmp_path_factory.mktemp("whole") / "model", base=bert, config=QUICK)
 
 
-def weights(made: PretrainingResult) -> dict:
-    return load_file(f"{made.folder}/model.safetensors")
+def weights(result: PretrainingResult) -> dict:
+    return load_file(f"{result.folder}/model.safetensors")
 
 
-def same(one: PretrainingResult, other: PretrainingResult) -> bool:
-    first, second = weights(one), weights(other)
+def same(result: PretrainingResult, expected: PretrainingResult) -> bool:
+    first, second = weights(result), weights(expected)
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -73,20 +75,20 @@ def same(one: PretrainingResult, other: PretrainingResult) -> bool:
 def test_a_model_learns_and_loads_in_plain_transformers(family, masked_models, texts, tmp_path):
     events = []
     config = dataclasses.replace(QUICK, steps=30, whole_words=True)
-    made = pretrain(texts, tmp_path / "model", base=str(masked_models[family]), config=config, progress=events.append)
-    assert made.after.value < made.before.value / 3
-    assert made.after.interval[0] < made.after.value < made.after.interval[1]
-    assert (made.steps, made.new_head, made.resumed_from) == (30, False, None)
+    result = pretrain(texts, tmp_path / "model", base=str(masked_models[family]), config=config, progress=events.append)
+    assert result.after.value < result.before.value / 3
+    assert result.after.interval[0] < result.after.value < result.after.interval[1]
+    assert (result.steps, result.new_head, result.resumed_from) == (30, False, None)
     steps = [event for event in events if event.stage == "training"]
     assert [event.done for event in steps if ", loss " in event.message] == list(range(1, 31))
     assert ", perplexity " in steps[-1].message
-    losses = [row["loss"] for row in made.history if "loss" in row]
+    losses = [row["loss"] for row in result.history if "loss" in row]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
-    model = transformers.AutoModelForMaskedLM.from_pretrained(made.folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(made.folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(result.folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(result.folder)
     encoded = tokenizer(f"The dog ran to the {tokenizer.mask_token} at night.", return_tensors="pt")
     logits = model(**encoded).logits.detach()[0, (encoded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[0, 0]]
-    ((first, *_),) = Filler.load(made.folder).fill("The dog ran to the [MASK] at night.")
+    ((first, *_),) = Filler.load(result.folder).fill("The dog ran to the [MASK] at night.")
     assert first.probability == pytest.approx(float(logits.softmax(0).max()), abs=1e-6)
     assert sorted(path.name for path in (tmp_path / "model").iterdir() if "token" not in path.name) == [
         "README.md",
@@ -106,27 +108,29 @@ def test_the_model_is_a_base_for_an_encoder(uninterrupted):
 
 
 def test_a_base_without_a_head_gets_one(tiny_model, texts, tmp_path):
-    made = pretrain(texts, tmp_path / "model", base=tiny_model, config=QUICK)
-    assert made.new_head
-    assert made.after.value < made.before.value
-    assert Filler.load(made.folder).fill("The [MASK] sat.", 3)
+    result = pretrain(texts, tmp_path / "model", base=tiny_model, config=QUICK)
+    assert result.new_head
+    assert result.after.value < result.before.value
+    assert Filler.load(result.folder).fill("The [MASK] sat.", 3)
 
 
 def test_from_scratch_learns_a_vocabulary_and_is_the_same_each_time(texts, tmp_path):
     config = dataclasses.replace(QUICK, steps=3, vocabulary=200)
-    one, two = (pretrain(texts, tmp_path / name, from_scratch="tiny", config=config) for name in "ab")
-    assert (one.new_head, one.base) == (False, "random weights (tiny)")
-    assert one.after.value < one.before.value
-    assert same(one, two)
+    first, second = (pretrain(texts, tmp_path / name, from_scratch="tiny", config=config) for name in "ab")
+    assert (first.new_head, first.base) == (False, "random weights (tiny)")
+    assert first.after.value < first.before.value
+    assert same(first, second)
     assert (tmp_path / "a/tokenizer.json").read_bytes() == (tmp_path / "b/tokenizer.json").read_bytes()
 
 
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop"])
 def test_pairs_are_learned_beside_words_and_measured(objective, texts, bert, tmp_path):
-    made = pretrain(texts, tmp_path / "model", base=bert, config=dataclasses.replace(QUICK, objective=objective))
-    assert made.after.value < made.before.value
-    assert 0 <= made.after.pair_accuracy <= 1
-    assert set(weights(made)) == set(load_file(f"{bert}/model.safetensors"))  # the head for pairs is not the encoder's
+    result = pretrain(texts, tmp_path / "model", base=bert, config=dataclasses.replace(QUICK, objective=objective))
+    assert result.after.value < result.before.value
+    assert 0 <= result.after.pair_accuracy <= 1
+    assert set(weights(result)) == set(
+        load_file(f"{bert}/model.safetensors")
+    )  # the head for pairs is not the encoder's
     rows = [json.loads(line) for line in (tmp_path / "model/log.jsonl").read_text().splitlines()]
     assert any("eval_pair_accuracy" in row for row in rows)
 
@@ -135,8 +139,8 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(uninterrupt
     again = pretrain(texts, tmp_path / "again", base=bert, config=QUICK)
     assert same(uninterrupted, again)
     assert again.fingerprint == uninterrupted.fingerprint
-    other = pretrain(texts, tmp_path / "other", base=bert, config=dataclasses.replace(QUICK, seed=1))
-    assert not same(uninterrupted, other)
+    reseeded = pretrain(texts, tmp_path / "other", base=bert, config=dataclasses.replace(QUICK, seed=1))
+    assert not same(uninterrupted, reseeded)
 
 
 class Killed(Exception):  # noqa: N818
@@ -155,15 +159,15 @@ def until(step: int):
 def test_a_run_that_was_stopped_ends_as_if_it_never_was(step, uninterrupted, texts, bert, tmp_path):
     with pytest.raises(Killed):
         pretrain(texts, tmp_path / "model", base=bert, config=QUICK, progress=until(step))
-    made = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
-    assert made.resumed_from == ((step - 1) // 4 * 4 or None)  # told before the checkpoint is written
-    assert same(uninterrupted, made)
-    assert (made.before, made.after) == (uninterrupted.before, uninterrupted.after)
+    result = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
+    assert result.resumed_from == ((step - 1) // 4 * 4 or None)  # told before the checkpoint is written
+    assert same(uninterrupted, result)
+    assert (result.before, result.after) == (uninterrupted.before, uninterrupted.after)
     assert not (tmp_path / "model/run").exists()
 
 
-def steps(made: PretrainingResult) -> list[dict]:
-    rows = map(json.loads, Path(made.folder, "log.jsonl").read_text("utf-8").splitlines())
+def steps(result: PretrainingResult) -> list[dict]:
+    rows = map(json.loads, Path(result.folder, "log.jsonl").read_text("utf-8").splitlines())
     return [
         {k: v for k, v in row.items() if k in ("step", "loss", "eval_perplexity")}
         for row in rows
@@ -178,10 +182,10 @@ def test_pairs_and_packed_rows_resume_as_well(texts, bert, tmp_path):
         whole = pretrain(texts, tmp_path / f"{name}-whole", base=bert, config=config)
         with pytest.raises(Killed):
             pretrain(texts, tmp_path / name, base=bert, config=config, progress=until(5))
-        made = pretrain(texts, tmp_path / name, base=bert, config=config)
-        assert made.resumed_from == 4
-        assert same(whole, made)
-        assert steps(whole) == steps(made)
+        result = pretrain(texts, tmp_path / name, base=bert, config=config)
+        assert result.resumed_from == 4
+        assert same(whole, result)
+        assert steps(whole) == steps(result)
 
 
 def test_a_run_killed_after_its_last_step_is_finished_without_training(
@@ -191,10 +195,10 @@ def test_a_run_killed_after_its_last_step_is_finished_without_training(
         patch.setattr(card, "write_card", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
-    monkeypatch.setattr(pretraining, "_Session", None)  # no model is loaded, no step is taken
-    made = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
-    assert same(uninterrupted, made)
-    assert made.as_dict() | {"folder": "", "seconds": 0, "texts_per_second": 0} == uninterrupted.as_dict() | {
+    monkeypatch.setattr(masked_training, "MaskedTraining", None)  # no model is loaded, no step is taken
+    result = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
+    assert same(uninterrupted, result)
+    assert result.as_dict() | {"folder": "", "seconds": 0, "texts_per_second": 0} == uninterrupted.as_dict() | {
         "folder": "",
         "seconds": 0,
         "texts_per_second": 0,
@@ -203,40 +207,42 @@ def test_a_run_killed_after_its_last_step_is_finished_without_training(
 
 def test_the_run_stops_early_keeps_the_best_and_resumes_so(texts, bert, tmp_path):
     config = dataclasses.replace(QUICK, steps=40, evaluations=40, patience=2, learning_rate=0.3, warmup=0.5)
-    made = pretrain(texts, tmp_path / "model", base=bert, config=config)
-    found = [row["eval_perplexity"] for row in steps(made) if "eval_perplexity" in row]
-    assert made.steps < 40
-    assert made.after.value == pytest.approx(min(found), rel=1e-4)
-    assert min(found) < min(found[-2:])
+    result = pretrain(texts, tmp_path / "model", base=bert, config=config)
+    values = [row["eval_perplexity"] for row in steps(result) if "eval_perplexity" in row]
+    assert result.steps < 40
+    assert result.after.value == pytest.approx(min(values), rel=1e-4)
+    assert min(values) < min(values[-2:])
     with pytest.raises(Killed):
-        pretrain(texts, tmp_path / "again", base=bert, config=config, progress=until(made.steps - 1))
+        pretrain(texts, tmp_path / "again", base=bert, config=config, progress=until(result.steps - 1))
     again = pretrain(texts, tmp_path / "again", base=bert, config=config)
-    assert again.steps == made.steps
-    assert same(again, made)
+    assert again.steps == result.steps
+    assert same(again, result)
 
 
 def test_without_patience_left_no_step_is_taken_again(texts, bert, tmp_path, monkeypatch):
     config = dataclasses.replace(QUICK, steps=40, evaluations=40, patience=2, learning_rate=0.3, warmup=0.5)
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining._Session, "_write", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(masked_training.MaskedTraining, "_write", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             pretrain(texts, tmp_path / "model", base=bert, config=config)
     last = last_checkpoint(tmp_path / "model/run/checkpoints")
-    made = pretrain(texts, tmp_path / "model", base=bert, config=config)
-    assert made.steps == int(last.name.split("-")[1]) < 40
-    assert made.after.value == pytest.approx(
-        min(row["eval_perplexity"] for row in steps(made) if "eval_perplexity" in row), rel=1e-4
+    result = pretrain(texts, tmp_path / "model", base=bert, config=config)
+    assert result.steps == int(last.name.split("-")[1]) < 40
+    assert result.after.value == pytest.approx(
+        min(row["eval_perplexity"] for row in steps(result) if "eval_perplexity" in row), rel=1e-4
     )
 
 
 def test_batches_of_a_step_weigh_as_one_batch(texts, bert, tmp_path):
-    few = tmp_path / "few.txt"
-    few.write_text("".join(text(seed) + "\n" for seed in range(4)), "utf-8")
+    file = tmp_path / "few.txt"
+    file.write_text("".join(text(seed) + "\n" for seed in range(4)), "utf-8")
     config = dataclasses.replace(QUICK, steps=1, held_out=0.0, weight_decay=0.0, warmup=0.0)
-    one = pretrain(few, tmp_path / "one", base=bert, config=dataclasses.replace(config, batch_size=64))
-    count = one.counts.rows
-    two = pretrain(few, tmp_path / "two", base=bert, config=dataclasses.replace(config, batch_size=2, accumulate=count))
-    first, second = weights(one), weights(two)
+    whole = pretrain(file, tmp_path / "one", base=bert, config=dataclasses.replace(config, batch_size=64))
+    count = whole.counts.rows
+    parts = pretrain(
+        file, tmp_path / "two", base=bert, config=dataclasses.replace(config, batch_size=2, accumulate=count)
+    )
+    first, second = weights(whole), weights(parts)
     begin = load_file(f"{bert}/model.safetensors")
     moved = [(first[name] - begin[name]).abs().max() for name in first]
     assert max(moved) > 1e-3
@@ -246,9 +252,9 @@ def test_batches_of_a_step_weigh_as_one_batch(texts, bert, tmp_path):
 
 
 def test_nothing_held_out_is_nothing_measured(texts, bert, tmp_path):
-    made = pretrain(texts, tmp_path / "model", base=bert, config=dataclasses.replace(QUICK, steps=2, held_out=0.0))
-    assert (made.before, made.after) == (None, None)
-    assert made.counts.held_out_documents == 0
+    result = pretrain(texts, tmp_path / "model", base=bert, config=dataclasses.replace(QUICK, steps=2, held_out=0.0))
+    assert (result.before, result.after) == (None, None)
+    assert result.counts.held_out_documents == 0
     assert "nothing was measured" in (tmp_path / "model/README.md").read_text("utf-8")
 
 
@@ -258,26 +264,29 @@ def test_what_was_read_is_counted_and_said_on_the_card(uninterrupted):
     folder = Path(uninterrupted.folder)
     card = json.loads((folder / "binocle.json").read_text("utf-8"))
     assert card["data"]["held_out_documents"] == 8
-    assert [one["when"] for one in card["measures"]] == ["before", "after"]
+    assert [measure["when"] for measure in card["measures"]] == ["before", "after"]
     assert card["measures"][1]["value"] == pytest.approx(uninterrupted.after.value)
     assert card["fingerprint"] == uninterrupted.fingerprint
     assert "masked words (arXiv:1810.04805)" in (folder / "README.md").read_text("utf-8")
 
 
 def test_a_documents_text_is_on_one_side_and_the_share_is_kept():
-    given = [f"text {number % 400}" for number in range(800)]
+    documents = [f"text {number % 400}" for number in range(800)]
     sides = {}
-    for one, held in parted(given, 0.1):
-        assert sides.setdefault(one, held) is held
+    for document, is_held_out in split_held_out(documents, 0.1):
+        assert sides.setdefault(document, is_held_out) is is_held_out
     assert sum(sides.values()) == 40
-    assert {one for one, held in parted(given, 0.1, seed=1) if held} != {one for one, held in sides.items() if held}
-    many = [held for _, held in parted((str(number) for number in range(20_000)), 0.1)]
-    assert 0.07 < np.mean(many) < 0.13
+    assert {document for document, is_held_out in split_held_out(documents, 0.1, seed=1) if is_held_out} != {
+        document for document, is_held_out in sides.items() if is_held_out
+    }
+    flags = [is_held_out for _, is_held_out in split_held_out((str(number) for number in range(20_000)), 0.1)]
+    assert 0.07 < np.mean(flags) < 0.13
 
 
 def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupted, tmp_path):
     program = (
-        "import sys, time\nfrom binocle.training.pretraining.pretrain import PretrainingConfig, pretrain\n"
+        "import sys, time\nfrom binocle.training.pretraining.config import PretrainingConfig\n"
+        "from binocle.training.pretraining.pretrain import pretrain\n"
         f"config = PretrainingConfig(**{dataclasses.asdict(QUICK)!r})\n"
         "def progress(event):\n    print(event.done, flush=True)\n    time.sleep(60 * (event.done == 7))\n"
         "pretrain(sys.argv[1], sys.argv[2], base=sys.argv[3], config=config, progress=progress)"
@@ -289,9 +298,9 @@ def test_a_run_killed_outright_ends_as_if_it_never_was(texts, bert, uninterrupte
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    made = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
-    assert made.resumed_from == 4
-    assert same(uninterrupted, made)
+    result = pretrain(texts, tmp_path / "model", base=bert, config=QUICK)
+    assert result.resumed_from == 4
+    assert same(uninterrupted, result)
 
 
 def wrong(name: str, value):

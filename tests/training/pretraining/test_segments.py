@@ -60,8 +60,8 @@ def test_a_changed_next_sentence_is_from_another_document_and_in_its_order(rows)
     for number in range(len(rows)):
         own = number // ROWS
         changed = [pair for pair in drawn(next_sentence, rows, number) if pair.label == CHANGED]
-        others = {int(pair.second.tokens[0]) // 1_000 for pair in changed}
-        assert others == set(range(DOCUMENTS)) - {own}
+        documents = {int(pair.second.tokens[0]) // 1_000 for pair in changed}
+        assert documents == set(range(DOCUMENTS)) - {own}
         for pair in changed:
             assert pair.first.tokens.tolist() == rows[number].tokens[: len(pair.first)].tolist()
             assert pair.second.starts[0] == SENTENCE
@@ -78,11 +78,11 @@ def test_length_does_not_tell_a_changed_pair(rows):
 
 
 def test_another_document_is_drawn_row_by_row_evenly(rows):
-    found = [elsewhere(rows, 5, np.random.default_rng(seed)) for seed in range(10_000)]
-    often = np.bincount(found, minlength=len(rows)) / len(found)
+    drawn = [elsewhere(rows, 5, np.random.default_rng(seed)) for seed in range(10_000)]
+    often = np.bincount(drawn, minlength=len(rows)) / len(drawn)
     assert (often[4:8] == 0).all()
-    others = np.delete(often, slice(4, 8))
-    assert np.abs(others - 1 / 20).max() < 5 * (0.05 * 0.95 / 10_000) ** 0.5
+    elsewhere_often = np.delete(often, slice(4, 8))
+    assert np.abs(elsewhere_often - 1 / 20).max() < 5 * (0.05 * 0.95 / 10_000) ** 0.5
 
 
 @pytest.mark.parametrize("pairing", [next_sentence, sentence_order])

@@ -1,0 +1,62 @@
+"""The file inverter.json: which encoder a saved inverter belongs to, and how its decoder is built."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import EncoderMismatchError, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..models.encoder import Encoder
+
+FILE, WEIGHTS = "inverter.json", "inverter.safetensors"
+FORMAT = 1
+INVERTER_KINDS = ("embedding", "hidden")
+
+
+@dataclass(frozen=True, slots=True)
+class InverterInfo:
+    """The facts in inverter.json."""
+
+    kind: str  # "embedding" or "hidden"
+    encoder: str  # a name or a folder
+    fingerprint: str  # of the encoder
+    dim: int
+    decoder: dict[str, Any]  # the decoder's settings
+    layer: int | None = None  # that hidden states are read from
+    threshold: float = 0.0  # minimum cosine of a recovered text
+    control: dict[str, float] | None = None  # the cosines that the threshold follows from
+    format: int = FORMAT
+
+    @classmethod
+    def read(cls, folder: Path) -> InverterInfo:
+        """:raises InputError: when the folder holds no inverter, a damaged one or one of another format."""
+        file = folder / FILE
+        if not file.is_file():
+            raise InputError(f"{folder} is no inverter: expected a folder that 'binocle train inverter' made")
+        try:
+            info = cls(**json.loads(file.read_text("utf-8")))
+            valid = info.kind in INVERTER_KINDS and isinstance(info.dim, int)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InputError(f"{file} is damaged ({error}): copy the inverter's folder again") from None
+        if not valid:
+            raise InputError(f"{file} names no known kind of inverter: copy the inverter's folder again")
+        if info.format != FORMAT:
+            raise InputError(f"{file} has format {info.format}, this version reads {FORMAT}")
+        return info
+
+    def write(self, folder: Path) -> None:
+        (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
+
+    def check_encoder(self, encoder: Encoder, folder: Path) -> Encoder:
+        """:raises EncoderMismatchError: when the inverter in this folder was trained on another encoder."""
+        if encoder.fingerprint != self.fingerprint:
+            raise EncoderMismatchError(
+                f"{folder} inverts the encoder {self.fingerprint[:8]} ({self.encoder}), but {encoder.name} is "
+                f"{encoder.fingerprint[:8]}: train an inverter for that one"
+            )
+        return encoder

@@ -1,0 +1,43 @@
+"""Tokens with the probability that they are right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ...core.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TokenGuess:
+    """A token and the probability that it is right."""
+
+    token: str
+    probability: float
+
+
+def expected_tokens(shares: Floats, count: float, threshold: float = 0.3, limit: int = 256) -> list[tuple[int, float]]:
+    """Tokens that a bag expects in a text, with their probabilities, likeliest first.
+
+    A token that is expected twice comes twice. Its count is Poisson distributed, with mean `count` times its share.
+
+    :param shares: (vocabulary,), with sum 1.
+    :param threshold: probability that an occurrence must exceed.
+    :param limit: number of different tokens to consider.
+    """
+    tokens: list[tuple[int, float]] = []
+    likely = np.argpartition(-shares, min(limit, len(shares) - 1))[:limit]
+    for token in likely[np.argsort(-shares[likely], kind="stable")].tolist():
+        mean = float(shares[token]) * count
+        term = math.exp(-mean)
+        more, times = 1 - term, 0
+        while more > threshold and times < count:
+            tokens.append((token, more))
+            times += 1
+            term *= mean / times
+            more -= term
+    return sorted(tokens, key=lambda item: -item[1])

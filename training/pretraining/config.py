@@ -1,0 +1,78 @@
+"""Settings of a pretraining run. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core import checks
+from ...core.errors import InputError
+from .segments import OBJECTIVES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SIZES = {  # layers and width of Turc et al. 2019 (arXiv:1908.08962)
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainingConfig:
+    """Settings of a run."""
+
+    objective: str = "mlm"  # one of OBJECTIVES
+    share: float = 0.15  # of the tokens to predict
+    whole_words: bool = False
+    max_length: int | None = None  # tokens of a row with special tokens; 128, or the base's maximum if that is less
+    pack: bool = False  # rows continue from one document to the next
+    vocabulary: int = 30_522  # maximum number of tokens of a new tokenizer
+    epochs: float = 3.0
+    steps: int | None = None  # instead of epochs
+    batch_size: int = 32  # rows
+    accumulate: int = 1  # batches in a step
+    learning_rate: float | None = None  # 1e-4; 5e-4 for a new head or from scratch
+    warmup: float = 0.06  # share of the steps
+    weight_decay: float = 0.01
+    dropout: float = 0.0  # Lan et al. 2020 found that it hurts here; its random numbers cost a CPU half of each step
+    bf16: bool | None = None  # None: if the hardware supports it
+    held_out: float = 0.05  # share of the documents
+    evaluations: int = 8  # of the held-out rows during the run
+    patience: int | None = 3  # evaluations without a gain before the run stops
+    seed: int = 0
+
+    def check(self) -> None:
+        """:raises InputError: for the first invalid setting."""
+        _check_known("objective", self.objective, OBJECTIVES)
+        checks.above_0(self, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
+        checks.above_0(self, "share")
+        checks.from_0(self, "weight_decay")
+        checks.share(self, "warmup", "dropout", "held_out", "share")
+        checks.seed(self)
+        if self.vocabulary < 200:
+            raise InputError(f"a vocabulary has 200 tokens at least, not {self.vocabulary}")
+        if self.max_length is not None and self.max_length < 8:
+            raise InputError(f"max length is in tokens, special ones included: at least 8, not {self.max_length}")
+        if self.pack and self.objective != "mlm":
+            raise InputError(
+                f"packed rows mix documents, which {self.objective} must tell apart: leave one of them out"
+            )
+
+
+def check_start(sources: Sequence[Any], base: str | None, from_scratch: str | None) -> None:
+    """:raises InputError: unless there are texts, and one known model to start from."""
+    if not sources:
+        raise InputError("expected texts: a folder, a file or an index")
+    if base is not None and from_scratch is not None:
+        raise InputError("give a base or a size to begin with from scratch, not both")
+    if from_scratch is not None:
+        _check_known("size", from_scratch, SIZES)
+
+
+def _check_known(setting: str, value: str, known: dict[str, Any]) -> None:
+    if value not in known:
+        raise InputError(f"there is no {setting} {value!r}: expected one of {', '.join(known)}")
