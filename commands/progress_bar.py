@@ -1,10 +1,10 @@
-"""Show on stderr how far a command is: a bar on a terminal, plain lines elsewhere."""
+"""Show the progress of a command on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -73,7 +73,7 @@ class ProgressBar:
 
 
 def describe(event: Progress) -> str:
-    """One line for people."""
+    """Describe an event in one line for people: its message, else its stage and numbers."""
     if event.message:
         return event.message
     return f"{event.stage}: {event.done:,} of {event.total:,}" if event.total else event.stage
@@ -84,65 +84,5 @@ def _rich_progress() -> RichProgress:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     percentage = TaskProgressColumn(text_format="{task.percentage:3.0f} %")
-    text = TextColumn("{task.description}", markup=False)  # last, since a narrow terminal cuts what comes last
+    text = TextColumn("{task.description}", markup=False)  # last, since a narrow terminal cuts the last column
     return Progress(BarColumn(), percentage, TimeRemainingColumn(), text, console=Console(stderr=True), transient=True)
-
-
-class _Bar:
-    """On a terminal there is a bar for as long as `with` lasts; of its tasks the last is the one that moves.
-
-    :param first: what is done before anything can be counted.
-    """
-
-    def __init__(self, first: str = "") -> None:
-        self._first = first
-        self._bar: Any = None
-        self._said = 0.0  # when the last plain line was
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(*self._columns(), console=Console(stderr=True), transient=True)
-            self._bar.start()
-            if self._first:
-                self._bar.add_task(self._first, total=None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def _columns(self) -> tuple[Any, ...]:
-        raise NotImplementedError
-
-    def _move(self, what: str, **at: int) -> None:
-        self._bar.update(self._bar.tasks[-1].id, description=what, **at)
-
-    def _say(self, text: str, every: float) -> None:
-        """A plain line, if the last one is so many seconds ago."""
-        if time.monotonic() - self._said >= every:
-            self._said = time.monotonic()
-            click.echo(text, err=True)
-
-
-class Counting(_Bar):
-    """`with Counting() as progress:` gives the callback that mining reports to: one bar after another."""
-
-    def __enter__(self) -> Self:
-        self._said = time.monotonic()
-        return super().__enter__()
-
-    def _columns(self) -> tuple[Any, ...]:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-        return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if not self._bar:
-            self._say(f"{what}: {done:,} of {total:,}", 15)
-            return
-        if not self._bar.tasks or self._bar.tasks[-1].description != what:
-            self._bar.add_task(what, total=total)
-        self._move(what, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""One event for every long run, and who gets it."""
+"""The progress event that every long run reports, and ways to pass it on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _INTERVAL = 5.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is."""
+    """The progress of a run: the stage under way, and the part of it that is done."""
 
     stage: str  # the work under way, such as "embedding"
     done: int = 0  # items, of `total`
-    total: int = 0  # 0 where it is not known
-    message: str = ""  # one line for people, where there is more to say than the numbers
+    total: int = 0  # 0 if it is not known
+    message: str = ""  # one line for people, if the numbers do not say it all
 
 
 OnProgress = Callable[[Progress], None]

@@ -65,7 +65,7 @@ def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, sec
     documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
     stages = candidates.stages()
     ranks = {stage: _ranks(scores, candidates.ids) for stage, scores in stages.items()}
-    explanation = {"mode": mode}
+    explanation: dict[str, Any] = {"mode": mode}
     if candidates.reranker is not None:
         explanation["reranked"] = int((~np.isnan(candidates.reranker)).sum())
     milliseconds = {stage: round(1e3 * duration, 2) for stage, duration in seconds.items()}

@@ -1,4 +1,4 @@
-"""What a run tells of how far it is."""
+"""The progress of runs, and the bar that shows it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def clock(monkeypatch):
         def monotonic(self) -> float:
             return self.now
 
-    made = Clock()
-    monkeypatch.setattr(progress, "time", made)
-    monkeypatch.setattr(progress_bar, "time", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(progress_bar, "time", clock)
+    return clock
 
 
 def test_of_many_items_the_share_that_is_done_is_told_every_five_seconds(clock):

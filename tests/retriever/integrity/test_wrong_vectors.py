@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from binocle import Retriever, load_encoder
-from binocle.retriever.integrity import vector_regression as probe
-from binocle.retriever.integrity import wrong_vectors as misplaced
+from binocle.retriever.integrity import vector_regression, wrong_vectors
 
 DIM = 32
 COUNT = 240
@@ -34,10 +33,10 @@ def words(count, seed):
     return [random.choice(known, random.integers(8, 20), p=shares).tolist() for _ in range(count)]
 
 
-# The probe
+# The regression
 
 
-def likeness(texts):
+def similarities(texts):
     """By the formula, one pair at a time."""
     spread = Counter(token for text in texts for token in set(text))
     bags = []
@@ -53,17 +52,17 @@ def likeness(texts):
     )
 
 
-def test_likeness_is_the_cosine_of_weighted_bags(monkeypatch):
+def test_similarity_is_the_cosine_of_weighted_bags(monkeypatch):
     texts = [*words(30, 0), ["alone"], [], ["cat", "alone", "alone"]]
-    monkeypatch.setattr(probe, "_BATCH_TOKENS", 7)
-    assert probe._similarities(texts) == pytest.approx(likeness(texts), abs=1e-6)
+    monkeypatch.setattr(vector_regression, "_BATCH_TOKENS", 7)
+    assert vector_regression._similarities(texts) == pytest.approx(similarities(texts), abs=1e-6)
 
 
 def test_each_row_is_predicted_from_the_others_without_those_that_fit_worst():
     texts = words(60, 1)
     random = np.random.default_rng(2)
     vectors = random.standard_normal((60, 5)).astype(np.float32)
-    kernel = likeness(texts)
+    kernel = similarities(texts)
 
     def fitted(rows, row):
         mean = vectors[kept].mean(0)
@@ -75,14 +74,14 @@ def test_each_row_is_predicted_from_the_others_without_those_that_fit_worst():
     first = np.array([((vectors[row] - fitted(np.delete(everything, row), row)) ** 2).sum() for row in everything])
     kept = np.sort(np.argsort(first)[:54])
     expected = [fitted(kept[kept != row], row) for row in everything]
-    assert probe.leave_one_out(texts, vectors) == pytest.approx(np.array(expected), abs=1e-4)
+    assert vector_regression.leave_one_out(texts, vectors) == pytest.approx(np.array(expected), abs=1e-4)
 
 
 def test_prediction_follows_its_row_in_any_order():
     texts, order = words(50, 3), np.random.default_rng(4).permutation(50)
     vectors = np.random.default_rng(5).standard_normal((50, 4)).astype(np.float32)
-    moved = probe.leave_one_out([texts[place] for place in order], vectors[order])
-    assert moved == pytest.approx(probe.leave_one_out(texts, vectors)[order], abs=1e-4)
+    moved = vector_regression.leave_one_out([texts[place] for place in order], vectors[order])
+    assert moved == pytest.approx(vector_regression.leave_one_out(texts, vectors)[order], abs=1e-4)
 
 
 # The search
@@ -121,8 +120,8 @@ def many(tmp_path, _many, monkeypatch, tiny):
 
 @pytest.fixture
 def not_few(monkeypatch):
-    monkeypatch.setattr(misplaced, "_SMALL", 50)
-    monkeypatch.setattr(misplaced, "_SAMPLE", 20)
+    monkeypatch.setattr(wrong_vectors, "_SMALL", 50)
+    monkeypatch.setattr(wrong_vectors, "_SAMPLE", 20)
 
 
 def stored(retriever):
@@ -163,7 +162,7 @@ def flip(retriever, number, component, bit):
 
 
 def search(retriever, encoder):
-    return misplaced.search(Retriever.open(retriever.path).snapshot(), encoder)
+    return wrong_vectors.search(Retriever.open(retriever.path).snapshot(), encoder)
 
 
 def swapped(vectors, ids):
@@ -212,8 +211,10 @@ def test_it_goes_on_as_long_as_it_finds_some(many, tiny, not_few):
 
 def test_a_wrong_vector_in_the_sample_has_every_row_embedded(many, tiny, not_few, monkeypatch):
     vectors = stored(many)
-    monkeypatch.setattr(misplaced, "leave_one_out", lambda _texts, given: given)  # a probe that suspects nothing
-    monkeypatch.setattr(misplaced, "_SAMPLE", 150)
+    monkeypatch.setattr(
+        wrong_vectors, "leave_one_out", lambda _texts, given: given
+    )  # a regression that suspects nothing
+    monkeypatch.setattr(wrong_vectors, "_SAMPLE", 150)
     ids = sorted(vectors)[::10]
     plant(many, {number: -vectors[number] for number in ids})
     found = search(many, tiny)
@@ -237,7 +238,7 @@ def test_an_equal_text_is_judged_with_the_one_that_was_found(many, tiny, not_few
 def test_few_rows_are_all_embedded(retriever, tiny):
     count = len(stored(retriever))
     found = search(retriever, tiny)
-    assert found == misplaced.VectorCheck((), count, count, 0)
+    assert found == wrong_vectors.VectorCheck((), count, count, 0)
 
 
 def test_an_empty_index_has_nothing_wrong(tmp_path, tiny_model):
