@@ -211,12 +211,12 @@ def _prove_best(
     for sweep in sorted((sweep for sweep in sweeps if _meets(sweep, requirements)), key=_rate, reverse=True):
         search = sweep.prove(holdout, requirements.recall)
         if search is None:
-            log(f"{sweep.built.manifest.kind} does not hold on the other queries")
+            log(f"{sweep.built.manifest.kind} does not reach the recall on the held-out queries")
             continue
         choice = sweep.tuned_index(search, holdout, requirements, source)
         if choice.benchmark.met:
             return TuningResult(requirements, choice, [*measurements, choice.measurement])
-        log(f"{sweep.built.manifest.kind} does not meet the demand on the other queries")
+        log(f"{sweep.built.manifest.kind} does not meet the requirements on the held-out queries")
     return TuningResult(requirements, None, measurements, alternatives(sweeps, requirements))
 
 

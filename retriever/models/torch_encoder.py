@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from ...core.arrays import Floats
     from .encoder import Kind
 
 
@@ -58,7 +57,7 @@ class TorchEncoder:
         if settings.document_prompt:
             self.max_tokens -= len(self.offsets([settings.document_prompt])[0])
 
-    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         checked = check_texts(texts)
         with self._lock:

@@ -22,9 +22,9 @@ from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import amend, build
 from binocle.indexes.registry import IndexSpec
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, merge_manifests
-from binocle.indexes.tuning import optimize as choosing
-from binocle.indexes.tuning import renewal as renewing
-from binocle.indexes.tuning import sweep as sweeping
+from binocle.indexes.tuning import optimize as optimizing
+from binocle.indexes.tuning import renewal as renewal_module
+from binocle.indexes.tuning import sweep as sweep_module
 from binocle.indexes.tuning.benchmark import (
     DEPTH,
     MAX_QUERIES,
@@ -114,10 +114,10 @@ def test_recall_counts_what_scores_as_much_as_the_last_answer():
 
 @pytest.mark.parametrize(("count", "depth"), [(5_000, DEPTH), (50, 50)])
 def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(count, depth):
-    asked = []
+    searches = []
 
     def search(queries, k):
-        asked.append((len(queries), k))
+        searches.append((len(queries), k))
         return np.ones((len(queries), k), np.float32), np.ones((len(queries), k), np.int64)
 
     index, sample = (
@@ -125,11 +125,11 @@ def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(co
         QuerySample(VECTORS[:3], np.ones((3, 1), np.float32)),
     )
     sample.latencies(index)
-    assert asked == 9 * [(1, depth)]
-    asked.clear()
+    assert searches == 9 * [(1, depth)]
+    searches.clear()
     sample.recalls(index)
     sample.rate(index)
-    assert set(asked) == {(3, 10)}
+    assert set(searches) == {(3, 10)}
 
 
 # Choosing
@@ -137,11 +137,11 @@ def test_latency_is_taken_as_deep_as_searches_look_and_recall_and_rate_at_ten(co
 
 def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     queries = vectors_of(1_000, 5)
-    outcome = choosing.optimize(
+    result = optimizing.optimize(
         bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8", "ivf_fp16"]
     )
-    choice, measured = outcome.choice, outcome.choice.benchmark
-    assert outcome.met and measured.met
+    choice, measured = result.choice, result.choice.benchmark
+    assert result.met and measured.met
     kept = choice.built.load().with_parameters(**choice.spec.search)
     order = np.random.default_rng(0).permutation(1_000)
     unseen = queries[np.sort(order[500:])]
@@ -149,81 +149,81 @@ def test_what_is_chosen_has_the_recall_that_brute_force_finds(tmp_path):
     assert brute_recall(kept, VECTORS, IDS, vectors_of(1_000, 6)) >= 0.97
     assert 0.97 <= measured.recall_bound < measured.recall
     assert 0 < measured.p50 <= measured.p99
-    assert {point.kind for point in outcome.measurements} == {"flat", "ivf_int8", "ivf_fp16"}
+    assert {point.kind for point in result.measurements} == {"flat", "ivf_int8", "ivf_fp16"}
     assert list(tmp_path.iterdir()) == [choice.built.folder]
     name = choice.built.publish(choice.metadata)
     published = IndexManifest.read(tmp_path / name)
     assert published.spec == choice.spec
     restored = BenchmarkResult.from_dict(json.loads(json.dumps(published.measurements)))
-    assert (restored.recall, restored.requirements) == (measured.recall, outcome.requirements)
+    assert (restored.recall, restored.requirements) == (measured.recall, result.requirements)
 
 
 def test_the_memory_limit_is_kept_and_what_cannot_be_is_told(tmp_path):
     queries, most = vectors_of(1_000, 5), 250_000
-    outcome = choosing.optimize(bench(tmp_path), queries, Requirements(0.9, memory=most), source="test")
-    assert outcome.met and outcome.choice.benchmark.memory <= most
-    files = {file.name: file.stat().st_size for file in outcome.choice.built.folder.iterdir()}
-    assert outcome.choice.benchmark.memory == files["index.faiss"] + files["ids.npy"]
-    assert outcome.choice.spec.kind != "flat"
-    outcome.choice.built.discard()
+    result = optimizing.optimize(bench(tmp_path), queries, Requirements(0.9, memory=most), source="test")
+    assert result.met and result.choice.benchmark.memory <= most
+    files = {file.name: file.stat().st_size for file in result.choice.built.folder.iterdir()}
+    assert result.choice.benchmark.memory == files["index.faiss"] + files["ids.npy"]
+    assert result.choice.spec.kind != "flat"
+    result.choice.built.discard()
     for demand in (Requirements(0.99, memory=1_000), Requirements(0.99, latency=1e-9)):
-        told = []
-        outcome = choosing.optimize(
-            bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], log=told.append
+        lines = []
+        result = optimizing.optimize(
+            bench(tmp_path), queries, demand, source="test", kinds=["ivf_int8"], log=lines.append
         )
-        assert not outcome.met
-        assert any(line.startswith("recall 0.99 takes ") for line in outcome.alternatives)
+        assert not result.met
+        assert any(line.startswith("recall 0.99 takes ") for line in result.alternatives)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_exact_search_meets_a_recall_of_one(tmp_path):
-    outcome = choosing.optimize(bench(tmp_path), vectors_of(100), Requirements(1.0), source="test")
-    assert outcome.choice.spec == IndexSpec() and (
-        outcome.choice.benchmark.recall,
-        outcome.choice.benchmark.recall_bound,
+    result = optimizing.optimize(bench(tmp_path), vectors_of(100), Requirements(1.0), source="test")
+    assert result.choice.spec == IndexSpec() and (
+        result.choice.benchmark.recall,
+        result.choice.benchmark.recall_bound,
     ) == (1, 1)
 
 
 def test_too_few_queries_to_prove_with_are_told(tmp_path):
     line = "a recall of 0.999 takes 2,645 queries to prove, not 500: only exact search is sure to reach it"
     for recall, lines in ((0.999, [line]), (0.9, [])):
-        told = []
-        outcome = choosing.optimize(
+        log = []
+        result = optimizing.optimize(
             bench(tmp_path),
             vectors_of(1_000, 5),
             Requirements(recall),
             source="t",
             kinds=["ivf_int8"],
-            log=told.append,
+            log=log.append,
         )
-        assert [one for one in told if "to prove" in one] == lines
-        assert {point.kind for point in outcome.measurements} == ({"flat"} if lines else {"flat", "ivf_int8"})
-        assert outcome.met and (outcome.choice.spec == IndexSpec() or not lines)
+        assert [line for line in log if "to prove" in line] == lines
+        assert {point.kind for point in result.measurements} == ({"flat"} if lines else {"flat", "ivf_int8"})
+        assert result.met and (result.choice.spec == IndexSpec() or not lines)
 
 
 def test_what_is_said_to_be_within_a_latency_was_timed():
     """Each of twelve settings takes a millisecond more than the one before, alone; in a batch all are quick."""
     points = [Measurement("ivf", {}, {"nprobe": n}, n / 20, n / 20, 1e6, 100) for n in range(1, 13)]
-    asked = []
+    timed_probes = []
 
     def at(search, *, timed):
         assert timed
-        asked.append(search["nprobe"])
+        timed_probes.append(search["nprobe"])
         return replace(points[search["nprobe"] - 1], p99=search["nprobe"] / 1e3)
 
-    trial = SimpleNamespace(measurements={point.search["nprobe"]: point for point in points}, measure=at, best=None)
+    sweep = SimpleNamespace(measurements={point.search["nprobe"]: point for point in points}, measure=at, best=None)
     for latency, line in (
         (0.0075, "within these limits: recall 0.3500, at least 0.3500, by ivf (nprobe 7)"),
         (1e-4, ""),
     ):
-        assert choosing.alternatives([trial], Requirements(0.99, latency=latency)) == [line] * bool(line)
-    assert len(asked) <= 8
-    assert choosing.alternatives([trial], Requirements(0.99, latency=1.0, memory=99)) == []
-    asked.clear()
-    assert choosing.alternatives([trial], Requirements(0.99)) == [
+        assert optimizing.alternatives([sweep], Requirements(0.99, latency=latency)) == [line] * bool(line)
+    assert len(timed_probes) <= 8
+    assert optimizing.alternatives([sweep], Requirements(0.99, latency=1.0, memory=99)) == []
+    timed_probes.clear()
+    assert optimizing.alternatives([sweep], Requirements(0.99)) == [
         "at most: recall 0.6000, at least 0.6000, by ivf (nprobe 12)"
     ]
-    assert not asked
+    assert not timed_probes
 
 
 def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
@@ -236,15 +236,15 @@ def test_vectors_count_where_there_are_too_few_to_learn_a_code_from(tmp_path):
 
 def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeypatch):
     """The queries to choose by are easy and those to prove with are not."""
-    monkeypatch.setattr(sweeping, "_LADDER", (0,))
+    monkeypatch.setattr(sweep_module, "_LADDER", (0,))
     easy = VECTORS[:500] + 1e-4
     built = bench(tmp_path)(IndexSpec("ivf_int8", {"nlist": 50}))
     hard = vectors_of(500, 9, spread=3)
     index = built.load()
-    trial = sweeping.ParameterSweep.of(built, QuerySample.of(easy, index))
-    trial.find_best(0.9)
-    assert trial.best.recall_bound >= 0.9
-    proven = trial.prove(QuerySample.of(hard, index), 0.97)
+    sweep = sweep_module.ParameterSweep.of(built, QuerySample.of(easy, index))
+    sweep.find_best(0.9)
+    assert sweep.best.recall_bound >= 0.9
+    proven = sweep.prove(QuerySample.of(hard, index), 0.97)
     assert (
         proven is None
         or recall_lower_bound(QuerySample.of(hard, index).recalls(index.with_parameters(**proven))) >= 0.97
@@ -253,11 +253,11 @@ def test_a_setting_that_only_luck_let_through_is_not_published(tmp_path, monkeyp
 
 def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tmp_path):
     index = (built := bench(tmp_path)(IndexSpec("ivf_int8", {"nlist": 500}))).load()
-    trial = sweeping.ParameterSweep.of(built, QuerySample.of(VECTORS[:500], index))
+    sweep = sweep_module.ParameterSweep.of(built, QuerySample.of(VECTORS[:500], index))
     for chosen in (64, 8):
-        trial.best = trial.measure({"nprobe": chosen, "k_factor": 4})
+        sweep.best = sweep.measure({"nprobe": chosen, "k_factor": 4})
         unseen = QuerySample.of(vectors_of(500, 3), index)
-        proven = trial.prove(
+        proven = sweep.prove(
             unseen, enough := recall_lower_bound(unseen.recalls(index.with_parameters(nprobe=round(chosen / 1.3))))
         )
         assert chosen / 2**0.5 - 1 <= proven["nprobe"] < chosen
@@ -266,27 +266,27 @@ def test_a_setting_between_two_that_were_tried_is_proven_where_that_is_enough(tm
 
 def test_the_published_search_is_on_its_curve_though_so_few_rows_are_left(tmp_path):
     index = (built := bench(tmp_path, VECTORS[:400], IDS[:400])(IndexSpec("hnsw"))).load()
-    trial = sweeping.ParameterSweep.of(built, QuerySample.of(VECTORS[400:500], index))
-    assert trial.settings_around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
-    assert trial.settings_around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
+    sweep = sweep_module.ParameterSweep.of(built, QuerySample.of(VECTORS[400:500], index))
+    assert sweep.settings_around({"ef_search": 724}, (-2, 0, 2)) == [{"ef_search": value} for value in (362, 724)]
+    assert sweep.settings_around({"ef_search": 5}, (-2, 0, 2)) == [{"ef_search": value} for value in (5, 10)]
     unseen = QuerySample.of(VECTORS[500:900], index)
-    measured = trial.tuned_index({"ef_search": 724}, unseen, Requirements(0.9), "test").benchmark
+    measured = sweep.tuned_index({"ef_search": 724}, unseen, Requirements(0.9), "test").benchmark
     assert [line for _, line in proof(measured) if line.endswith("ef_search 724  <- chosen")]
 
 
 @pytest.mark.parametrize("kind", ["int8", "ivf_int8"])
 def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
     index = (built := bench(tmp_path)(IndexSpec(kind))).load()
-    trial, asked = sweeping.ParameterSweep.of(built, QuerySample.of(VECTORS[:50], index)), []
-    trial.best = trial.measure({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
+    sweep, settings = sweep_module.ParameterSweep.of(built, QuerySample.of(VECTORS[:50], index)), []
+    sweep.best = sweep.measure({"nprobe": 4, "k_factor": 2} if kind == "ivf_int8" else {"k_factor": 2})
 
     def recalls(_, searched):
-        asked.append({name: searched.search_values[name] for name in trial.best.search})
+        settings.append({name: searched.search_values[name] for name in sweep.best.search})
         return np.zeros(50)
 
     monkeypatch.setattr(QuerySample, "recalls", recalls)
-    assert trial.prove(trial.selection, 0.9) is None
-    assert asked == [{"nprobe": 16, "k_factor": 4} if kind == "ivf_int8" else {"k_factor": 8}]
+    assert sweep.prove(sweep.selection, 0.9) is None
+    assert settings == [{"nprobe": 16, "k_factor": 4} if kind == "ivf_int8" else {"k_factor": 8}]
 
 
 @pytest.mark.parametrize(
@@ -294,22 +294,22 @@ def test_the_deepest_setting_is_proven_first(tmp_path, monkeypatch, kind):
     [({55: 100, 110: 90}, [110]), ({55: 100, 110: 150, 220: 120}, [110, 220]), ({55: 1, 110: 2, 220: 3}, [110, 220])],
 )
 def test_lists_are_doubled_while_that_is_faster_and_twice_at_most(monkeypatch, rates, lists):
-    def trial(nlist, rate):
+    def sweep(nlist, rate):
         manifest = SimpleNamespace(kind="ivf", build={"nlist": nlist})
         point = Measurement("ivf", manifest.build, {}, 1.0, 1.0, rate, 1)
         index = SimpleNamespace(ids=range(COUNT))
         return SimpleNamespace(built=SimpleNamespace(manifest=manifest), index=index, best=point)
 
-    made = []
+    built = []
 
     def attempt(_build, spec, trials, _demand, _tell):
-        made.append(spec.build["nlist"])
-        trials.append(trial(made[-1], rates[made[-1]]))
+        built.append(spec.build["nlist"])
+        trials.append(sweep(built[-1], rates[built[-1]]))
 
-    monkeypatch.setattr(choosing, "_try", attempt)
-    monkeypatch.setattr(choosing, "_REFINE_VECTORS", COUNT)
-    choosing._refine(None, [trial(0, 0), trial(55, rates[55])], Requirements(0.9), print)
-    assert made == lists
+    monkeypatch.setattr(optimizing, "_try", attempt)
+    monkeypatch.setattr(optimizing, "_REFINE_VECTORS", COUNT)
+    optimizing._refine(None, [sweep(0, 0), sweep(55, rates[55])], Requirements(0.9), print)
+    assert built == lists
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path):
@@ -319,24 +319,24 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
         return bench(tmp_path)(spec)
 
     with pytest.raises(OSError, match="disk full"):
-        choosing.optimize(breaks, vectors_of(100), Requirements(0.9), source="test")
+        optimizing.optimize(breaks, vectors_of(100), Requirements(0.9), source="test")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fallen_recall_is_mended_by_searching_more_or_by_another_kind(tmp_path, monkeypatch):
     queries = vectors_of(1_000, 5)
-    outcome = choosing.optimize(bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8"])
-    outcome.choice.built.discard()
+    result = optimizing.optimize(bench(tmp_path), queries, Requirements(0.97), source="test", kinds=["ivf_int8"])
+    result.choice.built.discard()
     shallow = IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
-    renewal = renewing.renew(bench(tmp_path), shallow, outcome.choice.benchmark, queries)
+    renewal = renewal_module.renew(bench(tmp_path), shallow, result.choice.benchmark, queries)
     assert "fell to" in renewal.note and "mended by searching with nprobe " in renewal.note
     assert renewal.spec.search["nprobe"] > 1 and renewal.benchmark.met
-    again = renewing.renew(bench(tmp_path), renewal.spec, renewal.benchmark, None)
+    again = renewal_module.renew(bench(tmp_path), renewal.spec, renewal.benchmark, None)
     assert again.benchmark.source == "stored vectors, mixed"
     coarse = IndexSpec("pq", {"parts": 1, "part_bits": 4}, {"k_factor": 1})
-    monkeypatch.setattr(sweeping, "_FACTORS", (2,))
-    monkeypatch.setattr(choosing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
-    renewal = renewing.renew(bench(tmp_path), coarse, outcome.choice.benchmark, queries)
+    monkeypatch.setattr(sweep_module, "_FACTORS", (2,))
+    monkeypatch.setattr(optimizing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
+    renewal = renewal_module.renew(bench(tmp_path), coarse, result.choice.benchmark, queries)
     assert "mended by another index, " in renewal.note
     assert renewal.spec.kind != "pq" and renewal.benchmark.met
 
@@ -349,14 +349,14 @@ def test_a_recall_that_has_not_fallen_but_is_no_longer_proven_is_proven_a_little
     built.discard()
     demand = Requirements(float(recalls.mean() + recall_lower_bound(recalls)) / 2)
     assert recall_lower_bound(recalls) < demand.recall < recalls.mean()
-    renewal = renewing.renew(bench(tmp_path), spec, BenchmarkResult(demand), queries)
+    renewal = renewal_module.renew(bench(tmp_path), spec, BenchmarkResult(demand), queries)
     assert renewal.benchmark.met and renewal.note == ""
     assert renewal.spec == IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 3, "k_factor": 4})
 
 
 def test_what_is_missed_says_whether_the_recall_fell_or_only_its_proof():
     def missed(recall, least):
-        return renewing._missed(BenchmarkResult(Requirements(0.99), recall=recall, recall_bound=least))
+        return renewal_module._missed(BenchmarkResult(Requirements(0.99), recall=recall, recall_bound=least))
 
     assert missed(0.9852, 0.98) == "recall@10 fell to 0.9852 (at least 0.9800) under the required 0.99"
     assert missed(0.9914, 0.9877) == "recall@10 of at least 0.99 can no longer be shown: 0.9914, at least 0.9877"
@@ -374,16 +374,18 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
             raise InputError("FAISS cannot learn this index from 3000 vectors: a reason")
         return make(spec)
 
-    monkeypatch.setattr(choosing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
+    monkeypatch.setattr(optimizing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
     wanted = IndexSpec("pq", {"parts": 8}, {"k_factor": 8})
     why = (
         "the vector index compares all passages, for it could not be built as pq: "
         "FAISS cannot learn this index from 3000 vectors: a reason"
     )
-    built, note = renewing.rebuild(refusing, wanted)
+    built, note = renewal_module.rebuild(refusing, wanted)
     assert (built.manifest.spec, note) == (IndexSpec(), why)
     built.discard()
-    renewal = renewing.renew(refusing, wanted, BenchmarkResult(Requirements(0.9, memory=limit)), vectors_of(1_000, 5))
+    renewal = renewal_module.renew(
+        refusing, wanted, BenchmarkResult(Requirements(0.9, memory=limit)), vectors_of(1_000, 5)
+    )
     assert (renewal.requested or renewal.spec).kind == kept and renewal.benchmark.met
     assert renewal.note == why if limit is None else renewal.note.startswith(f"{why}; when the vector index was built")
     assert renewal.built.publish(renewal.metadata)
@@ -392,14 +394,14 @@ def test_where_the_chosen_kind_cannot_be_built_all_are_compared_unless_that_miss
 @pytest.fixture
 def no_other(monkeypatch):
     """As if no other index met the demand."""
-    monkeypatch.setattr(renewing, "optimize", lambda *given, **_: choosing.TuningResult(given[2], None, []))
+    monkeypatch.setattr(renewal_module, "optimize", lambda *given, **_: optimizing.TuningResult(given[2], None, []))
 
 
 def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
-    monkeypatch.setattr(choosing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
+    monkeypatch.setattr(optimizing, "candidates", lambda *_: [[IndexSpec("ivf_int8", {"nlist": 50})]])
     demand = Requirements(0.9, memory=200_000)
     before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 136_000, 1_000, 1, 1, "test", "t")
-    renewal = renewing.renew(bench(tmp_path), IndexSpec(), before, vectors_of(1_000, 5))
+    renewal = renewal_module.renew(bench(tmp_path), IndexSpec(), before, vectors_of(1_000, 5))
     assert renewal.note.startswith(
         "when the vector index was built again for 3,000 passages, memory grew to 408.1 KB over the allowed 200 KB: "
         "mended by another index, ivf_int8, now "
@@ -417,7 +419,7 @@ def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
 )
 def test_what_nothing_mends_is_published_as_not_met_and_told(tmp_path, no_other, demand, says):
     before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
-    renewal = renewing.renew(bench(tmp_path), IndexSpec(), before, vectors_of(400, 5))
+    renewal = renewal_module.renew(bench(tmp_path), IndexSpec(), before, vectors_of(400, 5))
     assert says in renewal.note
     assert renewal.note.endswith("and nothing mends that: 'binocle optimize' with other requirements")
     assert (renewal.spec, renewal.benchmark.recall, renewal.benchmark.met) == (IndexSpec(), 1, False)
@@ -433,7 +435,7 @@ def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called
     demand = Requirements(0.97, latency=1.5e-3)
     before = BenchmarkResult(demand, 1.0, 1.0, 1.0, 1.0, 1.0, 1, 1_000, 1, 1, "test", "t")
     shallow = IndexSpec("ivf_int8", {"nlist": 55}, {"nprobe": 1, "k_factor": 1})
-    renewal = renewing.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
+    renewal = renewal_module.renew(bench(tmp_path), shallow, before, vectors_of(1_000, 5))
     assert "recall@10 fell to" in renewal.note and "nothing mends that" in renewal.note
     assert renewal.benchmark.recall_bound >= 0.97 and not renewal.benchmark.met
 
@@ -441,14 +443,14 @@ def test_a_recall_mended_by_searching_more_than_the_latency_allows_is_not_called
 @pytest.mark.parametrize("kind", ["flat", "ivf_int8"])
 def test_without_vectors_the_measurement_stays_as_it_was(tmp_path, kind):
     before = BenchmarkResult(Requirements(0.9, latency=1.0), 0.99, 0.98, 1.0, 1.0, 1.0, 5, COUNT, 1, 1, "s", "t")
-    renewal = renewing.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), IndexSpec(kind), before, None)
+    renewal = renewal_module.renew(bench(tmp_path, VECTORS[:0], IDS[:0]), IndexSpec(kind), before, None)
     assert renewal.benchmark == replace(before, count=0, memory=renewal.built.memory)
     assert (renewal.spec, renewal.note) == (IndexSpec(kind), "")
 
 
 def test_one_query_is_both_halves(tmp_path):
-    outcome = choosing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Requirements(0.9), source="test")
-    assert (outcome.choice.spec, outcome.choice.benchmark.queries, outcome.choice.benchmark.recall) == (
+    result = optimizing.optimize(bench(tmp_path, VECTORS[:1], IDS[:1]), VECTORS[:1], Requirements(0.9), source="test")
+    assert (result.choice.spec, result.choice.benchmark.queries, result.choice.benchmark.recall) == (
         IndexSpec(),
         1,
         1,
@@ -470,13 +472,13 @@ def test_what_is_not_a_measurement_is_none():
 
 
 def test_the_frontier_is_a_picture(tmp_path):
-    outcome = choosing.optimize(bench(tmp_path), vectors_of(400), Requirements(0.9), source="test", kinds=["ivf_int8"])
-    drawn = plot_svg(outcome.measurements, outcome.requirements, outcome.choice.measurement)
+    result = optimizing.optimize(bench(tmp_path), vectors_of(400), Requirements(0.9), source="test", kinds=["ivf_int8"])
+    drawn = plot_svg(result.measurements, result.requirements, result.choice.measurement)
     ET.fromstring(drawn)
     assert "ivf_int8" in drawn and "recall 0.9 required" in drawn and "nan" not in drawn
-    assert plot_svg(outcome.measurements, outcome.requirements, outcome.choice.measurement) == drawn
+    assert plot_svg(result.measurements, result.requirements, result.choice.measurement) == drawn
     ET.fromstring(plot_svg([], Requirements(0.1)))
-    ET.fromstring(plot_svg(outcome.measurements[:1], Requirements(1.0)))
+    ET.fromstring(plot_svg(result.measurements[:1], Requirements(1.0)))
 
 
 @pytest.mark.parametrize(
@@ -526,7 +528,7 @@ def test_what_cannot_be_optimized_for_is_refused_before_the_index_is_opened(tmp_
 @pytest.fixture
 def few(monkeypatch):
     """As if a hundred passages were many, and few queries enough."""
-    monkeypatch.setattr(choosing, "_MIN_VECTORS", 60)
+    monkeypatch.setattr(optimizing, "_MIN_VECTORS", 60)
     monkeypatch.setattr(Requirements, "query_count", 150)
     monkeypatch.setattr(vectors, "_STALE_ROWS", 20)
 
@@ -554,9 +556,9 @@ def stored(few, _stored, tmp_path):
 
 
 def test_an_index_is_optimized_shown_and_measured_again(stored):
-    asked = [words(n, "q") for n in range(300)]
-    outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=asked)
-    assert outcome.met
+    queries = [words(n, "q") for n in range(300)]
+    result = stored.optimize(0.9, kinds=["ivf_int8"], queries=queries)
+    assert result.met
     shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
     assert (shown.count, shown.source) == (200, "300 of 300 queries that were given")
     assert len(questions.read_stored(stored.location, stored.snapshot().head.encoder)) == 300
@@ -564,23 +566,23 @@ def test_an_index_is_optimized_shown_and_measured_again(stored):
     assert BenchmarkResult.from_dict(stored.status().vector_kind["measured"]).count == 200
     stored.add(documents(2_000, 60))
     again = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
-    assert (again.count, again.source, again.requirements) == (270, shown.source, outcome.requirements)
+    assert (again.count, again.source, again.requirements) == (270, shown.source, result.requirements)
     assert again.recall_bound >= 0.9
     assert stored.snapshot().head.index == stored.snapshot().published.spec
 
 
 def test_a_search_looks_as_deep_as_latency_is_taken(stored, monkeypatch):
-    asked, search = [], LiveIndex.search
+    depths, search = [], LiveIndex.search
 
     def recorded(index, vectors, k, **options):
-        asked.append(k)
+        depths.append(k)
         return search(index, vectors, k, **options)
 
     monkeypatch.setattr(LiveIndex, "search", recorded)
     stored.add(documents(1_000, 50))
     for mode in ("hybrid", "semantic"):
         stored.search("cat", 3, mode=mode)
-    assert asked == [DEPTH, DEPTH]
+    assert depths == [DEPTH, DEPTH]
 
 
 def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choosing_it(stored, monkeypatch):
@@ -590,7 +592,7 @@ def test_an_index_built_again_is_measured_with_the_half_that_had_no_part_in_choo
         parts.append(split(*given))
         return parts[-1]
 
-    for module in (choosing, renewing):
+    for module in (optimizing, renewal_module):
         monkeypatch.setattr(module, "split_queries", recorded)
     assert stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(400)], seed=7).met
     stored.add(documents(2_000, 60))
@@ -625,15 +627,15 @@ def in_two_shards(store, head, ids, spec):
 
 def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monkeypatch):
     monkeypatch.setattr(Retriever, "_backend", lambda _: SearchBackend(build_shards=in_two_shards))
-    monkeypatch.setattr(choosing, "TIE", 1e-6)  # not exact search, however few they are
-    outcome = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)])
-    assert outcome.met
+    monkeypatch.setattr(optimizing, "TIE", 1e-6)  # not exact search, however few they are
+    result = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)])
+    assert result.met
     for count, more in ((200, 60), (260, 0)):
         snapshot = stored.snapshot()
         index = snapshot.index.published
         assert len(snapshot.head.parts) == len(index.shards) == 2 and len(index.ids) == count
         shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
-        assert (shown.count, shown.requirements) == (count, outcome.requirements) and shown.recall_bound >= 0.9
+        assert (shown.count, shown.requirements) == (count, result.requirements) and shown.recall_bound >= 0.9
         assert snapshot.published.spec == snapshot.head.index and snapshot.head.index.kind == "ivf_int8"
         sample = QuerySample.of(stored.encoder.encode([words(n, "r") for n in range(100)], kind="query"), index)
         truth = exact_index(index).search(sample.queries, 10)[0]
@@ -644,8 +646,8 @@ def test_an_index_in_shards_is_optimized_and_measured_again_as_one(stored, monke
 
 def test_what_is_not_met_changes_nothing(stored):
     before = stored.snapshot().head
-    outcome = stored.optimize(0.99, memory=100)
-    assert not outcome.met and stored.snapshot().head == before
+    result = stored.optimize(0.99, memory=100)
+    assert not result.met and stored.snapshot().head == before
     assert [folder.name for folder in (stored.path / "vectors").iterdir()] == [before.vectors]
     with pytest.raises(InputError, match="3 queries cannot prove a recall of 0.99"):
         stored.optimize(0.99, queries=["a", "b", "c"])
@@ -682,7 +684,7 @@ def test_a_measurement_that_was_tampered_with_does_no_harm(stored):
 
 @pytest.mark.parametrize("lost", ["manifest.json", "index.faiss", "the folder", "all folders"])
 def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, monkeypatch, lost):
-    monkeypatch.setattr(choosing, "TIE", 1e-6)  # not exact search, however few they are
+    monkeypatch.setattr(optimizing, "TIE", 1e-6)  # not exact search, however few they are
     demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).requirements
     folder = stored.path / "vectors" / stored.snapshot().head.vectors
     if lost in ("manifest.json", "index.faiss"):
