@@ -148,7 +148,8 @@ def _shapes(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bo
         POSITIONS: (config.max_positions, dim),
         TYPES: (2, dim) if classifier else weights.get(TYPES, words).shape,
     }
-    dense, norms = {}, [EMBEDDING_NORM]
+    dense: dict[str, tuple[int, ...]] = {}
+    norms = [EMBEDDING_NORM]
     for number in range(config.layers):
         layer = LayerNames(number)
         dense |= dict.fromkeys((layer.query, layer.key, layer.value, layer.attention_output), (dim, dim))
