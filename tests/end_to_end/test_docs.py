@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from html import unescape
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,10 @@ import pytest
 from binocle import Retriever
 from binocle.retriever.inversion.inverter import EmbeddingInverter
 from binocle.retriever.models import files as model_files
+from binocle.retriever.readers import ReaderPool
+from binocle.retriever.readers import base as readers
+from binocle.retriever.store.head import Head
+from binocle.retriever.store.tables import chunk_schema, document_schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -255,6 +261,34 @@ def test_generated_tables_pictures_and_the_command_reference_are_current():
     files = load_script(ROOT / ".ci" / "docs.py").generated()
     stale = [str(file.relative_to(DOCS)) for file, text in files.items() if file.read_text("utf-8") != text]
     assert stale == [], "run python .ci/docs.py"
+
+
+def test_the_index_format_lists_the_columns_and_keys_of_the_store():
+    sections = re.split(r"^## ", (DOCS / "reference" / "index-format.md").read_text("utf-8"), flags=re.MULTILINE)
+    listed = {
+        section.split("\n")[0]: [
+            name
+            for row in re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
+            for name in re.findall(r"`(\w+)`", row)
+        ]
+        for section in sections
+    }
+    assert listed["documents"] == document_schema().names
+    assert listed["chunks"] == chunk_schema(4, previous=True).names
+    assert sorted(listed["HEAD.json"]) == sorted(field.name for field in fields(Head))
+
+
+def test_the_limits_of_readers_are_those_of_the_code():
+    limits = inspect.signature(ReaderPool).parameters
+    page = (DOCS / "reference" / "file-formats.md").read_text("utf-8")
+    for name, value in (
+        ("size of a file", f"{limits['max_bytes'].default // 2**20} MB"),
+        ("characters of a document", f"{readers.MAX_CHARACTERS // 10**6} million"),
+        ("parts of a document", f"{readers.MAX_PARTS // 10**6} million"),
+        ("time for one file", f"{limits['seconds'].default:g} s"),
+        ("memory of one reader process", f"{limits['memory'].default / 1e9:g} GB"),
+    ):
+        assert f"| {name} | {value} |" in page
 
 
 def test_charts_match_the_committed_results():
