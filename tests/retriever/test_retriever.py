@@ -33,6 +33,7 @@ from binocle.retriever.inversion.vector_files import read_vectors
 from binocle.retriever.models.bert.numpy import BertNumpy
 from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.snapshot import Snapshot
+from binocle.retriever.store.store import Store
 
 # Opening
 
@@ -897,3 +898,31 @@ def test_the_example_in_the_package_works(folder, tiny_model, monkeypatch):
     retriever.sync()
     first = retriever.search("how do I cancel a task?")[0]
     assert (first.path, first.line_start, Path(first.path).suffix) == ("notes/guide/tasks.md", 1, ".md")
+
+
+def test_a_retriever_opens_its_store_once_and_reads_the_head_once_a_search(retriever, monkeypatch):
+    opened, files = [], []
+    open_store, read = Store.open, FolderLocation.read
+    monkeypatch.setattr(Store, "open", lambda location: opened.append(location) or open_store(location))
+    monkeypatch.setattr(FolderLocation, "read", lambda self, file: files.append(file) or read(self, file))
+    reader = Retriever.open(retriever.path)
+    assert reader.folder is not None
+    for count in (1, 2):
+        assert reader.search("cat")
+        assert reader.encoder.dim == 32
+        assert files.count("HEAD.json") == count
+    assert len(opened) == 1
+
+
+def test_an_open_index_that_was_removed_and_made_anew_is_opened_again(tmp_path, tiny_model):
+    reader, path = Retriever.open(tmp_path / "index", model=tiny_model), tmp_path / "index"
+    reader.add([{"id": "cat", "text": "The cat sat on the mat."}])
+    assert [hit.path for hit in reader.search("cat")] == ["cat"]
+    shutil.rmtree(path)
+    with pytest.raises(NoIndexError, match="make one with"):
+        reader.search("cat")
+    with pytest.raises(NoIndexError, match="make one with"):
+        reader.folder  # noqa: B018 - it is read anew
+    Retriever.open(path, model=tiny_model).add([{"id": "queen", "text": "The queen of the sea."}])
+    assert [hit.path for hit in reader.search("queen")] == ["queen"]
+    assert reader.folder is None
