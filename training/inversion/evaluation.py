@@ -74,7 +74,7 @@ def _f1(true: Sequence[Sequence[int]], recovered: Sequence[Sequence[int]]) -> li
 
 
 def _unknown_texts(learned: TokenSpans, held_out: TokenSpans, progress: OnProgress) -> NDArray[np.int64]:
-    """Choose held-out texts evenly, without those that mostly repeat texts learned from."""
+    """Choose held-out texts evenly, except texts that mostly repeat the training texts."""
     known = KnownTexts(learned.tokens[number].tokens for number in range(len(learned)))
     candidates = np.unique(np.linspace(0, len(held_out) - 1, min(4 * _TEXTS, len(held_out))).astype(np.int64))
     unknown = [number for number in candidates.tolist() if not known.holds(held_out.tokens[number].tokens)]

@@ -10,7 +10,7 @@ from dataclasses import Field, asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from ...core.errors import InputError, ModelNotFoundError
+from ...core.errors import BinocleError, InputError
 from ...core.files import json_or_make, write_atomic
 from ...core.progress import Progress, ignore
 from . import model_card
@@ -139,7 +139,7 @@ class TrainingRun(Generic[ConfigT]):
         """Discard the run if its data or settings are wrong, so that a corrected call can start anew."""
         try:
             yield
-        except (InputError, ModelNotFoundError):
+        except BinocleError:
             self.discard()
             raise
 
