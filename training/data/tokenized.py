@@ -187,7 +187,7 @@ def _cut_at(starts: NDArray[np.uint8], end: int) -> int:
     return end
 
 
-def pack(documents: Iterable[Row], room: int, separator: int) -> Iterator[Row]:
+def pack_rows(documents: Iterable[Row], room: int, separator: int) -> Iterator[Row]:
     """Join all documents with a separator between them, and cut them into rows of about `room` tokens."""
     between = Row(np.array([separator], np.int64), np.array([WORD], np.uint8))
     waiting: list[Row] = []

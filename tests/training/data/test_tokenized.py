@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from binocle.training.data import tokenized as module
-from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer, cut, pack, tokenize, windows
+from binocle.training.data.tokenized import INSIDE, SENTENCE, WORD, Row, Rows, Writer, cut, pack_rows, tokenize, windows
 
 PROSE = "The cat sat on the mat. The dog ran to the house at night! Was it due? It was not (yet). "
 
@@ -107,7 +107,7 @@ def test_rows_of_a_document_are_all_of_it_in_order_and_fit(starts, room):
 @settings(max_examples=200, deadline=None)
 def test_packed_rows_are_all_documents_with_separators_between(lengths, room):
     given_rows = [row("S" + "w" * (length - 1)) for length in lengths]
-    rows = list(pack(given_rows, room, -1))
+    rows = list(pack_rows(given_rows, room, -1))
     expected = [token for one in given_rows for token in [*one.tokens.tolist(), -1]][:-1]
     assert [token for one in rows for token in one.tokens.tolist()] == expected
     assert all(len(one) <= room for one in rows)
