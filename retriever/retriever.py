@@ -37,7 +37,7 @@ from .models.load import load_encoder
 from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
 from .search import query as queries
-from .search.context import Context, pack
+from .search.context import Context, find_context
 from .search.hit import Hit
 from .store import benchmark_queries
 from .store import documents as stored_documents
@@ -321,7 +321,8 @@ class Retriever:
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
-        return self._read(self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds))
+        request = self._request(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
+        return self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of))
 
     def warm_up(self) -> None:
         """Load everything that a search needs, for a process that answers many.
@@ -369,17 +370,10 @@ class Retriever:
         """
         if not is_whole(max_tokens, 1):
             raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
-        search = self._hits(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
+        request = self._request(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
+        return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, max_tokens))
 
-        def packed_hits(snapshot: Snapshot) -> Context:
-            encoder, hits = self._models.encoder_of(snapshot.head.encoder), search(snapshot)
-            rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
-            texts = {number: row["text"] for number, row in rows.items()}
-            return pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
-
-        return self._read(packed_hits)
-
-    def _hits(
+    def _request(
         self,
         query: str,
         k: int,
@@ -388,16 +382,14 @@ class Retriever:
         rerank: Rerank,
         rerank_depth: int,
         rerank_seconds: float | None,
-    ) -> Callable[[Snapshot], list[Hit]]:
-        """Return the search of a committed state that these arguments, checked here, describe."""
+    ) -> queries.SearchRequest:
+        """Check the arguments of a search, and load its reranker."""
         query = queries.check(query, k, mode)
         queries.check_reranking(rerank_depth, rerank_seconds)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
-
-        request = queries.SearchRequest(query, int(k), mode, conditions, reranking)
-        return lambda snapshot: request.hits(snapshot, self._models.encoder_of)
+        return queries.SearchRequest(query, int(k), mode, conditions, reranking)
 
     # Inspecting
 

@@ -13,6 +13,11 @@ from .snippet import printable, printable_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ..models.encoder import Encoder
+    from ..models.identity import EncoderId
+    from ..store.snapshot import Snapshot
+    from .query import SearchRequest
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -48,6 +53,17 @@ class Context:
     text: str
     passages: tuple[Passage, ...]
     tokens: int  # of the text, counted by the encoder
+
+
+def find_context(
+    snapshot: Snapshot, request: SearchRequest, encoder_of: Callable[[EncoderId], Encoder], max_tokens: int
+) -> Context:
+    """Search, and pack the hits into at most `max_tokens` of the encoder's tokens."""
+    hits = request.hits(snapshot, encoder_of)
+    encoder = encoder_of(snapshot.head.encoder)
+    rows = snapshot.documents_by_id(sorted({hit.document for hit in hits}), ["text"])
+    texts = {number: row["text"] for number, row in rows.items()}
+    return pack(hits, texts, lambda text: len(encoder.offsets([text])[0]), max_tokens)
 
 
 def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int) -> Context:
