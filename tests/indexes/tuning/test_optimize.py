@@ -20,7 +20,7 @@ from binocle.core.units import format_bytes
 from binocle.indexes.flat import exact_index, is_exact
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import amend, build
-from binocle.indexes.registry import IndexSpec
+from binocle.indexes.registry import KINDS, IndexSpec
 from binocle.indexes.sharded import BuiltShards, ShardedIndex, merge_manifests
 from binocle.indexes.tuning import optimize as optimizing
 from binocle.indexes.tuning import renewal as renewal_module
@@ -182,6 +182,11 @@ def test_only_exact_search_meets_a_recall_of_one(tmp_path):
         result.choice.benchmark.recall,
         result.choice.benchmark.recall_bound,
     ) == (1, 1)
+
+
+def test_the_table_of_kinds_begins_with_the_ones_that_are_tried_without_a_name():
+    tried = {"flat", *(spec.kind for specs in optimizing.candidates(100_000, 384, Requirements()) for spec in specs)}
+    assert set(list(KINDS)[: len(tried)]) == tried
 
 
 def test_too_few_queries_to_prove_with_are_told(tmp_path):

@@ -18,7 +18,7 @@ from binocle import Retriever, __version__
 from binocle.core.errors import InputError, MissingExtraError, StoreError
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.registry import KINDS, IndexSpec
-from binocle.indexes.tuning import optimize as choosing
+from binocle.indexes.tuning import optimize as optimizing
 from binocle.indexes.tuning.benchmark import Requirements
 from binocle.retriever.cluster import cluster as clusters
 from binocle.retriever.cluster import tasks
@@ -330,7 +330,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         assert spread.verify().faults == []
         asked = [" ".join(random.Random(n).choices(words, k=3)) for n in range(200)]
         for name, value in {"_FEW": 20, "TIE": 1e-6}.items():  # few passages as if they were many
-            monkeypatch.setattr(choosing, name, value)
+            monkeypatch.setattr(optimizing, name, value)
         before = spread.snapshot().head.parts
         assert spread.optimize(0.5, kinds=["ivf_int8"], queries=asked).met
         made = spread.snapshot()
