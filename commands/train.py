@@ -23,8 +23,8 @@ def train() -> None:
     """Train an encoder, a reranker or an inverter.
 
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
-    Face data set. Its columns say what it is: query and positive, with or without negatives; sentence1 and sentence2
-    with a score, a label 0 or 1, or a class; text with a label; or text alone.
+    Face data set. Its columns say how to learn from it: query and positive, with or without negatives; sentence1 and
+    sentence2 with a score, a label 0 or 1, or a class; text with a label; or text alone.
 
     \b
     binocle train encoder pairs.jsonl --out my-encoder
@@ -51,7 +51,7 @@ def _run_options(command: Any) -> Any:
     for option in reversed(
         (
             click.option(
-                "--objective", metavar="NAME", help="What is learned. Default: what the data's columns ask for."
+                "--objective", metavar="NAME", help="Training objective. Default: chosen from the data's columns."
             ),
             click.option("--epochs", type=float, default=1.0, show_default=True, help="Times through the data."),
             click.option("--steps", type=int, help="Steps, instead of epochs."),
@@ -131,7 +131,7 @@ def encoder(
         raise click.UsageError("--rounds goes with --mine: give the number of negatives for each pair")
     with ProgressBar("reading the data", lines=10) as progress:
         if negatives is not None:
-            made = train_rounds(
+            result = train_rounds(
                 data,
                 out,
                 negatives=negatives,
@@ -142,7 +142,7 @@ def encoder(
                 progress=progress,
             )
         else:
-            made = train_encoder(
+            result = train_encoder(
                 data,
                 out,
                 base=base,
@@ -152,7 +152,7 @@ def encoder(
                 teacher=teacher,
                 progress=progress,
             )
-    _say(made, as_json=as_json)
+    _print_result(result, as_json=as_json)
 
 
 @train.command()
@@ -160,7 +160,7 @@ def encoder(
 @_out
 @click.option("--base", metavar="MODEL", help="A reranker, a sentence-transformers folder or any Hugging Face encoder.")
 @click.option("--index", metavar="DIR", type=FOLDER, help="Whose hybrid search finds the negatives of pairs.")
-@click.option("--encoder", metavar="MODEL", help="Of the index, where one is made of the data.")
+@click.option("--encoder", metavar="MODEL", help="Of the index, where one is result of the data.")
 @click.option("--batch-size", type=int, default=8, show_default=True, help="Queries with their passages.")
 @click.option("--learning-rate", "--lr", type=float, default=3e-5, show_default=True)
 @click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of query and passage.")
@@ -191,7 +191,7 @@ def reranker(
     from ..training.rerankers.train import train_reranker
 
     with ProgressBar("reading the data", lines=10) as progress:
-        made = train_reranker(
+        result = train_reranker(
             data,
             out,
             base=base,
@@ -201,23 +201,25 @@ def reranker(
             encoder=encoder,
             progress=progress,
         )
-    _say(made, as_json=as_json)
+    _print_result(result, as_json=as_json)
 
 
-def _say(made: TrainingResult, *, as_json: bool) -> None:
+def _print_result(result: TrainingResult, *, as_json: bool) -> None:
     if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
         return
     if as_json:
-        click.echo(json.dumps(made.as_dict()))
+        click.echo(json.dumps(result.as_dict()))
         return
-    click.echo(f"{made.objective}: {made.steps:,} steps in {made.seconds:,.0f} s, {made.texts_per_second:,.0f} texts/s")
-    click.echo(made.account)
-    if made.after:
-        was = f"{made.before.value:.4f} -> " if made.before else ""
-        low, high = made.after.low, made.after.high
-        rows = f"{made.after.rows:,} held-out rows"
-        click.echo(f"{made.after.name} {was}{made.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
-    click.echo(f"{made.folder}, fingerprint {made.fingerprint[:8]}")
+    click.echo(
+        f"{result.objective}: {result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s"
+    )
+    click.echo(result.account)
+    if result.after:
+        was = f"{result.before.value:.4f} -> " if result.before else ""
+        low, high = result.after.low, result.after.high
+        rows = f"{result.after.rows:,} held-out rows"
+        click.echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
+    click.echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
 
 
 train.add_command(inverter)
@@ -251,11 +253,11 @@ def tune(
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index)
     with ProgressBar("reading the data", lines=10) as progress:
-        made = tune(retriever, out=out, recipe=recipe, publish=publish, progress=progress)
+        result = tune(retriever, out=out, recipe=recipe, publish=publish, progress=progress)
     if as_json:
-        click.echo(json.dumps(made.as_dict()))
+        click.echo(json.dumps(result.as_dict()))
     else:
-        verdict, gain = made.verdict, made.verdict.difference
+        verdict, gain = result.verdict, result.verdict.difference
         click.echo(
             f"nDCG@10 of {verdict.queries:,} queries from held-out documents: "
             f"{verdict.before:.4f} -> {verdict.after:.4f} "
@@ -263,9 +265,9 @@ def tune(
         )
         for kind, by in verdict.kinds.items():
             click.echo(f"{kind:<10} {by:+.4f}")
-        done = "the index uses it: 'binocle rollback' undoes it" if made.published else "the index stays as it is"
-        click.echo(f"{made.folder}; {done}")
-    return 0 if made.published or not publish else EXIT_NEGATIVE
+        done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index stays as it is"
+        click.echo(f"{result.folder}; {done}")
+    return 0 if result.published or not publish else EXIT_NEGATIVE
 
 
 @click.command()
@@ -284,7 +286,7 @@ def distill(
 ) -> None:
     """Make a smaller, faster encoder that answers like MODEL.
 
-    TEXTS is what it learns on: a BEIR folder, or a file with a column of texts.
+    It learns on TEXTS: a BEIR folder, or a file with a column of texts.
 
     \b
     binocle distill sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl --layers 0 --out small
@@ -293,7 +295,7 @@ def distill(
 
     config = student_settings(layers, **{name: value for name, value in options.items() if value is not None})
     with ProgressBar("reading the data", lines=10) as progress:
-        made = distill(
+        result = distill(
             model,
             out,
             texts=texts,
@@ -303,9 +305,9 @@ def distill(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(made.as_dict()))
+        click.echo(json.dumps(result.as_dict()))
         return
-    for name, (teacher, student) in made.measures.items():
+    for name, (teacher, student) in result.measures.items():
         click.echo(f"{name:<22} {teacher:.4f} -> {student:.4f}")
-    before, after = made.texts_per_second
+    before, after = result.texts_per_second
     click.echo(f"{'texts/s':<22} {before:,.0f} -> {after:,.0f} ({after / before:.1f} times)")

@@ -1,4 +1,4 @@
-"""The model a run begins with: loaded, with its pooling, dropout and adapter; and the adapter merged at the end."""
+"""Load the model that a run starts from, with its pooling, dropout and adapter; merge the adapter at the end."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 
 def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) -> Any:
-    """The `SentenceTransformer` to train: `base` as it is, or a transformer with pooling and unit length on top.
+    """Load the `SentenceTransformer` to train, or a transformer with pooling and unit length on top.
 
-    :raises ModelNotFoundError: when the base is neither here nor to be had.
+    :param typical_tokens: length of the longer texts, which decides the faster attention.
+    :raises ModelNotFoundError: if the base is neither on this machine nor available.
     """
     environment.silence()
     torch.manual_seed(config.seed)
     folder = model_folder.find(base)
-    given: dict[str, Any] = {"attn_implementation": environment.attention(typical_tokens), "use_safetensors": True}
+    options: dict[str, Any] = {"attn_implementation": environment.attention(typical_tokens), "use_safetensors": True}
     try:
         try:
-            model = _load(folder, given)
+            model = _load(folder, options)
         except ValueError as error:
             if "attn_implementation" not in str(error) and "scaled_dot_product" not in str(error):
                 raise
@@ -43,31 +44,31 @@ def make_model(base: str, config: EncoderConfig, typical_tokens: float = 0.0) ->
         words = model[0].get_embedding_dimension()
         modes = config.pooling if len(config.pooling) > 1 else config.pooling[0]
         model = SentenceTransformer(modules=[model[0], Pooling(words, modes), Normalize()], prompts=model.prompts)
-    model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as a search has it
+    model.prompts["document"] = model_settings.document_prompt(model.prompts)  # as in a search
     set_dropout(model, config.dropout)
     if config.lora:
         add_adapter(model, config)
     return model.to(environment.device())
 
 
-def _load(folder: Path, given: dict[str, Any]) -> Any:
+def _load(folder: Path, options: dict[str, Any]) -> Any:
     if (folder / "modules.json").is_file():
-        return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=given, trust_remote_code=False)
-    words = Transformer(str(folder), model_kwargs={**given, "local_files_only": True})
+        return SentenceTransformer(str(folder), local_files_only=True, model_kwargs=options, trust_remote_code=False)
+    words = Transformer(str(folder), model_kwargs={**options, "local_files_only": True})
     return SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()])
 
 
-def shortest(asked: int | None, model: Any) -> int | None:
-    """So many tokens, or as many as the model has positions for: beyond its last there is nothing to look up."""
+def shortest(max_length: int | None, model: Any) -> int | None:
+    """Return the maximum of tokens, or the number of the model's positions if that is less."""
     config: Any = getattr(getattr(model[0], "auto_model", None), "config", None)
     positions = getattr(config, "max_position_embeddings", None)
-    if asked is None or not isinstance(positions, int) or positions < 1:
-        return asked
-    return min(asked, positions - 2 * (config.model_type in PADDED_POSITIONS))
+    if max_length is None or not isinstance(positions, int) or positions < 1:
+        return max_length
+    return min(max_length, positions - 2 * (config.model_type in PADDED_POSITIONS))
 
 
 def set_dropout(model: Any, share: float) -> None:
-    """The same dropout everywhere in a model, without a trace in its configuration."""
+    """Set the dropout of all modules, without a trace in the saved configuration."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = share
@@ -89,7 +90,7 @@ def add_adapter(model: Any, config: EncoderConfig) -> None:
 
 
 def merge_adapter(model: Any) -> None:
-    """Add the low-rank parts to the weights, so that the saved folder is an ordinary one."""
+    """Add the low-rank parts to the weights, so that the saved folder needs no adapter."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     words = model[0].auto_model

@@ -13,7 +13,7 @@ POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lastt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig(TrainingConfig):
-    """How to train an encoder. `max_length` leaves the finished encoder's own limit as it is in the base."""
+    """How to train an encoder. `max_length` limits training alone: a finished encoder reads as much as its base."""
 
     batch_size: int = 32  # rows
     learning_rate: float = 2e-5

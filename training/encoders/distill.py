@@ -1,6 +1,6 @@
-"""A smaller encoder that answers like a larger one: fewer layers, or a table of word vectors; with the price measured.
+"""Distil a smaller encoder from a larger one: fewer layers, or a table of word vectors. Measure both.
 
-Either is begun from the teacher (`students`), and learns its vectors by mean squared error on any text (Reimers and
+The student starts from the teacher (`students`), and learns its vectors by mean squared error on any text (Reimers and
 Gurevych 2020, arXiv:2004.09813).
 """
 
@@ -43,7 +43,7 @@ _SPEED_TEXTS = 512
 
 @dataclass(slots=True)
 class DistillationResult:
-    """The student, what it costs and what it gains."""
+    """The student, and its measures beside the teacher's."""
 
     folder: Path
     layers: int  # 0 for a table
@@ -79,11 +79,11 @@ def distill(
 ) -> DistillationResult:
     """Make a student of `model` and measure both.
 
-    :param texts: what the teacher is learned on: data with a column of texts, or of queries and positives.
-    :param layers: transformer layers that the student keeps; 0 for a table of word vectors.
-    :param evaluate_on: a folder in BEIR's layout on which both are measured.
+    :param texts: data with a column of texts, or of queries and positives, to learn the teacher's vectors on.
+    :param layers: transformer layers of the student; 0 for a table of word vectors.
+    :param evaluate_on: a folder in BEIR's layout to measure both on.
     :param config: `student_settings(layers)` unless given.
-    :raises InputError: when the teacher has no more layers than that.
+    :raises InputError: if the teacher does not have more layers.
     """
     environment.require("distillation")
     began, on_progress, out = time.monotonic(), progress or ignore, Path(out)
@@ -104,24 +104,27 @@ def distill(
 
     environment.silence()
     whole = out.resolve()
-    start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a run that is gone on with
+    start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a resumed run
     if layers:
         students.with_layers(model, layers, start)
     else:
         on_progress(Progress("weighing the words"))
         students.as_table(model, start, every)
-    given = ({"text": text} for text in every)
-    train_encoder(given, out, base=str(start), teacher=model, config=config, progress=progress)
+    rows_of_texts = ({"text": text} for text in every)
+    train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
     shutil.rmtree(start)
     teacher, student = load_encoder(model), load_encoder(str(out))
     agreement = heldout.mean("cosine to the teacher", _agreement(teacher, student, every), config.seed)
     measures = {agreement.name: (1.0, agreement.value)}
     facts = [agreement.as_dict() | {"on": "texts learned from", "when": "student"}]
     if evaluate_on is not None:
-        both = [_ndcg(*one, evaluate_on, split, on_progress) for one in (("teacher", model), ("student", str(out)))]
+        both = [
+            _ndcg(role, name, evaluate_on, split, on_progress)
+            for role, name in (("teacher", model), ("student", str(out)))
+        ]
         measures["nDCG@10"] = both[0]["value"], both[1]["value"]
         facts += both
-    made = DistillationResult(
+    result = DistillationResult(
         out,
         layers,
         measures,
@@ -129,90 +132,93 @@ def distill(
         time.monotonic() - began,
         student.fingerprint,
     )
-    _note(made, model, len(every), facts)
-    return made
+    _write_card(result, model, len(every), facts)
+    return result
 
 
-def student_settings(layers: int, **given: Any) -> EncoderConfig:
-    """How a student learns, where nothing else is given; a table learns faster, as a step moves few of its rows."""
+def student_settings(layers: int, **options: Any) -> EncoderConfig:
+    """Return the default settings of a student. A table learns faster, since a step moves few of its rows.
+
+    :param options: settings instead of the defaults.
+    """
     rate = 1e-4 if layers else 2e-2
     usual: dict[str, Any] = {"epochs": 2.0, "batch_size": 64, "learning_rate": rate, "max_length": 128}
-    return EncoderConfig(**usual | {"patience": None} | given)
+    return EncoderConfig(**usual | {"patience": None} | options)
 
 
 def _texts(source: str | Path | Iterable[str]) -> Iterator[str]:
-    """Each different text once."""
+    """Yield each different text once."""
     if not isinstance(source, (str, Path)):
         yield from dict.fromkeys(source)
         return
     if beir.is_collection(Path(source)):
         yield from dict.fromkeys(map(beir.passage, beir.documents(Path(source))))
         return
-    seen: set[int] = set()
+    hashes: set[int] = set()
     for where, row in rows(source):
         known = [name for name in row if is_text(name)]
         names = known or [name for name in row if not str(name).endswith("id")]
-        found = [row[name] for name in names if isinstance(row[name], str)]
-        if not found:
+        values = [row[name] for name in names if isinstance(row[name], str)]
+        if not values:
             raise InputError(f"{where}: no column holds a text")
-        for text in found:
-            if text.strip() and hash(text) not in seen:
-                seen.add(hash(text))
+        for text in values:
+            if text.strip() and hash(text) not in hashes:
+                hashes.add(hash(text))
                 yield text
 
 
-def _key(*asked: Any) -> str:
-    return hashlib.sha256(repr(asked).encode()).hexdigest()[:8]
+def _key(*settings: Any) -> str:
+    return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
 
 
 def _agreement(teacher: encoders.Encoder, student: encoders.Encoder, every: list[str]) -> Floats:
-    """The cosine of both vectors of each of the last texts."""
-    some = every[-_SPEED_TEXTS:]
-    return cosines(teacher.encode(some), student.encode(some))
+    """Return the cosine of both vectors for each of the last texts."""
+    sample = every[-_SPEED_TEXTS:]
+    return cosines(teacher.encode(sample), student.encode(sample))
 
 
 def _rate(encoder: encoders.Encoder, every: list[str]) -> float:
-    """Texts a second, the second time."""
-    some = every[:_SPEED_TEXTS]
-    encoder.encode(some[:64])
-    began = time.monotonic()
-    encoder.encode(some)
-    return len(some) / max(time.monotonic() - began, 1e-9)
+    """Return the texts per second, after a first batch that is not timed."""
+    sample = every[:_SPEED_TEXTS]
+    encoder.encode(sample[:64])
+    start = time.monotonic()
+    encoder.encode(sample)
+    return len(sample) / max(time.monotonic() - start, 1e-9)
 
 
-def _ndcg(who: str, name: str, collection: str | Path, split: str, on_progress: OnProgress) -> dict[str, Any]:
-    """Of a model on a collection, as a card has it."""
-    what = f"measuring the {who} on {Path(collection).name}"
-    on_progress(Progress(what))
-    report = within(on_progress, f"{what}: ")
-    found = evaluate(collection, mode="semantic", split=split, model=name, progress=report)
+def _ndcg(role: str, name: str, collection: str | Path, split: str, on_progress: OnProgress) -> dict[str, Any]:
+    """Measure a model on a collection, as a row of the model card."""
+    stage = f"measuring the {role} on {Path(collection).name}"
+    on_progress(Progress(stage))
+    on_stage = within(on_progress, f"{stage}: ")
+    report = evaluate(collection, mode="semantic", split=split, model=name, progress=on_stage)
     return {
         "name": "nDCG@10",
-        "value": found.measures["nDCG@10"],
-        "interval": list(found.intervals["nDCG@10"]),
-        "rows": found.queries,
-        "on": f"{found.collection} {found.split}",
-        "when": who,
+        "value": report.measures["nDCG@10"],
+        "interval": list(report.intervals["nDCG@10"]),
+        "rows": report.queries,
+        "on": f"{report.collection} {report.split}",
+        "when": role,
     }
 
 
-def _note(made: DistillationResult, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
-    """The card of a student: what it was made of, its price and its gain."""
-    file = made.folder / "binocle.json"
+def _write_card(result: DistillationResult, model: str, texts: int, measures: list[dict[str, Any]]) -> None:
+    """Write the student's model card over that of its training run."""
+    file = result.folder / "binocle.json"
     known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     card = Card(
         kind="encoder",
         base=model,
         objective=known.get("objective", "a table of the teacher's vectors of single tokens"),
         data={"texts": texts},
-        config={**known.get("config", {}), "layers": made.layers},
+        config={**known.get("config", {}), "layers": result.layers},
         measures=measures,
-        seconds=made.seconds,
+        seconds=result.seconds,
         steps=known.get("steps", 0),
-        texts_per_second=made.texts_per_second[1],
-        fingerprint=made.fingerprint,
+        texts_per_second=result.texts_per_second[1],
+        fingerprint=result.fingerprint,
         device=environment.device(),
         bf16=environment.has_bf16(),
     )
-    write_card(made.folder, card)
-    shutil.rmtree(folder_of(made.folder), ignore_errors=True)
+    write_card(result.folder, card)
+    shutil.rmtree(folder_of(result.folder), ignore_errors=True)

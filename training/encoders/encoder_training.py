@@ -52,8 +52,8 @@ class EncoderTraining:
     """The training of one encoder.
 
     :param data: rows that fit the objective.
-    :param teacher: name of the encoder whose vectors are learned, for texts alone.
-    :param origin: base and data facts for the card, if they differ from those of the run.
+    :param teacher: for texts alone, the encoder to learn vectors from.
+    :param origin: base and data facts for the card, if they are not the run's own.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How good an encoder is on the rows that were held out: one measure for each shape of data, with its interval."""
+"""Measure an encoder on the held-out rows: one measure for each shape of data, with its interval."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ NAMES = {
     Shape.TEXTS: "agreement",
 }
 _RETRIEVED = (Shape.PAIRS, Shape.TRIPLETS, Shape.GRADED)
-_FEWEST = 10  # rows that anything is chosen by: of one or two every model has the same figure
-_FEWEST_ALIKE = 3  # rows by which anything is measured whose texts are compared with one another
-_DOCUMENTS = 500  # at least, where there are as many, that a held-out query's are looked for among
-_BLOCK = 512  # queries whose similarities to all texts are in memory at once
+_FEWEST = 10  # minimum of rows to choose checkpoints by: on one or two, all models have the same value
+_FEWEST_ALIKE = 3  # minimum of rows to compare texts with each other
+_DOCUMENTS = 500  # that a held-out query is searched in, if there are as many
+_BLOCK = 512  # queries scored against all texts at once
 _RESAMPLES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure on the held-out rows, higher being better, with its 95 % bootstrap interval (Efron 1979)."""
+    """A measure on the held-out rows, higher is better, with its 95 % bootstrap interval (Efron 1979)."""
 
     name: str
     value: float
     low: float
     high: float
     rows: int
-    values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, where it is a mean
+    values: Floats = field(repr=False, default_factory=lambda: np.empty(0, np.float32))  # per query, if it is a mean
 
     @classmethod
     def of(cls, facts: dict[str, Any] | None) -> Estimate | None:
@@ -59,7 +59,7 @@ class Estimate:
         return cls(facts["name"], facts["value"], low, high, facts["rows"])
 
     def as_metrics(self) -> dict[str, float]:
-        """As a trainer is given it."""
+        """Return the metrics that a trainer expects."""
         return {self.name: self.value, self.name + MARGIN: (self.high - self.low) / 2}
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,12 +72,12 @@ class Estimate:
 
 
 def can_tell(data: TrainingSet) -> bool:
-    """Whether the rows that are held out can tell a better model from a worse one: of too few no figure changes."""
+    """Check whether the held-out rows suffice to tell a better model from a worse one."""
     return len(data.held_out()) >= _FEWEST and can_measure(data)
 
 
 def can_measure(data: TrainingSet) -> bool:
-    """Whether the rows that are held out give a figure: where there is something to be told apart."""
+    """Check whether the held-out rows give a value: they need more than one document, label or score."""
     rows = data.held_out()
     if data.shape in _RETRIEVED:
         documents = take(data.table().select(["positive"]), np.concatenate([rows, data.training()[:_FEWEST]]))
@@ -86,27 +86,27 @@ def can_measure(data: TrainingSet) -> bool:
         return False
     if data.shape is Shape.TEXTS:
         return True
-    each = np.unique(take(data.table(), rows)["label"].to_numpy(), return_counts=True)[1]
-    return len(each) > 1 and (data.shape is not Shape.GROUPED or bool(each.max() > 1))
+    label_counts = np.unique(take(data.table(), rows)["label"].to_numpy(), return_counts=True)[1]
+    return len(label_counts) > 1 and (data.shape is not Shape.GROUPED or bool(label_counts.max() > 1))
 
 
 def account(data: TrainingSet) -> str:
-    """The parts of the data in a line, and what is amiss with them."""
+    """Describe the parts of the data in a line, with advice if a part is too small."""
     rows = counts(data)
-    said = f"{rows['training']:,} rows to learn from, {rows['held_out']:,} held out"
+    line = f"{rows['training']:,} rows to learn from, {rows['held_out']:,} held out"
     if rows["left_out"]:
-        said += f", {rows['left_out']:,} left out since they share a text with one of those"
+        line += f", {rows['left_out']:,} left out since they share a text with one of those"
     if rows["left_out"] > sum(rows.values()) / 10:
-        said += ": hold out a smaller share, or other rows, to learn from more"
+        line += ": hold out a smaller share, or other rows, to learn from more"
     if rows["held_out"] and not can_tell(data):
-        said += "; those held out are too few or too much alike to choose weights by: the last are kept"
-    return said
+        line += "; those held out are too few or too much alike to choose weights by: the last are kept"
+    return line
 
 
 def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None, seed: int = 0) -> Estimate | None:
-    """Measure an encoder on the rows of `data` that are held out. None where that tells nothing.
+    """Measure an encoder on the held-out rows; None if they give no value.
 
-    :param teacher: for texts alone: whose vectors the encoder's should be.
+    :param teacher: for texts alone, the encoder to agree with.
     """
     if not can_measure(data):
         return None
@@ -114,51 +114,51 @@ def measure(encode: Encode, data: TrainingSet, *, teacher: Encode | None = None,
     texts = {name: table[name].to_pylist() for name in data.texts}
     name = NAMES[data.shape]
     if data.shape in _RETRIEVED:
-        return mean(name, _retrieval(encode, texts, _others(data, texts)), seed)
+        return mean(name, _retrieval(encode, texts, _distractors(data, texts)), seed)
     if data.shape is Shape.TEXTS:
         return mean(name, _agreement(encode, texts["text"], teacher), seed) if teacher else None
     labels = table["label"].to_numpy()
     if data.shape is Shape.GROUPED:
         return mean(name, _neighbours(encode(texts["text"], "document"), labels), seed)
-    alike = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
+    similarities = cosines(encode(texts["sentence1"], "query"), encode(texts["sentence2"], "document"))
     of = {Shape.SCORED: spearman, Shape.LABELLED: average_precision, Shape.CLASSED: _separation}[data.shape]
-    return resampled(name, of, alike, labels, seed)
+    return resampled(name, of, similarities, labels, seed)
 
 
-def _others(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
-    """Positives of rows that are learned from: among a few dozen held-out documents alone any encoder finds its own."""
+def _distractors(data: TrainingSet, texts: dict[str, list[str]]) -> list[str]:
+    """Return positives of training rows, since among a few dozen documents any encoder finds the right one."""
     rows = data.training()
-    wanted = max(0, _DOCUMENTS - sum(len(column) for name, column in texts.items() if name != "query"))
-    chosen = np.linspace(0, len(rows) - 1, min(wanted, len(rows))).astype(np.int64)
-    found: list[str] = take(data.table().select(["positive"]), rows[chosen])["positive"].to_pylist()
-    return found
+    missing = max(0, _DOCUMENTS - sum(len(column) for name, column in texts.items() if name != "query"))
+    chosen = np.linspace(0, len(rows) - 1, min(missing, len(rows))).astype(np.int64)
+    texts_of_rows: list[str] = take(data.table().select(["positive"]), rows[chosen])["positive"].to_pylist()
+    return texts_of_rows
 
 
-def _retrieval(encode: Encode, texts: dict[str, list[str]], others: Sequence[str]) -> Floats:
-    """nDCG@10 of each different query over all different documents of the held-out rows, and others."""
+def _retrieval(encode: Encode, texts: dict[str, list[str]], distractors: Sequence[str]) -> Floats:
+    """Return nDCG@10 of each different query over the documents of the held-out rows and the distractors."""
     queries = list(dict.fromkeys(texts["query"]))
     own = (text for name, column in texts.items() if name != "query" for text in column)
-    documents = list(dict.fromkeys(chain(own, others)))
-    place = {text: number for number, text in enumerate(documents)}
+    documents = list(dict.fromkeys(chain(own, distractors)))
+    numbers = {text: number for number, text in enumerate(documents)}
     relevant: dict[str, set[int]] = {}
     for query, positive in zip(texts["query"], texts["positive"], strict=True):
-        relevant.setdefault(query, set()).add(place[positive])
-    found, stored = encode(queries, "query"), encode(documents, "document")
+        relevant.setdefault(query, set()).add(numbers[positive])
+    query_vectors, vectors = encode(queries, "query"), encode(documents, "document")
     values = np.empty(len(queries), np.float32)
     for start in range(0, len(queries), _BLOCK):
-        scores = found[start : start + _BLOCK] @ stored.T
+        scores = query_vectors[start : start + _BLOCK] @ vectors.T
         for row, ranking in enumerate(np.argsort(-scores, axis=1, kind="stable")[:, :10]):
-            wanted = relevant[queries[start + row]]
-            gains = np.array([number in wanted for number in ranking]) / np.log2(np.arange(2, len(ranking) + 2))
-            values[start + row] = gains.sum() / (1 / np.log2(np.arange(2, min(len(wanted), 10) + 2))).sum()
+            answers = relevant[queries[start + row]]
+            gains = np.array([number in answers for number in ranking]) / np.log2(np.arange(2, len(ranking) + 2))
+            values[start + row] = gains.sum() / (1 / np.log2(np.arange(2, min(len(answers), 10) + 2))).sum()
     return values
 
 
 def _agreement(encode: Encode, texts: list[str], teacher: Encode) -> Floats:
-    """How similarities of neighbouring texts agree between encoder and teacher: their cosines' Spearman, by blocks."""
-    own, others = encode(texts, "document"), teacher(texts, "document")
+    """Return the Spearman correlation of encoder's and teacher's cosines, by blocks of neighbouring texts."""
+    own, expected = encode(texts, "document"), teacher(texts, "document")
     blocks = range(0, max(1, len(texts) - 31), 32)
-    return np.array([spearman(*(_pairs(v[b : b + 32]) for v in (own, others))) for b in blocks], np.float32)
+    return np.array([spearman(*(_pairs(v[b : b + 32]) for v in (own, expected))) for b in blocks], np.float32)
 
 
 def _pairs(vectors: Floats) -> Floats:
@@ -168,7 +168,7 @@ def _pairs(vectors: Floats) -> Floats:
 
 
 def _neighbours(vectors: Floats, labels: NDArray[np.int64]) -> Floats:
-    """Whether the nearest other text is of the same class."""
+    """Return 1 for each text with a nearest neighbour of its class, else 0."""
     unit = normalized(vectors)
     similarities = unit @ unit.T
     np.fill_diagonal(similarities, -np.inf)
@@ -177,11 +177,11 @@ def _neighbours(vectors: Floats, labels: NDArray[np.int64]) -> Floats:
 
 
 def spearman(scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Rank correlation, equal values sharing their mean rank; 0 where either side is constant."""
-    one, other = _ranks(scores), _ranks(labels)
-    if one.std() == 0 or other.std() == 0:
+    """Return the rank correlation. Equal values share their mean rank; 0 if either side is constant."""
+    score_ranks, label_ranks = _ranks(scores), _ranks(labels)
+    if score_ranks.std() == 0 or label_ranks.std() == 0:
         return 0.0
-    return float(np.corrcoef(one, other)[0, 1])
+    return float(np.corrcoef(score_ranks, label_ranks)[0, 1])
 
 
 def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -191,7 +191,7 @@ def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def average_precision(scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Mean of the precision at each positive, the pairs ranked by score."""
+    """Return the mean of the precision at each positive, with the pairs ranked by score."""
     hits = labels[np.argsort(-scores, kind="stable")] == 1
     if not hits.any():
         return 0.0
@@ -199,20 +199,22 @@ def average_precision(scores: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 def _separation(scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """How well the cosine alone tells the classes apart: mean recall when each pair gets the nearest class mean."""
+    """Return how well the cosine separates the classes: mean recall if each pair gets the nearest class mean."""
     classes = np.unique(labels)
-    means = np.array([scores[labels == one].mean() for one in classes])
+    means = np.array([scores[labels == label].mean() for label in classes])
     guesses = classes[np.abs(scores[:, None] - means[None, :]).argmin(1)]
-    return float(np.mean([(guesses[labels == one] == one).mean() for one in classes]))
+    return float(np.mean([(guesses[labels == label] == label).mean() for label in classes]))
 
 
 def mean(name: str, values: Floats, seed: int) -> Estimate:
+    """Return the mean of values with its bootstrap interval."""
     drawn = np.random.default_rng(seed).integers(0, len(values), (_RESAMPLES, len(values)))
     low, high = np.percentile(values[drawn].mean(1), [2.5, 97.5])
     return Estimate(name, float(values.mean()), float(low), float(high), len(values), values)
 
 
 def resampled(name: str, of: Callable[[Any, Any], float], scores: Floats, labels: NDArray[Any], seed: int) -> Estimate:
+    """Return a measure of scores and labels with its bootstrap interval."""
     generator = np.random.default_rng(seed)
     resamples = [generator.integers(0, len(scores), len(scores)) for _ in range(200)]
     low, high = np.percentile([of(scores[drawn], labels[drawn]) for drawn in resamples], [2.5, 97.5])

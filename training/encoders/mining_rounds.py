@@ -1,7 +1,8 @@
-"""Train on hard negatives that are mined with the encoder as it is, and anew as it gets better.
+"""Train on mined hard negatives, in rounds.
 
-One round mines with the base and trains; the next mines with what came of it, since negatives that were hard are not
-any more (ANCE, Xiong et al. 2021, arXiv:2007.00808, with the index rebuilt between rounds rather than beside them).
+The first round mines with the base and trains. The next round mines with the trained encoder, for which the earlier
+negatives are no longer hard. ANCE (Xiong et al. 2021, arXiv:2007.00808) does the same, but rebuilds its index during
+training.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ def train_rounds(
     corpus: str | Path | None = None,
     progress: OnProgress | None = None,
 ) -> TrainingResult:
-    """`train_encoder` on pairs, its epochs shared out among rounds, each with negatives mined anew.
+    """Train on pairs in rounds, each with newly mined negatives; the rounds share the epochs.
 
-    Killed, the same call goes on in the round that it was in.
+    If the process is killed, the same call resumes in the same round.
 
     :param negatives: mined for each query.
-    :param corpus: what they come from, as `mining.mine` takes it; the collection, or the positives, unless given.
+    :param corpus: source of the negatives, for `mining.mine`; by default the collection, or the positives.
     :raises InputError: before anything is mined, for settings that do not fit.
     """
     environment.require("training")
@@ -68,9 +69,9 @@ def train_rounds(
         raise InputError(f"{out} is a file: expected a folder for the model")
     if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
         raise InputError(f"{out} is not empty: give another folder for the model")
-    asked: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
-    asked |= {"files": files_of(data, corpus)}
-    _same(work, asked | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
+    settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
+    settings |= {"files": files_of(data, corpus)}
+    _check_same(work, settings | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
     share = replace(config, epochs=config.epochs / rounds, steps=config.steps and max(1, config.steps // rounds))
     origin = current, _facts(data, negatives, rounds)
     held_out: set[tuple[int, int]] | None = None
@@ -82,25 +83,25 @@ def train_rounds(
             if not mined.is_file():
                 stage = f"mining negatives, round {number} of {rounds}"
                 on_progress(Progress(stage))
-                given: dict[str, Any] = {
+                options: dict[str, Any] = {
                     "progress": within(on_progress, f"{stage}: "),
                     "negatives": negatives,
                     **_RULES,
                 }
-                report = mine(data, mined, split=split, corpus=corpus, model=current, **given)
+                report = mine(data, mined, split=split, corpus=corpus, model=current, **options)
                 _report_left_out(report, negatives, on_progress)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
                 part = share if development else replace(share, held_out=0.0)
-                given = {"config": part, "development": development, "progress": progress}
-                made = train_encoder(learned, folder, base=current, origin=origin, **given)
+                options = {"config": part, "development": development, "progress": progress}
+                result = train_encoder(learned, folder, base=current, origin=origin, **options)
         except (InputError, ModelNotFoundError):
-            if number == 1 and not folder_of(folder).exists():  # nothing is worth keeping
+            if number == 1 and not folder_of(folder).exists():  # there is no checkpoint to resume
                 shutil.rmtree(work)
             raise
         current = str(folder)
     shutil.rmtree(work)
-    return made
+    return result
 
 
 def _report_left_out(report: MiningReport, negatives: int, on_progress: OnProgress) -> None:
@@ -114,20 +115,20 @@ def _report_left_out(report: MiningReport, negatives: int, on_progress: OnProgre
 
 
 def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
-    """What the card says of the data."""
+    """Return the facts of the data for the model card."""
     name = rows.source_name(data)
     source = {"source": Path(name).resolve().name if Path(name).exists() else name}
     how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder as it was then"
-    least = f"at least {_RULES['relative_margin']:.0%} below the positive's score"
-    return source | {"negatives": f"{how}, {least}; pairs with fewer are left out"}
+    margin = f"at least {_RULES['relative_margin']:.0%} below the positive's score"
+    return source | {"negatives": f"{how}, {margin}; pairs with fewer are left out"}
 
 
 def _held_out(data: str | Path, split: str, config: EncoderConfig, folder: Path) -> set[tuple[int, int]]:
-    """The pairs that no round learns from: were they chosen of what is mined, each round would hold out others."""
-    given = rows.prepare(data, folder, split=split, held_out=config.held_out, seed=config.seed)
-    if given.texts[:2] != ("query", "positive"):  # which cannot be mined for, as will be told
+    """Return the keys of the pairs held out of every round. Choosing them in each round would give different ones."""
+    pairs = rows.prepare(data, folder, split=split, held_out=config.held_out, seed=config.seed)
+    if pairs.texts[:2] != ("query", "positive"):  # mining will refuse them
         return set()
-    return set(map(_key, rows.take(given.table(), given.held_out()).to_pylist()))
+    return set(map(_key, rows.take(pairs.table(), pairs.held_out()).to_pylist()))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[int, int]:
@@ -135,30 +136,30 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _parts(mined: Path, held_out: set[tuple[int, int]]) -> tuple[Path, Path | None]:
-    """What was mined, in a file to learn from and one to hold out; None for that where it would be empty."""
+    """Split the mined rows into a file to learn from and one to hold out, or None if that would be empty."""
     learned, apart = mined.with_stem(f"{mined.stem}-learned"), mined.with_stem(f"{mined.stem}-held-out")
-    if not learned.is_file():  # a run that is gone on with expects the files that it began with
+    if not learned.is_file():  # a resumed run expects unchanged files
         aside = learned.with_suffix(".part")
         with (
             mined.open(encoding="utf-8") as lines,
-            aside.open("w", encoding="utf-8") as one,
-            apart.open("w", encoding="utf-8") as other,
+            aside.open("w", encoding="utf-8") as training,
+            apart.open("w", encoding="utf-8") as development,
         ):
             for line in lines:
-                (other if _key(json.loads(line)) in held_out else one).write(line)
+                (development if _key(json.loads(line)) in held_out else training).write(line)
         aside.replace(learned)
     return learned, apart if apart.stat().st_size else None
 
 
-def _same(work: Path, asked: dict[str, Any]) -> None:
-    """Keep what was asked beside what was mined for it.
+def _check_same(work: Path, settings: dict[str, Any]) -> None:
+    """Write the settings beside the mined rows.
 
-    :raises InputError: when something else was.
+    :raises InputError: if the folder holds a run with other settings.
     """
-    file, wanted = work / "asked.json", json.dumps(asked)
-    if file.is_file() and file.read_text("utf-8") != wanted:
+    file, content = work / "asked.json", json.dumps(settings)
+    if file.is_file() and file.read_text("utf-8") != content:
         raise InputError(
             f"{work} holds an unfinished run with other settings or data: remove it or give another folder"
         )
     work.mkdir(parents=True, exist_ok=True)
-    file.write_text(wanted, "utf-8")
+    file.write_text(content, "utf-8")

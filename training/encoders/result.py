@@ -31,7 +31,7 @@ class TrainingResult:
 
     @classmethod
     def of(cls, run: TrainingRun[Any], objective: str, loop: LoopResult, before: Estimate | None) -> TrainingResult:
-        """Return what is known after the steps."""
+        """Return the result after the steps, before the final measure."""
         return cls(
             folder=run.out,
             objective=objective,

@@ -1,8 +1,8 @@
-"""The students that distillation begins with: some of the teacher's layers, or a table of word vectors.
+"""Make the students that distillation starts from: some of the teacher's layers, or a table of word vectors.
 
-The layers are evenly spread (Sanh et al. 2019, arXiv:1910.01108). The table has one vector a token: the teacher's own
-for it, weighed by how rare the token is and freed of what all share (Arora et al. 2017; model2vec). No transformer is
-left in it.
+The layers are evenly spread (Sanh et al. 2019, arXiv:1910.01108). The table has the
+teacher's vector of each token, weighted by its rarity and without their common part (Arora et al. 2017; model2vec). It
+has no transformer.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .config import EncoderConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
-_COUNTED = 20_000  # texts that a token's frequency is counted in
+_COUNTED = 20_000  # texts to count tokens in
 _SMOOTHING = 1e-3  # Arora et al.'s a
 
 
 def with_layers(model: str, layers: int, folder: Path) -> None:
-    """Write the model with some of its layers, evenly spread, the first and the last among them where there are two."""
+    """Write the model with `layers` of its layers, evenly spread from the first to the last."""
     student = make_model(model, EncoderConfig())
     stack = _stack(student[0].auto_model)
     if stack is None or not 0 < layers < len(stack):
         have = "none that can be left out" if stack is None else str(len(stack))
         raise InputError(f"{model} has {have} layers: a student of {layers} would not be smaller")
-    kept = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
-    chosen = torch.nn.ModuleList([stack[int(place)] for place in kept])
+    numbers = np.unique(np.linspace(0, len(stack) - 1, layers).round().astype(int)) if layers > 1 else [len(stack) - 1]
+    chosen = torch.nn.ModuleList([stack[int(number)] for number in numbers])
     parent, name = _owner(student[0].auto_model, stack)
     setattr(parent, name, chosen)
     student[0].auto_model.config.num_hidden_layers = len(chosen)
@@ -44,25 +44,25 @@ def with_layers(model: str, layers: int, folder: Path) -> None:
 
 
 def _stack(words: Any) -> Any:
-    """The list of transformer layers: the longest module list there is."""
+    """Return the transformer layers: the longest module list of the model."""
     lists = [module for module in words.modules() if isinstance(module, torch.nn.ModuleList)]
     return max(lists, key=len, default=None)
 
 
-def _owner(words: Any, wanted: Any) -> tuple[Any, str]:
+def _owner(words: Any, stack: Any) -> tuple[Any, str]:
     for module in words.modules():
         for name, child in module.named_children():
-            if child is wanted:
+            if child is stack:
                 return module, name
     raise AssertionError("a module list that no module owns")
 
 
 def as_table(model: str, folder: Path, every: list[str]) -> None:
-    """Write a static model: one vector a token, with weights a/(a + frequency) folded in, without the common part."""
-    found = find(model)
-    if not (found / "tokenizer.json").is_file():
+    """Write a static model: one vector per token, multiplied by a/(a + frequency), without the common part."""
+    teacher = find(model)
+    if not (teacher / "tokenizer.json").is_file():
         raise InputError(f"{model} has no tokenizer.json, whose tokens the table is made of")
-    tokenizer = Tokenizer.from_file(str(found / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     size = tokenizer.get_vocab_size()

@@ -1,4 +1,4 @@
-"""The vectors of a teacher that an encoder is to learn: asked for once, as long as its own, mapped into memory."""
+"""Compute the teacher's vectors that an encoder learns, once, at the encoder's own length."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from ..runs.training_run import TrainingRun
 
-_PRINCIPAL = 8_192  # texts by which longer vectors are shortened
+_PRINCIPAL = 8_192  # texts to compute the principal components from
 
 
 def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: int) -> Path:
-    """The file of the teacher's vectors of all rows, computed once: float32, shape (rows, length).
+    """Return the file of the teacher's vectors of all rows, computed once: float32, shape (rows, length).
 
     :param length: of the student's vectors.
     """
@@ -47,7 +47,7 @@ def teacher_vectors(run: TrainingRun[Any], teacher: str, dataset: Any, length: i
 
 
 def with_vectors(dataset: Any, file: Path) -> Any:
-    """The rows with their vectors as labels."""
+    """Return the rows with their vectors as labels, mapped into memory."""
     numbered = dataset.add_column("label", np.arange(len(dataset)).tolist())
     numbered.set_transform(_Labelled(file))
     return numbered
@@ -65,18 +65,18 @@ class _Labelled:
         return {"text": batch["text"], "label": list(vectors)}
 
     def __reduce__(self) -> Any:
-        return _Labelled, (self._file,)  # datasets pickles a transform to tell it from others: not all the vectors
+        return _Labelled, (self._file,)  # datasets pickles a transform to identify it: leave out the vectors
 
 
 def _shortener(teacher: Any, texts: Any, length: int) -> Callable[[Any], Any]:
-    """What makes a teacher's vectors as long as the student's, with about the cosines that they had.
+    """Return a function that shortens a teacher's vectors to the student's length, nearly without changing cosines.
 
-    Onto the directions that hold most of them (principal components of some, without a mean taken off).
+    It projects them onto the principal components of a sample, without subtracting the mean.
     """
     if teacher.dim == length:
         return lambda vectors: vectors
-    places = np.linspace(0, len(texts) - 1, min(len(texts), _PRINCIPAL)).astype(int)
-    vectors = teacher.encode([texts[int(place)] for place in places], kind="document").astype(np.float64)
+    sample = np.linspace(0, len(texts) - 1, min(len(texts), _PRINCIPAL)).astype(int)
+    vectors = teacher.encode([texts[int(row)] for row in sample], kind="document").astype(np.float64)
     directions = np.linalg.eigh(vectors.T @ vectors)[1][:, : -length - 1 : -1].astype(np.float32)
 
     def shorten(vectors: Any) -> Any:

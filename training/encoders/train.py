@@ -46,7 +46,7 @@ def train_encoder(
     :param data: anything that `dataset.prepare` reads.
     :param base: a sentence-transformers folder or name, or any Hugging Face encoder; all-MiniLM-L6-v2 by default.
     :param development: rows that choose the best checkpoint, instead of rows held out from `data`.
-    :param teacher: an encoder whose vectors are learned, for texts alone.
+    :param teacher: for texts alone, an encoder to learn vectors from.
     :param progress: called with each event.
     :param origin: base and data facts for the card, if other code prepared both.
     :raises InputError: before the first step, for data or settings that do not fit.

@@ -1,4 +1,4 @@
-"""Texts with words gone: what TSDAE (Wang et al. 2021, arXiv:2104.06979) learns to write whole again."""
+"""Delete words from texts, which TSDAE (Wang et al. 2021, arXiv:2104.06979) learns to restore."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WORD = re.compile(rf" ?(?:[{UNSPACED_RANGES}]|[^ {UNSPACED_RANGES}]+)")  # or a
 
 
 def delete_words(text: str, epoch: int, seed: int) -> str:
-    """The text with six of ten words gone, TSDAE's best; drawn from text, epoch and seed, so that runs repeat."""
+    """Delete six of ten words, the best ratio in the paper. Text, epoch and seed decide which, so that runs repeat."""
     words = _WORD.findall(" ".join(text.split()))
     generator = np.random.default_rng((hash_of(text), epoch, seed))
-    kept = [word for word, stays in zip(words, generator.random(len(words)) > 0.6, strict=True) if stays]
-    return "".join(kept or words[:1]).strip()
+    rest = [word for word, stays in zip(words, generator.random(len(words)) > 0.6, strict=True) if stays]
+    return "".join(rest or words[:1]).strip()

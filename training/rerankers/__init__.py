@@ -1,4 +1,4 @@
-"""Train cross-encoders on what the first stage of the search puts before them.
+"""Train cross-encoders on the passages that the first stage of a search gives them.
 
 `train` is the way in; `candidates` draws the negatives from an index, `first_stage_weight` mixes both scores.
 """

@@ -1,4 +1,4 @@
-"""What a reranker learns on: for each query the passages that the first stage puts before it, as it will meet them."""
+"""Find the candidates that a reranker learns on: the passages that the first stage will give it in a search."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from ...retriever.search.hit import Hit
     from ..data.dataset import TrainingSet
 
-_SOURCE = "document_id"  # in the metadata of a positive that is indexed by itself: the document that it is from
+_SOURCE = "document_id"  # metadata of a positive that is indexed as a document of its own
 _BLOCK = 1_000  # rows in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Positive:
-    """A text that answers a query, and where in the index it is."""
+    """A text that answers a query, and its location in the index."""
 
     text: str
-    path: str | None  # of the document that it is, or is a part of; None where that is not known
-    source: str | None = None  # the document that it is from, where positives are indexed by themselves
-    left_out: bool = False  # whether it is of neither part of the data: then it is no negative, but has no row either
+    path: str | None  # of its document in the index; None if unknown
+    source: str | None = None  # its document, where each positive is indexed as a document of its own
+    left_out: bool = False  # of neither part of the data: no negative, but no row either
 
 
 def index_of(folder: Path, documents: Iterable[Mapping[str, Any]], model: str | None) -> Retriever:
-    """An index of these documents, made once: `id`, `title` and `text`."""
+    """Index documents (`id`, `title`, `text`), or open the index if they are in it already."""
     retriever = Retriever.open(folder, model=model)
     retriever.add(documents)
     return retriever
 
 
-def positives(given: TrainingSet) -> Iterator[dict[str, Any]]:
-    """Each positive as a document to index: those of one document stay apart, and it is told in each."""
-    for batch in given.table().to_batches(max_chunksize=_BLOCK):
+def positives(data: TrainingSet) -> Iterator[dict[str, Any]]:
+    """Yield each positive as a document to index, with its own document in the metadata."""
+    for batch in data.table().to_batches(max_chunksize=_BLOCK):
         for row in batch.to_pylist():
             source = {_SOURCE: row["group"]} if "group" in row else {}
             yield {"id": _name(row["positive"]), "text": row["positive"], "metadata": source}
@@ -58,49 +58,49 @@ def _name(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def query_numbers(given: TrainingSet, rows: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """For each of these rows the number of its query; queries are numbered as they first come."""
-    table = given.table().select([given.texts[0]])
+def query_numbers(data: TrainingSet, rows: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Return the number of each row's query; queries are numbered in order of first appearance."""
+    table = data.table().select([data.texts[0]])
     keys = np.empty(len(rows), np.uint64)
     for start in range(0, len(rows), _BLOCK):
         texts = take(table, rows[start : start + _BLOCK]).column(0).to_pylist()
         keys[start : start + _BLOCK] = [hash_of(text) for text in texts]
-    _, first, places = np.unique(keys, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[places]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 class Judged:
-    """Queries, each with its positives, from rows that stay on disk.
+    """Queries with their positives, read from disk in small batches.
 
-    Their positives in rows that are left out of both parts of the data are among them: they answer all the same.
+    A query's positives include those of rows that are left out of both parts of the data, since they answer it too.
 
-    :param rows: which, by number.
-    :param apart: whether the index is that of `positives`, and not one of documents that are called by `document_id`.
+    :param rows: numbers of the rows.
+    :param apart: whether the index holds `positives`, and not whole documents by `document_id`.
     """
 
-    def __init__(self, given: TrainingSet, rows: NDArray[np.uint32], *, apart: bool) -> None:
-        every = np.union1d(rows, np.flatnonzero(given.part == LEFT_OUT)).astype(np.uint32)
-        numbers, asked = query_numbers(given, every), np.isin(every, rows)
-        numbers[~np.isin(numbers, numbers[asked])] = -1
+    def __init__(self, data: TrainingSet, rows: NDArray[np.uint32], *, apart: bool) -> None:
+        every = np.union1d(rows, np.flatnonzero(data.part == LEFT_OUT)).astype(np.uint32)
+        numbers, is_row = query_numbers(data, every), np.isin(every, rows)
+        numbers[~np.isin(numbers, numbers[is_row])] = -1
         order = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]
-        self._table = given.table()
-        self._rows, self._numbers, self._left_out = every[order], numbers[order], ~asked[order]
+        self._table = data.table()
+        self._rows, self._numbers, self._left_out = every[order], numbers[order], ~is_row[order]
         self._apart = apart
 
     def __len__(self) -> int:
         return len(np.unique(self._numbers))
 
     def __iter__(self) -> Iterator[tuple[str, list[Positive]]]:
-        for _, some in groupby(self._read(), itemgetter(0)):
-            rows = [row for _, row in some]
+        for _, group in groupby(self._read(), itemgetter(0)):
+            rows = [row for _, row in group]
             yield rows[0]["query"], list(dict.fromkeys(map(self._positive, rows)))
 
     def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for start in range(0, len(self._rows), _BLOCK):
-            some = slice(start, start + _BLOCK)
-            rows = take(self._table, self._rows[some]).to_pylist()
+            block = slice(start, start + _BLOCK)
+            rows = take(self._table, self._rows[block]).to_pylist()
             for number, row, left_out in zip(
-                self._numbers[some].tolist(), rows, self._left_out[some].tolist(), strict=True
+                self._numbers[block].tolist(), rows, self._left_out[block].tolist(), strict=True
             ):
                 yield number, row | {"left_out": left_out}
 
@@ -119,57 +119,60 @@ def lists(
     seed: int,
     on_progress: OnProgress = ignore,
 ) -> Iterator[dict[str, Any]]:
-    """A row for each query and positive: its best passage in the index, and others drawn from the best found.
+    """Yield a row for each query and positive: the positive's best passage, and negatives drawn from the hits.
 
-    Texts are the passages with their headings, which is what a reranker is given in a search. What is from the
-    document of a positive is never a negative: it may answer as well. A query that finds fewer than `negatives` others
-    gives no row.
+    Texts are passages with their headings, as a reranker reads them in a search. A passage from a positive's document
+    is never a negative, since it may answer too. A query with fewer than `negatives` other hits gives no row.
 
-    :param depth: passages that the first stage finds.
+    :param depth: number of hits of the first stage.
     """
     total = len(judged)
     for number, (query, answers) in enumerate(judged):
         if not number % 100:
             on_progress(Progress("finding candidates", number, total))
         hits = retriever.search(query, depth)
-        others = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
-        if len(others) < negatives:
+        wrong = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
+        if len(wrong) < negatives:
             continue
-        for one in (one for one in answers if not one.left_out):
+        for positive in (answer for answer in answers if not answer.left_out):
             generator = np.random.default_rng((seed, number))
-            own = next((hit.context for hit in hits if hit.path == one.path and _overlap(hit.text, one.text)), None)
-            drawn = generator.choice(len(others), negatives, replace=False)
+            own = next(
+                (hit.context for hit in hits if hit.path == positive.path and _overlap(hit.text, positive.text)), None
+            )
+            drawn = generator.choice(len(wrong), negatives, replace=False)
             yield {
                 "query": query,
-                "positive": own or _unfound(retriever, one) or one.text,
-                **{f"negative_{place + 1}": others[pick] for place, pick in enumerate(drawn)},
+                "positive": own or _stored_passage(retriever, positive) or positive.text,
+                **{f"negative_{number}": wrong[pick] for number, pick in enumerate(drawn, 1)},
             }
 
 
 def _may_answer(hit: Hit, answers: list[Positive]) -> bool:
-    if any(hit.path == one.path or (one.source and hit.metadata.get(_SOURCE) == one.source) for one in answers):
-        return True
+    """Check whether a hit comes from the document of a positive, or shares its text."""
+    for answer in answers:
+        if hit.path == answer.path or (answer.source and hit.metadata.get(_SOURCE) == answer.source):
+            return True
     passage, whole = _spaced(hit.text), _spaced(hit.context)
-    return any(passage in answer or answer in whole for answer in (_spaced(one.text) for one in answers))
+    return any(passage in answer or answer in whole for answer in (_spaced(positive.text) for positive in answers))
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Whether one text holds the other."""
-    one, other = _spaced(one), _spaced(other)
-    return one in other or other in one
+def _overlap(left: str, right: str) -> bool:
+    """Check whether one text contains the other."""
+    left, right = _spaced(left), _spaced(right)
+    return left in right or right in left
 
 
 def _spaced(text: str) -> str:
-    """A text with single spaces: readers change them."""
+    """Collapse white space, which readers change."""
     return " ".join(text.split())
 
 
-def _unfound(retriever: Retriever, one: Positive) -> str | None:
-    """The first passage of a positive that the search did not find."""
+def _stored_passage(retriever: Retriever, positive: Positive) -> str | None:
+    """Return the first passage of a positive that is not among the hits."""
     snapshot = retriever.snapshot()
     documents = snapshot.document_rows
-    numbers = documents.filter(pc.equal(documents["path"], one.path))["id"].to_pylist() if one.path else []
+    numbers = documents.filter(pc.equal(documents["path"], positive.path))["id"].to_pylist() if positive.path else []
     if not numbers:
         return None
     chunks = snapshot.read("chunks", ["id", "text", "context"], f"document = {numbers[0]}").sort_by("id").to_pylist()
-    return next((chunk["context"] for chunk in chunks if _overlap(chunk["text"], one.text)), None)
+    return next((chunk["context"] for chunk in chunks if _overlap(chunk["text"], positive.text)), None)

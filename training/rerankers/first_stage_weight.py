@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 _WEIGHTS = np.arange(0, 1, 0.1)  # of the first stage
-_QUERIES = 100  # that the weight is chosen by
-_DEPTH = 50  # passages reranked in a search, unless told otherwise
+_QUERIES = 100  # maximum to choose the weight by
+_DEPTH = 50  # passages that a search reranks by default
 
 
 def choose_weight(
     ready: Path, retriever: Retriever, relevant: Mapping[str, set[str]], seed: int
 ) -> list[dict[str, Any]]:
-    """Choose the weight, write it beside the model, and return what it gives: rows for the model's card.
+    """Choose the weight, write it beside the model, and return its measures for the model card.
 
     :param relevant: query -> paths of the documents that answer it.
     """
@@ -37,8 +37,8 @@ def choose_weight(
     chosen = np.random.default_rng(seed).permutation(len(queries))[:_QUERIES]
     gains = []  # for each query: nDCG@10 at every weight
     first = []
-    for place in chosen:
-        query = queries[place]
+    for number in chosen:
+        query = queries[number]
         hits = retriever.search(query, _DEPTH)
         if len(hits) < 2:
             continue
@@ -53,29 +53,30 @@ def choose_weight(
     facts = {"first_stage_weight": round(float(_WEIGHTS[table.mean(0).argmax()]), 2)}
     (ready / "binocle.json").write_text(json.dumps(facts), "utf-8")
     on = f"hybrid search's best {_DEPTH}, held-out queries"
-    found = (
+    measures = (
         ("first stage alone", on, np.array(first, np.float32)),
         ("reranked", f"{on}, the weight for each half chosen on the other", _crossed(table)),
     )
     return [
-        heldout.mean("ndcg@10", values, seed).as_dict() | {"on": where, "when": when} for when, where, values in found
+        heldout.mean("ndcg@10", values, seed).as_dict() | {"on": where, "when": when}
+        for when, where, values in measures
     ]
 
 
 def _crossed(table: Floats) -> Floats:
-    """What each query gains at the weight that is best for the other half of them.
+    """Return each query's nDCG at the weight that is best for the other half of the queries.
 
-    At the weight that is best for all, the gain would be the highest of ten and not what other queries are to expect.
+    The nDCG at the best weight for all would be the highest of ten, and too high for other queries.
 
     :param table: queries by weights.
     """
     half = np.arange(len(table)) % 2
-    best = np.array([table[half != one].mean(0).argmax() for one in (0, 1)])
+    best = np.array([table[half != part].mean(0).argmax() for part in (0, 1)])
     chosen: Floats = table[np.arange(len(table)), best[half]]
     return chosen
 
 
 def _ndcg(paths: list[str], scores: Any, relevant: set[str]) -> float:
-    """nDCG@10 of documents, each ranking where its best passage does."""
-    ranking = dict.fromkeys(paths[place] for place in np.argsort(-scores, kind="stable"))
+    """Return nDCG@10 of documents, each ranked by its best passage."""
+    ranking = dict.fromkeys(paths[row] for row in np.argsort(-scores, kind="stable"))
     return ndcg(dict.fromkeys(relevant, 1), [(path, 0.0) for path in ranking])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def leave_out(data: TrainingSet, maximum: int, seed: int) -> None:
-    """Leave out all training rows but those of `maximum` random queries."""
+    """Leave out all training rows except for `maximum` random queries."""
     training = data.training()
     numbers = candidates.query_numbers(data, training)
     chosen = np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[:maximum]

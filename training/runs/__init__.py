@@ -1,4 +1,4 @@
-"""One training run, whatever it trains: its folder, checkpoints, loop, progress, plots and model card.
+"""One training run of any model: folder, checkpoints, trainer, loop, progress, plots and model card.
 
-The lowest room of `training`.
+The lowest room of `training`: every other room of it may import this one.
 """

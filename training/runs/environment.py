@@ -6,17 +6,17 @@ import os
 from importlib.util import find_spec
 from typing import Any
 
-from ...core.device import device as device  # noqa: PLC0414 - with the rest of a training run
-from ...core.device import has_bf16 as has_bf16  # noqa: PLC0414 - with the rest of a training run
+from ...core.device import device as device  # noqa: PLC0414 - part of this module
+from ...core.device import has_bf16 as has_bf16  # noqa: PLC0414 - part of this module
 from ...core.errors import MissingExtraError
 
 _SHORT = 192  # tokens below which plain attention trains faster on CPU than the fused kernel
 
 
 def require(purpose: str) -> None:
-    """:raises MissingExtraError: when torch or what trains with it is not installed.
+    """:raises MissingExtraError: if torch or a library that trains with it is not installed.
 
-    None of it is imported, which takes seconds: what is wrong with data and settings is to be told before.
+    It imports none of them, which would take seconds: mistakes in data and settings are reported first.
     """
     for package, module in (
         ("torch", "torch"),
@@ -29,7 +29,7 @@ def require(purpose: str) -> None:
 
 
 def silence() -> None:
-    """Import what trains, without the bars and notes that it writes of its own accord."""
+    """Import the training libraries, and switch off their own progress bars and notes."""
     import logging
 
     from datasets.utils.logging import disable_progress_bar, set_verbosity_error
@@ -48,15 +48,15 @@ def bf16(config: Any) -> bool:
 
 
 def attention(tokens: float) -> str:
-    """By which attention texts of about so many tokens are learned from the fastest."""
+    """Return the attention that trains fastest on texts of about this many tokens."""
     return "eager" if device() == "cpu" and tokens < _SHORT else "sdpa"
 
 
 def processes() -> int:
-    """How many train together, as torchrun and accelerate say."""
+    """Return the number of processes that train together, as torchrun and accelerate set it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_main_process() -> bool:
-    """Whether this process writes what is written once, when several train together."""
+    """Check whether this is the first of several training processes, which alone writes and reports."""
     return os.environ.get("RANK", "0") == "0"

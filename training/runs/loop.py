@@ -1,7 +1,7 @@
-"""The loop that inverters are trained in.
+"""A training loop for modules that transformers' trainer does not fit, such as inverters.
 
-Everything in a step follows from its number and the seed: which rows, which random draws, which rate. So a checkpoint
-is weights, the optimizer's state and a number, and a resumed run takes the same steps as one that was never stopped.
+The number of a step and the seed determine everything in it: rows, random draws and learning rate. So a checkpoint is
+the weights, the optimizer's state and a number, and a resumed run takes the same steps as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
     from ...core.progress import OnProgress
 
-_PACE = 30  # steps from which the number that fits a time is reckoned
-_FIRST = 5  # of these are slower, and left out
-_TRIMMED = 5  # steps after which freed memory is given back
+_PACE = 30  # steps to measure the pace on, where time limits the run
+_FIRST = 5  # of these, slower, are not measured
+_TRIMMED = 5  # steps between returns of freed memory to the system
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long a module learns, and how fast."""
+    """The length of a run, and its learning rate."""
 
     learning_rate: float
-    batch_size: int  # rows of a step, which `loss` takes
+    batch_size: int  # rows per step
     steps: int | None = None
-    seconds: float | None = None  # instead of steps: as many as fit, by the pace of the first
+    seconds: float | None = None  # instead of steps: as many as fit
     seed: int = 0
     bf16: bool = False
     evaluations: int = 5
-    rows: int = 0  # of which an epoch is made
-    warmup: int = 50  # steps in which the rate rises
-    passes: float | None = None  # over the rows, at most, where it is time that ends it
+    rows: int = 0  # of an epoch
+    warmup: int = 50  # steps with a rising rate
+    passes: float | None = None  # maximum of epochs, where time limits the run
 
 
 def run_loop(
@@ -56,11 +56,11 @@ def run_loop(
     measure: Callable[[], float] | None = None,
     progress: OnProgress | None = None,
 ) -> LoopResult:
-    """Train `module`: AdamW (Loshchilov and Hutter, arXiv:1711.05101), a short warm-up, then a rate falling to 0.
+    """Train a module with AdamW (Loshchilov and Hutter, arXiv:1711.05101), a short warm-up and a linear decay to 0.
 
-    :param loss: gives the loss of the step of that number, drawing only on it and on torch's generator.
-    :param folder: for checkpoints, from the newest of which it goes on; none are kept unless given.
-    :param measure: the held-out accuracy, taken after every so many steps.
+    :param loss: returns the loss of the step of a number; its random draws come from torch's generator.
+    :param folder: of the checkpoints; training resumes at the newest. Without it there are none.
+    :param measure: returns the held-out accuracy.
     """
     import torch
 
@@ -68,7 +68,7 @@ def run_loop(
     fused = environment.device() in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(parameters, lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=fused)
     run = _Run(module, optimizer, plan, folder)
-    made = LoopResult(0, 0.0, 0.0, *run.resume())
+    result = LoopResult(0, 0.0, 0.0, *run.resume())
     pace = _Pace(plan, run.step)
     window: list[float] = []
     value: float | None = None
@@ -78,46 +78,46 @@ def run_loop(
         for group in optimizer.param_groups:
             group["lr"] = plan.learning_rate * rate(run.step, run.steps, plan.warmup)
         with torch.autocast(environment.device(), torch.bfloat16) if plan.bf16 else nullcontext():
-            found = loss(run.step)
+            step_loss = loss(run.step)
         optimizer.zero_grad(set_to_none=True)
-        found.backward()
+        step_loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         run.step += 1
         if run.step % _TRIMMED == 0:
             trim()
-        window.append(float(found.detach()))
+        window.append(float(step_loss.detach()))
         run.steps = pace.steps(run.step) if run.steps is None else run.steps
         due = run.steps is not None and _due(run.step, run.steps, plan.evaluations)
         if due:
             with pace.paused():
                 value = _measured(module, measure)
         if due or _due(run.step, run.steps or 500, 50):
-            _log(made, run, plan, pace, window, value, progress)
+            _log(result, run, plan, pace, window, value, progress)
             window = []
         if due:
             with pace.paused():
-                run.save(made.history, pace.seconds())
-    optimizer.zero_grad(set_to_none=True)  # else they stay as long as the module
-    made.steps, made.seconds = run.step, run.seconds + pace.seconds()
-    made.texts_per_second = pace.texts_per_second(run.step)
+                run.save(result.history, pace.seconds())
+    optimizer.zero_grad(set_to_none=True)  # gradients would stay as long as the module
+    result.steps, result.seconds = run.step, run.seconds + pace.seconds()
+    result.texts_per_second = pace.texts_per_second(run.step)
     module.eval()
-    return made
+    return result
 
 
 def rate(step: int, steps: int | None, warmup: int = 50) -> float:
-    """The share of the learning rate in a step: rising at first, falling in a line all the way."""
+    """Return the share of the learning rate in a step: linear warm-up, then linear decay."""
     return min(1.0, (step + 1) / max(1, warmup)) * (1.0 if steps is None else max(0.0, 1.0 - step / steps))
 
 
 def trim() -> None:
-    """Give freed memory back: batches of many sizes leave holes, which otherwise grow to gigabytes. Of glibc alone."""
+    """Return freed memory to the system, on glibc: batches of many sizes otherwise fragment gigabytes."""
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _due(step: int, steps: int, times: int) -> bool:
-    """Whether a step is one of so many, evenly spaced, of which the last is one."""
+    """Check whether a step is one of `times` evenly spaced steps, or the last."""
     return step == steps or step % max(1, steps // times) == 0
 
 
@@ -134,7 +134,7 @@ def _measured(module: Any, measure: Callable[[], float] | None) -> float | None:
 
 
 def _log(
-    made: LoopResult,
+    result: LoopResult,
     run: _Run,
     plan: Schedule,
     pace: _Pace,
@@ -145,7 +145,7 @@ def _log(
     mean = math.fsum(window) / max(len(window), 1)
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
     row: dict[str, Any] = {"step": run.step, "epoch": round(epoch, 4), "loss": mean}
-    made.history.append(row | ({"eval_accuracy": value} if value is not None else {}))
+    result.history.append(row | ({"eval_accuracy": value} if value is not None else {}))
     if progress and run.steps:
         per_second = pace.texts_per_second(run.step)
         left = (run.steps - run.step) * plan.batch_size / max(per_second, 1e-9)
@@ -157,7 +157,7 @@ def _log(
 
 
 class _Pace:
-    """Time spent in steps, and how many steps fit the time there is."""
+    """The time spent in steps, and the number of steps that fit into the limit."""
 
     def __init__(self, plan: Schedule, first: int) -> None:
         self._plan, self._first = plan, first
@@ -172,7 +172,7 @@ class _Pace:
         return (step - self._first) * self._plan.batch_size / max(self.seconds(), 1e-9)
 
     def steps(self, step: int) -> int | None:
-        """The number that fits, once the pace is known."""
+        """Return the number of steps that fit, or None while the pace is unknown."""
         if self._plan.seconds is None:
             return self._plan.steps
         if step == _FIRST:
@@ -186,7 +186,7 @@ class _Pace:
         return max(step, min(fitting, math.ceil(self._plan.passes * self._plan.rows / self._plan.batch_size)))
 
     def paused(self) -> Any:
-        """Leave out what is done inside."""
+        """Stop the clock inside a `with` block."""
         from contextlib import contextmanager
 
         @contextmanager
@@ -199,7 +199,7 @@ class _Pace:
 
 
 class _Run:
-    """The state of a run: the step it is at, of how many, and its checkpoints."""
+    """The present step of a run, the number of its steps, and its checkpoints."""
 
     def __init__(self, module: Any, optimizer: Any, plan: Schedule, folder: Path | None) -> None:
         self._module, self._optimizer, self._folder = module, optimizer, folder
@@ -207,7 +207,7 @@ class _Run:
         self.seconds = 0.0  # that earlier processes spent on the steps so far
 
     def resume(self) -> tuple[int | None, list[dict[str, Any]]]:
-        """Go on from the newest checkpoint, if there is one."""
+        """Load the newest checkpoint, if any; return its step and history."""
         from safetensors.torch import load_model
 
         from .tensor_files import read_state
@@ -222,19 +222,22 @@ class _Run:
         return self.step, state["history"]
 
     def save(self, history: list[dict[str, Any]], seconds: float) -> None:
-        """:param seconds: that this process has spent on steps."""
+        """Write a checkpoint.
+
+        :param seconds: that this process has spent on steps.
+        """
         from safetensors.torch import save_model
 
         from .tensor_files import write_state
 
         if self._folder is None:
             return
-        place = self._folder / f"checkpoint-{self.step}"
-        place.mkdir(parents=True, exist_ok=True)
-        save_model(self._module, str(place / "weights.safetensors"))
-        write_state(place / "optimizer", self._optimizer.state_dict())
+        checkpoint = self._folder / f"checkpoint-{self.step}"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        save_model(self._module, str(checkpoint / "weights.safetensors"))
+        write_state(checkpoint / "optimizer", self._optimizer.state_dict())
         state = {"step": self.step, "steps": self.steps, "seconds": self.seconds + seconds, "history": history}
-        (place / "state.json").write_text(json.dumps(state), "utf-8")
-        mark_complete(place)
+        (checkpoint / "state.json").write_text(json.dumps(state), "utf-8")
+        mark_complete(checkpoint)
         for old in sorted(self._folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))[:-KEEP]:
             shutil.rmtree(old, ignore_errors=True)

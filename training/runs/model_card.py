@@ -1,4 +1,4 @@
-"""The model card: README.md of a trained folder, made from what was measured and nothing else."""
+"""The model card: README.md of a trained folder, written from the facts of its run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Card:
     objective: str
     data: dict[str, Any]
     config: dict[str, Any]
-    measures: list[dict[str, Any]]  # name, value, interval, rows and, if wanted, when and on what
+    measures: list[dict[str, Any]]  # name, value, interval, rows, and optionally `when` and `on`
     seconds: float
     steps: int
     texts_per_second: float
@@ -68,21 +68,21 @@ def write_card(folder: Path, card: Card) -> None:
 
 
 def finish(ready: Path, out: Path, card: Card, history: list[dict[str, Any]], metric: str | None) -> None:
-    """Write the card, the log and its curves beside a finished model, and move all of it to its place."""
+    """Write the card, the log and its curves beside a finished model, and move all of it to `out`."""
     write_log(ready / "log.jsonl", history)
-    drawn: tuple[str, ...] = ()
+    plots: tuple[str, ...] = ()
     with contextlib.suppress(MissingExtraError, InputError):  # without matplotlib, or of a run without a logged step
-        drawn = (curves(history, ready / "curves.svg", metric=metric or "metric").name,)
-    write_card(ready, replace(card, plots=drawn))
+        plots = (curves(history, ready / "curves.svg", metric=metric or "metric").name,)
+    write_card(ready, replace(card, plots=plots))
     for path in ready.iterdir():
-        place = out / path.name
-        if place.is_dir():  # of a run that was killed right here
-            shutil.rmtree(place)
-        path.replace(place)
+        target = out / path.name
+        if target.is_dir():  # from a run that was killed here
+            shutil.rmtree(target)
+        path.replace(target)
 
 
 def _base(card: Card) -> str:
-    """What training began with, without the path of a folder of this machine."""
+    """Return the name of the base model, without the path of a folder on this machine."""
     return Path(card.base).name if os.sep in card.base and Path(card.base).exists() else card.base
 
 
@@ -126,9 +126,9 @@ def _measures(card: Card) -> list[str]:
         return [f"{why}, so nothing was measured.", ""]
     head = ["## Measured", "", "| measure | on | value | 95 % interval | n |", "|---|---|---|---|---|"]
     rows = [
-        f"| {one['name']} | {', '.join(filter(None, (one.get('on', 'held-out rows'), one.get('when'))))} | "
-        f"{one['value']:.4f} | {one['interval'][0]:.4f} to {one['interval'][1]:.4f} | {one['rows']:,} |"
-        for one in card.measures
+        f"| {row['name']} | {', '.join(filter(None, (row.get('on', 'held-out rows'), row.get('when'))))} | "
+        f"{row['value']:.4f} | {row['interval'][0]:.4f} to {row['interval'][1]:.4f} | {row['rows']:,} |"
+        for row in card.measures
     ]
     return [*head, *rows, ""]
 
@@ -144,7 +144,7 @@ def _said(value: Any) -> str:
 
 
 def hardware(device: str) -> str:
-    """The processor, or the GPU, that a run was on."""
+    """Name the processor or the GPU of a device."""
     if device == "cuda":
         import torch
 
@@ -158,10 +158,10 @@ def hardware(device: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"binocle": __version__}
+    versions = {"binocle": __version__}
     for name in _LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,7 +1,7 @@
-"""Pictures of what was measured: curves of a run, distributions of scores, comparisons with their intervals.
+"""Plots of measurements: curves of a run, distributions of scores, comparisons with their intervals.
 
-SVG or PNG, as the file's name ends, at the width of a README. The same data give the same bytes. Colours are those of
-Okabe and Ito (jfly.uni-koeln.de/color), told apart by people who are colour-blind; nothing is said by colour alone.
+SVG or PNG, by the ending of the file's name, at the width of a README. The same data give the same bytes. The colours,
+by Okabe and Ito (jfly.uni-koeln.de/color), are distinct for colour-blind people, and nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _STYLE: Any = {
 }
 
 Verdict = Literal["baseline", "better", "worse", "same"]
-_VERDICTS: dict[Verdict, tuple[str, str, str]] = {  # colour, hatching, what the legend says
+_VERDICTS: dict[Verdict, tuple[str, str, str]] = {  # colour, hatching, text of the legend
     "baseline": (_GREY, "", "baseline"),
     "better": (_BLUE, "", "better than the baseline"),
     "worse": (_RED, "////", "worse than the baseline"),
@@ -64,7 +64,7 @@ _VERDICTS: dict[Verdict, tuple[str, str, str]] = {  # colour, hatching, what the
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A value with its interval. `panel` is what was measured: bars of one panel share an axis."""
+    """A value with its interval. Bars of one `panel`, such as a measure, share an axis."""
 
     panel: str
     label: str
@@ -75,7 +75,7 @@ class Bar:
 
 
 def curves(log: Sequence[Mapping[str, Any]], file: str | Path, *, metric: str = "metric", title: str = "") -> Path:
-    """Loss and held-out metric over the steps of a training run.
+    """Draw loss and held-out metric over the steps of a training run.
 
     :param log: rows with `step` and, where they were taken, `loss` and the metric as `metric`, or by its name, or by
         its name after "eval_"; as in a run's log.jsonl.
@@ -101,13 +101,13 @@ def curves(log: Sequence[Mapping[str, Any]], file: str | Path, *, metric: str = 
 
 
 def _points(log: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Doubles:
-    """Steps and values, shape (points, 2), by step; the last of each step counts, as after a resumed run."""
-    found: dict[float, float] = {}
+    """Return steps and values, shape (points, 2), by step; a resumed run repeats steps, so the last value counts."""
+    values: dict[float, float] = {}
     for row in log:
         value = next((row[name] for name in names if _is_number(row.get(name))), None)
         if value is not None and _is_number(row.get("step")):
-            found[float(row["step"])] = float(value)
-    return np.array(sorted(found.items())).reshape(-1, 2)
+            values[float(row["step"])] = float(value)
+    return np.array(sorted(values.items())).reshape(-1, 2)
 
 
 def _is_number(value: Any) -> bool:
@@ -129,10 +129,10 @@ def _loss(axes: Axes, points: Doubles) -> None:
 
 
 def _smooth(values: Doubles, width: int) -> Doubles:
-    """The mean of each value and as many as `width` neighbours on either side, where there are so many."""
+    """Return the mean of each value and up to `width` neighbours on either side."""
     sums = np.concatenate([[0], values.cumsum()])
-    places = np.arange(len(values))
-    low, high = np.maximum(places - width, 0), np.minimum(places + width + 1, len(values))
+    positions = np.arange(len(values))
+    low, high = np.maximum(positions - width, 0), np.minimum(positions + width + 1, len(values))
     means: Doubles = (sums[high] - sums[low]) / (high - low)
     return means
 
@@ -162,10 +162,10 @@ def score_distributions(
     title: str = "",
     score: str = "cosine similarity",
 ) -> Path:
-    """How a model's scores of what belongs together lie against those of what does not.
+    """Draw the distributions of a model's scores for positives and for negatives.
 
-    :param threshold: from where on a score counts as positive, drawn as a line.
-    :param score: what the scores are, with their unit if they have one.
+    :param threshold: minimum score of a positive, drawn as a line.
+    :param score: name of the scores, with their unit if they have one.
     """
     classes = [np.asarray(scores, np.float64).ravel() for scores in (positives, negatives)]
     both = np.concatenate(classes)
@@ -191,7 +191,7 @@ def score_distributions(
 
 
 def comparison(bars: Sequence[Bar], file: str | Path, *, title: str = "") -> Path:
-    """One panel for each measure, one bar for each system, with the interval of its value."""
+    """Draw one panel for each measure, one bar for each system, with the interval of its value."""
     if not bars:
         raise InputError("a comparison needs at least one value to draw")
     panels = list(dict.fromkeys(bar.panel for bar in bars))
@@ -213,15 +213,15 @@ def comparison(bars: Sequence[Bar], file: str | Path, *, title: str = "") -> Pat
 
 def _panel(axes: Axes, bars: Sequence[Bar], labels: Sequence[str]) -> None:
     for bar in bars:
-        place = labels.index(bar.label)
+        row = labels.index(bar.label)
         colour, hatch, _ = _VERDICTS[bar.verdict]
         edge = _INK if bar.verdict == "same" else colour
-        axes.barh(place, bar.value, height=0.62, color=colour, edgecolor=edge, linewidth=0.8, hatch=hatch, alpha=0.75)
+        axes.barh(row, bar.value, height=0.62, color=colour, edgecolor=edge, linewidth=0.8, hatch=hatch, alpha=0.75)
         if math.isfinite(bar.low) and math.isfinite(bar.high):
             reach = [[max(0.0, bar.value - bar.low)], [max(0.0, bar.high - bar.value)]]
-            axes.errorbar(bar.value, place, xerr=reach, color=_INK, capsize=3, linewidth=1.2)
+            axes.errorbar(bar.value, row, xerr=reach, color=_INK, capsize=3, linewidth=1.2)
         end = max(bar.value, bar.high) if math.isfinite(bar.high) else bar.value
-        axes.annotate(f" {bar.value:.3f}", (max(end, 0), place), verticalalignment="center", fontsize=8.5)
+        axes.annotate(f" {bar.value:.3f}", (max(end, 0), row), verticalalignment="center", fontsize=8.5)
     axes.set_yticks(range(len(labels)), [_short(label, 34) for label in labels])
     axes.set_ylim(len(labels) - 0.4, -0.6)  # the first on top
     axes.grid(visible=False, axis="y")
@@ -241,8 +241,8 @@ def _legend(figure: Figure, verdicts: Sequence[Verdict]) -> None:
         figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8.5)
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit // 2 - 1]}…{text[-(limit - limit // 2) :]}"
 
 
 def _title(figure: Figure, title: str) -> None:
@@ -251,7 +251,7 @@ def _title(figure: Figure, title: str) -> None:
 
 
 def check(file: str | Path) -> None:
-    """Raise what drawing into a file would raise, before there is anything to draw.
+    """Raise the errors of drawing into a file, before there is anything to draw.
 
     :raises MissingExtraError: when matplotlib is not installed.
     """
@@ -268,18 +268,18 @@ def check(file: str | Path) -> None:
 
 @contextlib.contextmanager
 def _drawing(file: str | Path, *, height: float) -> Iterator[Figure]:
-    """A figure to draw on, saved at the end; in our style whatever the user's own is, which stays as it was."""
+    """Yield a figure in our style, and save it. The user's own style does not change."""
     check(file)
     file = Path(file)
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     kind = file.suffix.lower()[1:]
-    told: dict[str, Any] = {"Date": None, "Creator": "Binocle"} if kind == "svg" else {"Software": None}
+    metadata: dict[str, Any] = {"Date": None, "Creator": "Binocle"} if kind == "svg" else {"Software": None}
     with _LOCK, mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         warnings.filterwarnings("ignore", r"Glyph .* missing", UserWarning)  # names in any alphabet get boxes
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         yield figure
-        figure.savefig(file, format=kind, dpi=144, metadata=told)
+        figure.savefig(file, format=kind, dpi=144, metadata=metadata)

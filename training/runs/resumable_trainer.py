@@ -1,4 +1,4 @@
-"""A transformers trainer whose checkpoints hold no pickles and resume exactly.
+"""A transformers trainer that resumes exactly, from checkpoints without pickles.
 
 transformers' `Trainer` saves optimizer, schedule and random states with `torch.save`, omits the weights of a loss, and
 accepts incomplete checkpoints. `ResumableTrainer` writes safetensors and JSON, and resumes complete checkpoints only:
@@ -30,7 +30,7 @@ class ResumableTrainer:
     state: Any
 
     def _trained(self) -> Any:
-        """Return the module whose parameters are trained: the loss, where it holds the model and more."""
+        """Return the module that is trained: the loss, if it holds the model and more."""
         loss = getattr(self, "loss", None)
         model = self.model if loss is None or isinstance(loss, dict) else loss
         return self.accelerator.unwrap_model(model)
@@ -52,7 +52,7 @@ class ResumableTrainer:
         load_model(self._trained(), str(Path(resume_from_checkpoint) / "weights.safetensors"))
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Prefer the last checkpoint among those whose metric lies within the 95 % interval of the best.
+        """Prefer the last checkpoint with a metric inside the 95 % interval of the best.
 
         The learning rate falls to 0 at the end, and on a few dozen rows the best evaluation is a matter of luck.
         """
@@ -66,7 +66,7 @@ class ResumableTrainer:
         self._load_from_checkpoint(self.state.best_model_checkpoint)
 
     def recall(self, checkpoint: Path) -> None:
-        """Restore the state at the end of a run whose last checkpoint this is."""
+        """Restore the state of a finished run from its last checkpoint."""
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         self._load_from_checkpoint(self.state.best_model_checkpoint or str(checkpoint))
 

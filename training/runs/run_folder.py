@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import InputError
 from ...core.files import write_atomic
 
-SETTINGS = "asked.json"  # settings of the run, by which a second call recognises it
+SETTINGS = "asked.json"  # settings of the run; a second call compares its own
 
 
 def check_out(out: Path, kind: str = "model") -> None:

@@ -65,7 +65,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: Mapping[str, Any]) -> None:
-    """Set the generators to what `random_states` returned."""
+    """Set the generators to the states that `random_states` returned."""
     version, numbers, spare = states["python"]
     random.setstate((version, tuple(numbers), spare))
     name, keys, *rest = states["numpy"]

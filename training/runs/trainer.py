@@ -31,7 +31,7 @@ def make_trainer(
 
     :param trainer_class: a `ResumableTrainer`.
     :param arguments_class: its `TrainingArguments`.
-    :param options: of these arguments, such as those of `schedule`.
+    :param options: of these arguments, such as `schedule` returns.
     :param texts: per step.
     :param metric: name of the held-out measure; None where nothing is held out.
     :param parts: model, data and loss, as `trainer_class` takes them.

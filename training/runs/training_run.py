@@ -103,7 +103,7 @@ class TrainingRun(Generic[ConfigT]):
     def open(self, settings: Mapping[str, Any], *, kind: str = "model") -> None:
         """Create the folder, or resume the run with the same settings in it.
 
-        :param settings: what the result depends on besides base and configuration, such as the data.
+        :param settings: everything else that the result depends on, such as the data.
         :param kind: what `out` will hold, for messages.
         :raises InputError: if the folder holds something else.
         """
@@ -184,7 +184,7 @@ class TrainingRun(Generic[ConfigT]):
         loop: LoopResult,
         fingerprint: str,
     ) -> Card:
-        """Return the facts of the model card: those given, and those of the run.
+        """Return the facts of the model card: the arguments, and the facts of the run.
 
         :param measures: name, value, interval, rows and, where it says more, `when` and `on`.
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...core.arrays import Floats
 
-COMMON = 0.2  # share of the passages from which on a word is too common to tell them apart
+COMMON = 0.2  # a word in a larger share of the passages does not tell them apart
 _K1, _B = 1.2, 0.75
 _STEM = 7  # letters that a word shares with its inflections, in most languages that have spaces
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .tuning_config import TuningConfig
     from .verdict import Verdict
 
-_PASSAGES = 20_000  # maximum to learn from; of a larger index, those of a sample of its documents
+_PASSAGES = 20_000  # maximum to learn from; from a sample of the documents of a larger index
 _RIVALS = 3_000  # maximum of passages that a held-out query's own must outrank
 _MINIMUM_DOCUMENTS = 8  # to learn from
 _SIGNIFICANT_DOCUMENTS = 6  # minimum for a p below 0.05

@@ -169,7 +169,7 @@ def _link(context: DocumentContext) -> Iterator[Pair]:
 
 
 def _crop(context: DocumentContext) -> Iterator[Pair]:
-    """Six to 16 consecutive words of a sentence, for its passage, in which they stay.
+    """Six to 16 consecutive words of a sentence, for its passage, which keeps them.
 
     A crop (Izacard et al. 2021, arXiv:2112.09118) has the length of a person's query, and takes half the work.
     """

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _SCALE = 30.0  # of cosines, for their softmax
-_BEST = 20  # passages that the teacher ranks highest, from which those to encode again are drawn
+_BEST = 20  # the passages to encode again are drawn from so many of the teacher's best
 _BATCH_CHARACTERS = 6_000  # of texts of similar length that are encoded together
 
 
@@ -75,7 +75,7 @@ def learn_ranking(
 
 
 class StudentState(torch.nn.Module):
-    """What a checkpoint holds: the model, the mean of its weights, and the vectors of the passages."""
+    """The content of a checkpoint: the model, the mean of its weights, and the vectors of the passages."""
 
     vectors: torch.Tensor
 

@@ -32,7 +32,7 @@ _READ = 16  # passages that a cross-encoder reads for each query
 
 
 class Teacher(Protocol):
-    """Scores whose softmax is a distribution over passages."""
+    """Gives scores; their softmax is a distribution over passages."""
 
     def scores(self, queries: Sequence[str]) -> Floats:
         """Return scores of shape (queries, passages)."""
@@ -40,7 +40,7 @@ class Teacher(Protocol):
 
 
 class Hybrid:
-    """The standard scores of words plus those of meaning, as the index's own hybrid search adds them."""
+    """The standard scores of words plus the standard scores of meaning, as the index's own hybrid search adds them."""
 
     def __init__(self, encoder: Encoder, passages: Sequence[str], vectors: Floats) -> None:
         self._encoder, self._vectors = encoder, vectors

@@ -20,7 +20,7 @@ class DistillationConfig:
     passages: int = 24  # encoded again in each step
     learning_rate: float = 5e-5
     warmup: float = 0.1  # share of the steps
-    averaged: float = 0.5  # share of the steps, at the end, whose weights are averaged (arXiv:1803.05407)
+    averaged: float = 0.5  # share of the steps, at the end, to average the weights of (arXiv:1803.05407)
     max_length: int | None = None  # tokens of a text that are read in training; stored vectors cover all
 
 
@@ -32,7 +32,7 @@ class TuningConfig:
     pairs: int = 10_000  # maximum of queries to learn from
     teacher: str = HYBRID  # or the name of a model
     learning: DistillationConfig = field(default_factory=DistillationConfig)
-    held_out: float = 0.1  # share of the documents whose queries judge; more where there are few documents
+    held_out: float = 0.1  # share of the documents that judge; more where there are few documents
     queries: int = 1_000  # maximum from held-out documents
     seed: int = 0
 

@@ -73,7 +73,7 @@ def even(pairs: Iterable[SyntheticPair], maximum: int, seed: int) -> list[Synthe
 
 
 def query_ndcg(encoder: Encoder, pairs: Sequence[SyntheticPair], texts: Sequence[str], rivals: Floats) -> Floats:
-    """Return nDCG@10 of each query, whose only relevant passage is its own.
+    """Return nDCG@10 of each query; only its own passage is relevant.
 
     Rivals are the passages given, and the positives of queries from other documents. A rival with the same score ranks
     first, so that an encoder gains nothing by giving all passages one vector. A rival with the same text is none.
