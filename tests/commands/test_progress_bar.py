@@ -6,9 +6,9 @@ import pytest
 
 from binocle.commands import progress_bar
 from binocle.commands.progress_bar import ProgressBar
-from binocle.core.progress import Progress
+from binocle.core.progress import Progress, counted
 from binocle.training.runs import progress
-from binocle.training.runs.progress import counted, stepping, training_step
+from binocle.training.runs.progress import stepping, training_step
 
 
 @pytest.fixture
@@ -27,15 +27,10 @@ def clock(monkeypatch):
     return clock
 
 
-def test_of_many_items_the_share_that_is_done_is_told_every_five_seconds(clock):
-    told = []
-    for _ in counted(range(8), told.append, "encoding 8 texts"):
-        clock.now += 2
-    assert told == ["encoding 8 texts: 38% done", "encoding 8 texts: 75% done"]
-
-
-def test_what_is_done_at_once_is_not_counted(clock):
-    assert list(counted("abc", pytest.fail, "reading")) == ["a", "b", "c"]
+def test_the_number_of_items_done_is_reported_after_each():
+    events = []
+    assert list(counted("abc", events.append, "encoding 3 texts")) == ["a", "b", "c"]
+    assert events == [Progress("encoding 3 texts", done, 3) for done in range(4)]
 
 
 def test_the_steps_of_a_part_are_told_in_its_words(clock):

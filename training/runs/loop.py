@@ -11,17 +11,21 @@ import json
 import math
 import shutil
 import time
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_model, save_model
 
 from . import environment
 from .checkpoints import KEEP, last_checkpoint, mark_complete
 from .progress import training_step
+from .tensor_files import read_state, write_state
 from .training_run import LoopResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ...core.progress import OnProgress
@@ -62,8 +66,6 @@ def run_loop(
     :param folder: of the checkpoints; training resumes at the newest. Without it there are none.
     :param measure: returns the held-out accuracy.
     """
-    import torch
-
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     fused = environment.device() in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(parameters, lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=fused)
@@ -122,8 +124,6 @@ def _due(step: int, steps: int, times: int) -> bool:
 
 
 def _measured(module: Any, measure: Callable[[], float] | None) -> float | None:
-    import torch
-
     if measure is None:
         return None
     module.eval()
@@ -185,17 +185,12 @@ class _Pace:
             return fitting
         return max(step, min(fitting, math.ceil(self._plan.passes * self._plan.rows / self._plan.batch_size)))
 
-    def paused(self) -> Any:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
         """Stop the clock inside a `with` block."""
-        from contextlib import contextmanager
-
-        @contextmanager
-        def within() -> Any:
-            began = time.monotonic()
-            yield
-            self._out += time.monotonic() - began
-
-        return within()
+        start = time.monotonic()
+        yield
+        self._out += time.monotonic() - start
 
 
 class _Run:
@@ -208,10 +203,6 @@ class _Run:
 
     def resume(self) -> tuple[int | None, list[dict[str, Any]]]:
         """Load the newest checkpoint, if any; return its step and history."""
-        from safetensors.torch import load_model
-
-        from .tensor_files import read_state
-
         last = last_checkpoint(self._folder) if self._folder else None
         if last is None:
             return None, []
@@ -226,10 +217,6 @@ class _Run:
 
         :param seconds: that this process has spent on steps.
         """
-        from safetensors.torch import save_model
-
-        from .tensor_files import write_state
-
         if self._folder is None:
             return
         checkpoint = self._folder / f"checkpoint-{self.step}"

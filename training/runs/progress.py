@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable
 
     from ...core.progress import OnProgress
 
-    Tell = Callable[[str], None]
-
-_SELDOM = 5.0  # seconds
+_SELDOM = 5.0  # seconds between two lines
 
 
 def training_step(
@@ -50,39 +48,14 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def lines(on_progress: OnProgress) -> Tell:
-    """Return a function that reports a line of text as a stage."""
-    return lambda text: on_progress(Progress(text))
-
-
-def seldom(tell: Tell) -> Tell:
-    """Pass on a line of text at most once in five seconds."""
+def stepping(report: Callable[[str], None], stage: str) -> OnProgress:
+    """Report the steps of a run as lines of a larger one, at most once in five seconds."""
     last = time.monotonic()
 
-    def pass_on(text: str) -> None:
+    def on_progress(event: Progress) -> None:
         nonlocal last
         if time.monotonic() - last >= _SELDOM:
             last = time.monotonic()
-            tell(text)
+            report(f"{stage}, {', '.join(event.message.split(', ')[:2])}")
 
-    return pass_on
-
-
-def within(tell: Tell, stage: str) -> Tell:
-    """Pass on the lines of one stage, with its name before them."""
-    return seldom(lambda text: tell(f"{stage}: {text}"))
-
-
-def counted(items: Collection[Any], tell: Tell, stage: str) -> Iterator[Any]:
-    """Yield each item, and report the share done at most once in five seconds."""
-    pass_on = within(tell, stage)
-    for done, item in enumerate(items):
-        if done:
-            pass_on(f"{done / len(items):.0%} done")
-        yield item
-
-
-def stepping(tell: Tell, stage: str) -> OnProgress:
-    """Report the steps of a run as lines of a larger one."""
-    pass_on = seldom(tell)
-    return lambda event: pass_on(f"{stage}, {', '.join(event.message.split(', ')[:2])}")
+    return on_progress
