@@ -48,6 +48,7 @@ class ProgressBar:
             self._bar.stop()
 
     def __call__(self, event: Progress) -> None:
+        """Show an event."""
         if self._bar:
             self._move(self._bar, event)
         elif self._lines is not None:

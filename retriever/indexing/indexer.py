@@ -46,15 +46,20 @@ class Rows(Protocol):
     """The part of a writer that an indexer uses, of `Writer` or of a cluster's worker, which does not commit itself."""
 
     @property
-    def head(self) -> Head: ...
+    def head(self) -> Head:
+        """The committed state, with the next ids."""
 
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> Snapshot:
+        """The rows committed so far."""
 
-    def stage(self, chunks: pa.Table) -> None: ...
+    def stage(self, chunks: pa.Table) -> None:
+        """Write chunks for the next commit."""
 
-    def staged(self, columns: list[str], keys: Sequence[int]) -> pa.Table: ...
+    def staged(self, columns: list[str], keys: Sequence[int]) -> pa.Table:
+        """Read the chunks with these keys, committed or staged."""
 
-    def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None: ...
+    def commit(self, *, drop: Sequence[int], documents: pa.Table) -> None:
+        """Commit the staged chunks and these documents, and remove the documents with the ids in `drop`."""
 
 
 class Indexer:

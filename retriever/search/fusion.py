@@ -44,10 +44,12 @@ class Candidates:
 
     @classmethod
     def by_words(cls, ids: Ids, scores: Floats) -> Candidates:
+        """Candidates of the full-text index, with their BM25 scores."""
         return cls(ids, scores, np.full_like(scores, np.nan), scores)
 
     @classmethod
     def by_meaning(cls, ids: Ids, cosines: Floats) -> Candidates:
+        """Candidates of the vector index."""
         return cls(ids, np.full_like(cosines, np.nan), cosines, cosines)
 
     def stages(self) -> dict[str, Floats]:
