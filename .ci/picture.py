@@ -18,7 +18,7 @@ _PICTURE = Path(__file__).parents[1] / "docs" / "search.svg"
 
 
 def main(folder: str) -> None:
-    """Run the search in a terminal of its own, and write what it shows as SVG."""
+    """Run the search in a terminal of its own, and write its output as SVG."""
     shown = bytearray()
 
     def read(terminal: int) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def bars(title: str, groups: Sequence[Group], *, digits: int, unit: str = "") ->
     return _svg(title, parts, y)
 
 
-def lines(title: str, curves: dict[str, Sequence[Point]], *, x_label: str, y_label: str) -> str:
+def lines(title: str, curves: Mapping[str, Sequence[Point]], *, x_label: str, y_label: str) -> str:
     """Draw curves over a linear x axis and a logarithmic y axis."""
     xs = [x for points in curves.values() for x, _ in points]
     ys = [y for points in curves.values() for _, y in points]

@@ -159,7 +159,7 @@ def needs_training(page: str) -> bool:
 
 
 def runnable_pages() -> list:
-    """Pages with blocks to run; those that train are skipped where nothing can."""
+    """Pages with blocks to run. Pages that train are skipped without `binocle[train]`."""
     torch = [pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs binocle[train]")]
     names = dict.fromkeys(block.page for block in RUN if not block.not_run)
     return [pytest.param(name, marks=torch if needs_training(name) else []) for name in names]
