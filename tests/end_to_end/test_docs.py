@@ -111,10 +111,10 @@ def home(tmp_path, folder, monkeypatch, tiny_model, make_model, make_reranker, w
     shutil.rmtree(home / "notes" / "notes")
     write(home, {"docs/shipping.md": "# Shipping\n\nOrders leave within two days.\n", "faq/about.md": "# Questions\n"})
     Retriever.open(home / "notes", model=model_files.DEFAULT_MODEL).sync()
-    correct = EmbeddingInverter.corrected  # for 24 seconds, to find the threshold of a new inverter
+    correct = EmbeddingInverter.correct  # for 24 seconds, to find the threshold of a new inverter
     monkeypatch.setattr(
         EmbeddingInverter,
-        "corrected",
+        "correct",
         lambda self, vector, _, *rest, **named: correct(self, vector, 0.05, *rest, **named),
     )
     return home
