@@ -37,6 +37,7 @@ class Shard:
         return self._opened
 
     def manifest(self) -> dict[str, Any]:
+        """Return the index's manifest as plain values; the first call of any method opens the index."""
         return asdict(self._open()[1])
 
     def contents(self) -> tuple[Ids, bool]:
@@ -47,11 +48,13 @@ class Shard:
     def search(
         self, vectors: Floats, k: int, allowed: Mask | Positions | None, parameters: Parameters
     ) -> tuple[Floats, Ids]:
+        """Search with the published parameters, overridden by `parameters`; None compares all vectors."""
         index = self._open()[0]
         index = exact_index(index) if parameters is None else index.with_parameters(**parameters)
         return index.search(vectors, k, allowed=allowed)
 
     def reconstruct(self, ids: Ids) -> Floats:
+        """Return the stored vectors of these ids, shape (len(ids), dim)."""
         return self._open()[0].reconstruct(ids)
 
 
@@ -72,20 +75,24 @@ class RemoteShard:
         return self._actor.search.remote(vectors, k, allowed, self._parameters)
 
     def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        """Send the search to the actor, and block until its answer arrives."""
         answer: tuple[Floats, Ids] = self._get(self.submit(vectors, k, allowed))
         return answer
 
     def reconstruct(self, ids: Ids) -> Floats:
+        """Fetch the vectors from the actor, and block until they arrive."""
         vectors: Floats = self._get(self._actor.reconstruct.remote(ids))
         return vectors
 
     def with_parameters(self, **search: Any) -> RemoteShard:
+        """Merge these into earlier parameters, without a message to the actor; an exact shard returns itself."""
         if self._parameters is None:
             return self
         return RemoteShard(self._get, self._actor, self.ids, self.index is None, {**self._parameters, **search})
 
     @property
     def exact(self) -> RemoteShard:
+        """The same shard, but each search compares all vectors."""
         return RemoteShard(self._get, self._actor, self.ids, compares_all=True, parameters=None)
 
 

@@ -43,6 +43,7 @@ class Chunk:
 
     @property
     def context(self) -> str:
+        """The text for encoder, full-text index and reranker: the heading path on its own line, then the text."""
         return context_of(self.heading, self.text)
 
 

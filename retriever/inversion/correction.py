@@ -43,6 +43,7 @@ class Change:
     token: int = -1
 
     def __call__(self, ids: Ids) -> Ids:
+        """Return the token ids after the change, as a new tuple."""
         before, after = ids[: self.position], ids[self.position + (self.kind != "insert") :]
         return before + after if self.kind == "delete" else (*before, self.token, *after)
 

@@ -34,4 +34,5 @@ def load_weights(folder: Path, decoder: Decoder) -> Decoder:
 
 
 def save_weights(folder: Path, decoder: nn.Module) -> None:
+    """Write the weights into an existing folder; this moves the decoder to the CPU."""
     save_model(decoder.cpu(), str(folder / WEIGHTS))

@@ -28,6 +28,7 @@ class RetainedFacts:
     missing: tuple[str, ...]  # numbers and names that are not: only lexical search finds the text by them
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all fields for JSON."""
         return asdict(self)
 
 

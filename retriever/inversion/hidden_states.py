@@ -68,6 +68,7 @@ class HiddenStates:
 
     @property
     def width(self) -> int:
+        """The dimension of a hidden state, equal in all layers."""
         return int(self.model.config.hidden_size)
 
     @property

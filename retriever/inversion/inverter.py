@@ -49,6 +49,7 @@ class InvertedVector:
     recovered: bool  # whether the cosine reaches the threshold, which vectors of no text stay below
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all fields for JSON, each token guess as a dictionary."""
         return asdict(self)
 
 

@@ -50,6 +50,7 @@ class InverterInfo:
         return info
 
     def write(self, folder: Path) -> None:
+        """Write inverter.json into an existing folder, and replace an older one."""
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
 
     def check_encoder(self, encoder: Encoder, folder: Path) -> Encoder:

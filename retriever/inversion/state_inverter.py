@@ -31,10 +31,12 @@ class StateReading:
 
     @property
     def accuracy(self) -> float:
+        """The share of tokens that were recovered, from 0 to 1; 0 without tokens."""
         right = sum(token == guess.token for token, guess in zip(self.tokens, self.named, strict=True))
         return right / max(1, len(self.tokens))
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all fields and the accuracy for JSON, each token guess as a dictionary."""
         return asdict(self) | {"accuracy": self.accuracy}
 
 

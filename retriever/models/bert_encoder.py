@@ -54,6 +54,12 @@ class BertEncoder:
         return BertConfig.from_json(model_settings.read_config(folder), folder / "config.json") if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Compute fewer than 1,024 tokens, or short batches of queries, in numpy; compile a graph for more.
+
+        Texts beyond `max_tokens` are truncated. After `expect_many`, the graph computes every text.
+
+        :raises InputError: for an unknown kind, or when `texts` is no list of texts.
+        """
         if kind not in get_args(Kind):
             raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
@@ -70,6 +76,7 @@ class BertEncoder:
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Tokenize without truncation, so a long text costs time in proportion to its length."""
         inputs = [self._normalize(text) for text in check_texts(texts)]
         encodings = self._model.tokenizer(truncated=False).encode_batch(inputs, add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]

@@ -38,7 +38,9 @@ class Defence(Protocol):
         ...
 
     @property
-    def stored_dim(self) -> int: ...
+    def stored_dim(self) -> int:
+        """The dimension of the stored vectors; only truncation changes it."""
+        ...
 
     @property
     def bytes(self) -> int:
@@ -79,6 +81,7 @@ class Plain(_FloatDefence):
     dim: int
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        """Return the same array, not a copy; the texts are not read."""
         return vectors
 
 
@@ -97,6 +100,7 @@ class Noise(_FloatDefence):
             raise InputError(f"noise has a standard deviation above 0, not {self.strength!r}")
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:
+        """Add noise from secret and text alone, then restore the vector's length; hashes 8 * dim bytes a text."""
         key = self.secret.tobytes()
         noise = np.array([_normal(key, text, self.dim) for text in texts]).reshape(len(texts), self.dim)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -128,12 +132,15 @@ class Truncation(_FloatDefence):
 
     @property
     def stored_dim(self) -> int:
+        """The number of first dimensions that stay."""
         return self.length
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        """Shorten the vectors as `queries` does; the texts are not read."""
         return self.queries(vectors)
 
     def queries(self, vectors: Floats) -> Floats:
+        """Copy the first dimensions, scaled to each vector's length before."""
         return _rescale(vectors[:, : self.length], vectors)
 
 
@@ -151,10 +158,12 @@ class Int8(_FloatDefence):
 
     @property
     def dim(self) -> int:
+        """The dimension of the input vectors: one pair of bounds for each."""
         return self.low.size
 
     @property
     def bytes(self) -> int:
+        """The bytes of a code: one for each dimension."""
         return self.dim
 
     def codes(self, vectors: Floats) -> NDArray[np.uint8]:
@@ -162,6 +171,7 @@ class Int8(_FloatDefence):
         return np.clip(np.rint((vectors - self.low) / self._step), 0, 255).astype(np.uint8)
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        """Round each coordinate to a level within the bounds, then restore the vector's length."""
         return _rescale(self.low + self._step * self.codes(vectors), vectors)
 
     @property
@@ -178,9 +188,11 @@ class Binary(_FloatDefence):
 
     @property
     def bytes(self) -> int:
+        """The bytes of a code: one bit for each dimension, rounded up to whole bytes."""
         return -(-self.dim // 8)
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        """Return 1 or -1 for each coordinate, scaled to the vector's length; 0 counts as positive."""
         return _rescale(np.where(vectors < 0, np.float32(-1), np.float32(1)), vectors)
 
 
@@ -197,10 +209,12 @@ class ProductCodes(_FloatDefence):
 
     @property
     def dim(self) -> int:
+        """The dimension of the input vectors: parts times dimensions of a part."""
         return int(self.centroids.shape[0] * self.centroids.shape[2])
 
     @property
     def bytes(self) -> int:
+        """The bytes of a code: enough bits for a centroid's number in each part, rounded up to whole bytes."""
         parts, size, _ = self.centroids.shape
         return -(-int(parts) * (int(size) - 1).bit_length() // 8)
 
@@ -217,6 +231,7 @@ class ProductCodes(_FloatDefence):
         return codes
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        """Join the nearest centroids of all parts, then restore each vector's length; compares with every centroid."""
         parts = [centroids[codes] for centroids, codes in zip(self.centroids, self.codes(vectors).T, strict=True)]
         return _rescale(np.concatenate(parts, axis=1), vectors)
 
@@ -235,12 +250,15 @@ class Rotation(_FloatDefence):
 
     @property
     def dim(self) -> int:
+        """The dimension of input and stored vectors: the rows of the square matrix."""
         return len(self.matrix)
 
     def documents(self, vectors: Floats, texts: Sequence[str]) -> Floats:  # noqa: ARG002
+        """Rotate the vectors as `queries` does; the texts are not read."""
         return self.queries(vectors)
 
     def queries(self, vectors: Floats) -> Floats:
+        """Multiply by the matrix in float64, and round once to float32; costs dim² a vector."""
         rotated = np.empty(vectors.shape, np.float32)
         for start in range(0, len(vectors), 8_192):  # in float64: only the final rounding loses digits
             rotated[start : start + 8_192] = vectors[start : start + 8_192].astype(np.float64) @ self.matrix

@@ -65,12 +65,14 @@ class DefendedEncoder:
         return cls(str(folder), base, from_parts(settings["kind"], settings["numbers"], _arrays(folder / _ARRAYS)))
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Encode with the base, then apply the defence for documents or for queries."""
         vectors = self.base.encode(texts, kind=kind)
         if kind == "query":
             return self.defence.queries(vectors)
         return self.defence.documents(vectors, encoders.check_texts(texts))
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Return the base's offsets: a defence changes vectors, not tokens."""
         return self.base.offsets(texts)
 
 

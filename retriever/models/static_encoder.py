@@ -57,6 +57,7 @@ class StaticEncoder:
         return static and (folder / "model.safetensors").is_file() and (folder / "tokenizer.json").is_file()
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Average the vectors of all tokens, without truncation; a text without tokens gets zeros."""
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         inputs = [prompt + text for text in check_texts(texts)]
         vectors = np.zeros((len(inputs), self.dim), np.float32)
@@ -68,6 +69,7 @@ class StaticEncoder:
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Tokenize all texts in one batch; the prompt is not included."""
         encodings = self._tokenizer.encode_batch(check_texts(texts), add_special_tokens=False)
         return [encoding.offsets for encoding in encodings]
 

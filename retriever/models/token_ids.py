@@ -47,6 +47,7 @@ class EncoderTokens:
         return max(self._tokenizer.get_vocab_size(), max(self.special) + 1)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize all texts in one batch; `token_spans` returns positions too."""
         return [
             encoding.ids
             for encoding in self._tokenizer.encode_batch_fast(self._normalize(texts), add_special_tokens=False)

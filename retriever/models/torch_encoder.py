@@ -58,6 +58,10 @@ class TorchEncoder:
             self.max_tokens -= len(self.offsets([settings.document_prompt])[0])
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
+        """Encode under a lock, one thread at a time; texts beyond `max_tokens` are truncated.
+
+        Unit vectors get their length in float32, because bfloat16 rounds it.
+        """
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         checked = check_texts(texts)
         with self._lock:
@@ -73,6 +77,7 @@ class TorchEncoder:
         return vectors
 
     def offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Tokenize under the lock of `encode`, because both switch the tokenizer's truncation."""
         if not len(texts):
             return []
         checked = check_texts(texts)

@@ -29,6 +29,7 @@ class AppliedDefence:
     report: SwitchReport
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON, with the report's fields beside them."""
         return {"setting": self.setting, "folder": str(self.folder), **self.report.as_dict()}
 
 

@@ -165,4 +165,5 @@ class Attackers:
         self._on_progress = on_progress
 
     def __call__(self, dim: int, seed: int, encoder: Encoder) -> TextAttacker:
+        """Create an attacker; all share one base decoder, which the first to learn trains."""
         return TextAttacker(dim, seed, encoder, self._base, self._on_progress)

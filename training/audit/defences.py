@@ -33,6 +33,7 @@ class DefenceSetting:
 
     @property
     def name(self) -> str:
+        """The setting as `NAME=STRENGTH`, or `NAME` if the kind takes no strength."""
         return f"{self.kind}={self.strength:g}" if TABLE[self.kind].strength else self.kind
 
 

@@ -20,6 +20,7 @@ class Gate:
 
     @property
     def is_set(self) -> bool:
+        """Whether the gate has any limit."""
         return self.max_token_f1 is not None or self.min_ndcg_keep is not None
 
     def passing(self, report: AuditReport) -> list[DefenceResult]:
@@ -38,6 +39,7 @@ class Gate:
         return over + under
 
     def as_dict(self, report: AuditReport) -> dict[str, Any]:
+        """Return both limits for JSON, with the names of the passing and the nearest settings."""
         return {
             "max_token_f1": self.max_token_f1,
             "min_ndcg_keep": self.min_ndcg_keep,

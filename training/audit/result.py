@@ -55,6 +55,7 @@ class DefenceResult:
         return max(recovery["f1"] for by_length in answers for recovery in by_length.values())
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the results for JSON, rounded to 4 digits, with the kind's description and source."""
         kind = defences.TABLE[self.kind]
         return {
             **{name: getattr(self, name) for name in ("name", "kind", "bytes", "dim", "same_ranking")},
@@ -101,6 +102,7 @@ class AuditReport:
         return [result.name for result in self.results if not any(_beats(rival, result) for rival in self.results)]
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the report for JSON, with the front of best settings and the statements in words."""
         plain = (
             *("index", "model", "fingerprint", "documents", "passages", "learned", "queries", "query_source"),
             *("seconds_each", "seed", "bleu"),

@@ -53,6 +53,8 @@ class DistillationResult:
     fingerprint: str
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON; each pair becomes a dictionary of teacher and student."""
+
         def both(pair: tuple[float, float], digits: int) -> dict[str, float]:
             return {"teacher": round(pair[0], digits), "student": round(pair[1], digits)}
 

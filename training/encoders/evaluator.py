@@ -21,6 +21,7 @@ class HeldOutEvaluator(BaseEvaluator):
         self._measure = measure
 
     def __call__(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Return the measure under the name that the trainer compares; all arguments are ignored."""
         estimate = self._measure()
         assert estimate is not None
         return estimate.as_metrics()

@@ -63,6 +63,7 @@ class Estimate:
         return {self.name: self.value, self.name + MARGIN: (self.high - self.low) / 2}
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the estimate for JSON, rounded to 4 digits, without the values of single queries."""
         return {
             "name": self.name,
             "value": round(self.value, 4),

@@ -70,6 +70,7 @@ class RescaledCosineLoss(losses.CosineSimilarityLoss):
         self._low, self._high = low, high
 
     def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
+        """Take two columns of features and labels (rows,) in [low, high]; return the mean squared error, a scalar."""
         return super().forward(sentence_features, (labels - self._low) / (self._high - self._low))
 
 
@@ -77,6 +78,7 @@ class PaddedLinear(torch.nn.Linear):
     """A classifier of (u, v, |u - v|) that also takes shorter vectors, as Matryoshka gives it: the rest is 0."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Pad each third of the features (rows, 3 * length) with zeros; return logits (rows, classes)."""
         parts = features.reshape(len(features), 3, -1)
         return super().forward(pad(parts, (0, self.in_features // 3 - parts.shape[-1])).flatten(1))
 
@@ -87,6 +89,7 @@ class ShortenedMSELoss(losses.MSELoss):
     def compute_loss_from_embeddings(
         self, embeddings: list[torch.Tensor], teacher_embeddings: list[torch.Tensor]
     ) -> torch.Tensor:
+        """Cut longer teacher's vectors (rows, dim) to the student's dimension, at length 1; return a scalar."""
         length = embeddings[0].shape[-1]
         if length < teacher_embeddings[0].shape[-1]:
             teacher_embeddings = [normalize(vectors[..., :length], dim=-1) for vectors in teacher_embeddings]

@@ -51,6 +51,7 @@ class TrainingResult:
         return [estimate.as_dict() | {"when": when} for when, estimate in estimates if estimate]
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the result for JSON, without history and account."""
         return {
             "folder": str(self.folder),
             "objective": self.objective,

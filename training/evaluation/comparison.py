@@ -94,10 +94,12 @@ class Comparison:
         return f"{contender}: {'; '.join(parts)}."
 
     def title(self) -> str:
+        """Return a line with the number of contenders, their mode if they share one, and the baseline."""
         mode = f", {self.mode}" if self.mode else ""
         return f"{len(self.contenders)} contenders{mode}; differences are to {self.baseline}"
 
     def note(self) -> str:
+        """Return a sentence that names the statistical tests behind intervals and p-values."""
         several = ", corrected for several contenders (Holm)" if len(self.contenders) > 2 else ""
         return f"In brackets the 95 % interval (bootstrap); p by Fisher's randomisation test{several}."
 
@@ -125,6 +127,7 @@ class Comparison:
         return [(column.data, column.measure), *(self.lines(contender, column) for contender in self.contenders)]
 
     def lines(self, contender: str, column: Column) -> tuple[str, str]:
+        """Return the two lines of a table's cell: value, then difference; a dash for a missing cell."""
         cell = self.cells[contender, column]
         return cell.lines if cell else ("–", "")
 

@@ -112,6 +112,11 @@ class Statistic:
     alike: Callable[[Doubles], Doubles]  # puts the scores of different systems on one scale; the measure stays the same
 
     def value(self, scores: ArrayLike, gold: ArrayLike) -> float:
+        """Compute the measure with each row once.
+
+        :param scores: (rows,), higher is better.
+        :param gold: (rows,), the right answers.
+        """
         scores, gold = _floats(scores), _floats(gold)
         return float(self.of(scores, gold)(np.ones((1, len(scores))))[0])
 

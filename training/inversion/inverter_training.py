@@ -58,7 +58,8 @@ class InverterTraining(ABC):
         """
 
     @abstractmethod
-    def train(self) -> TrainedInverter: ...
+    def train(self) -> TrainedInverter:
+        """Train on the rows that `read` wrote, measure on the others, and write the inverter's folder."""
 
     def schedule(self, share: float, rate: float, batch: int, rows: int) -> Schedule:
         """The schedule of a part that has this share of the run's time or steps."""
@@ -119,6 +120,7 @@ class StateInverterTraining(InverterTraining):
     """Train an inverter of hidden states."""
 
     def read(self, texts: Iterable[tuple[str, bool]]) -> None:
+        """Load the transformer, check the layer and tokenize; a killed run's rows are used again."""
         self.states = HiddenStates(self.run.base, device=environment.device(), half=self.run.bf16)
         self.layer = self.states.check_layer(self.config.layer)
         self.run.report("reading and tokenizing the texts")
@@ -131,6 +133,7 @@ class StateInverterTraining(InverterTraining):
         self.held_out = Rows(self.rows_folder / "held_out.arrow")
 
     def train(self) -> TrainedInverter:
+        """Fit the linear part in a new run, train by steps, then measure the accuracy of tokens."""
         config = self.config
         settings = self._settings()
         batch = config.batch_size or 32
@@ -184,6 +187,7 @@ class EmbeddingInverterTraining(InverterTraining):
     """Train an inverter of vectors."""
 
     def read(self, texts: Iterable[tuple[str, bool]]) -> None:
+        """Cut the texts into spans and encode each; a killed run's spans are used again."""
         self.tokens = EncoderTokens(self.encoder)
         self.run.report("cutting the documents and encoding the stretches")
         counts = inversion_rows.prepare(
@@ -202,6 +206,7 @@ class EmbeddingInverterTraining(InverterTraining):
         self.held_out = TokenSpans.read(self.rows_folder, "held_out", self.encoder.dim)
 
     def train(self) -> TrainedInverter:
+        """Train the decoder, measure the recovered texts, and set the threshold by a control."""
         config, rows, device = self.config, self.train_rows, environment.device()
         decoder = new_decoder(self.encoder, self.tokens, config.length, config.seed).to(device)
         texts = TextBatches(rows.tokens, rows.tokens.lengths, rows.vectors, config.length, device=device)

@@ -69,6 +69,7 @@ class Recovery:
         return math.nan if value is None else value
 
     def as_dict(self) -> dict[str, Any]:
+        """Return count and measures for JSON, without the values of single texts."""
         return {"texts": self.texts, **{name: asdict(value) for name, value in self.measures.items()}}
 
 
@@ -132,6 +133,7 @@ def overlap(true: Iterable[Any], recovered: Iterable[Any]) -> tuple[float, float
 
 
 def rouge_l(true: str, recovered: str) -> float:
+    """Return the F1 of the longest common subsequence of folded words, 0 to 1; time grows with both lengths."""
     expected, guesses = words(true), words(recovered)
     common = longest_common(expected, guesses)
     return 2 * common / (len(expected) + len(guesses)) if common else 0.0
@@ -167,6 +169,7 @@ def _share(counts: Sequence[tuple[int, int]]) -> Weighted:
 
 
 def sentence_bleu(true: str, recovered: str) -> float:
+    """Return sacrebleu's score of one text with the effective order, 0 to 100."""
     return float(_bleu(effective_order=True).sentence_score(recovered, [true]).score)
 
 

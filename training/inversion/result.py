@@ -23,4 +23,5 @@ class TrainedInverter:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON, without the history."""
         return {name: value for name, value in asdict(self).items() if name != "history"}

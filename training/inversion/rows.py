@@ -40,6 +40,7 @@ class TokenSpans:
 
     @classmethod
     def read(cls, folder: Path, name: str, dim: int) -> TokenSpans:
+        """Map the files `NAME.arrow` and `NAME.f32` into memory; an empty file gives no rows."""
         rows = Rows(folder / f"{name}.arrow")
         file = folder / f"{name}.f32"
         empty = np.empty((0, dim), np.float32)

@@ -43,11 +43,13 @@ class TextBatches:
         return self._epoch[1][batch * batch_size : (batch + 1) * batch_size]
 
     def ids(self, number: int) -> NDArray[np.int64]:
+        """Return the first token ids of a text, at most `longest`."""
         row = self._tokens[number]
         tokens: NDArray[np.int64] = getattr(row, "tokens", row)
         return np.asarray(tokens, np.int64)[: self._longest]
 
     def vectors(self, numbers: NDArray[np.int64]) -> Tensor:
+        """Read the vectors of these texts in the file's order; return float32 (len(numbers), dim) on the device."""
         order = np.argsort(numbers)  # in the order of the file, which may be on disk
         back = np.argsort(order)
         return torch.from_numpy(np.asarray(self._vectors[numbers[order]], np.float32)[back]).to(self.device)

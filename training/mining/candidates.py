@@ -63,9 +63,11 @@ class Documents:
         self._index = index
 
     def search(self, queries: Sequence[str], vectors: Floats, k: int) -> tuple[Floats, Ids]:  # noqa: ARG002
+        """Search the index of all documents; the texts of the queries are not read."""
         return self._index.search(vectors, k)
 
     def keys(self, ids: Ids) -> tuple[Ids, Ids]:
+        """Look the keys up in arrays, where a document's id is its position."""
         return self._text_keys[ids], self._name_keys[ids]
 
 
@@ -90,6 +92,7 @@ class Passages:
         self._name_keys = np.array([keys[number] for number in documents.tolist()], np.int64)[owners]
 
     def search(self, queries: Sequence[str], vectors: Floats, k: int) -> tuple[Floats, Ids]:
+        """Search all vectors at once in semantic mode, else rank each query by the index's own search."""
         if self._mode == "semantic":
             return self._snapshot.index.search(vectors, k)
         cosines = np.full((len(queries), k), -np.inf, np.float32)
@@ -100,13 +103,16 @@ class Passages:
         return cosines, ids
 
     def keys(self, ids: Ids) -> tuple[Ids, Ids]:
+        """Look the keys up by bisection: the ids of passages have gaps."""
         rows = np.searchsorted(self._ids, ids)
         return self._text_keys[rows], self._name_keys[rows]
 
     def texts(self, ids: Ids) -> dict[int, str]:
+        """Read the contexts from the store: the heading path, then the text; equal ids are read once."""
         return self._column(ids, "context")
 
     def bodies(self, ids: Ids) -> dict[int, str]:
+        """Read the texts from the store, without their heading paths; equal ids are read once."""
         return self._column(ids, "text")
 
     def _column(self, ids: Ids, name: str) -> dict[int, str]:

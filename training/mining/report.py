@@ -32,6 +32,7 @@ class MiningReport:
     seconds: dict[str, float] = field(default_factory=dict)  # by step
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the figures for JSON, with seconds rounded to milliseconds."""
         seconds = {name: round(value, 3) for name, value in self.seconds.items()}
         return asdict(self) | {"seconds": seconds}
 

@@ -44,6 +44,7 @@ class TextDatabase:
         self.has_names = False  # whether rows of training data name their documents
 
     def close(self) -> None:
+        """Close the SQLite file; later calls of any method fail."""
         self._tables.close()
 
     def add_pair(self, query: str, positive: str, name: str = "") -> None:

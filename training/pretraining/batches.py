@@ -148,6 +148,7 @@ class EpochRows(Sampler[RowInEpoch]):
         return len(self._lengths)
 
     def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration; it determines the order and the masking."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[RowInEpoch]:

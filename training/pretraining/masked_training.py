@@ -169,6 +169,7 @@ class MaskedTraining:
         )
 
     def measure(self) -> Perplexity | None:
+        """Measure the rows kept for evaluation, masked the same way each time; None without such rows."""
         return measure_perplexity(
             self.learner,
             self.held_out_batches,

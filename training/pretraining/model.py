@@ -107,6 +107,7 @@ def _model(folder: Path, attention: str) -> tuple[Any, set[str]]:
 
 
 def read_tokenizer(folder: Path) -> Any:
+    """Load a tokenizer from local files alone, without the options that it must not save."""
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     for name in ("local_files_only", "is_local", "trust_remote_code"):  # or they are saved with the tokenizer
         tokenizer.init_kwargs.pop(name, None)

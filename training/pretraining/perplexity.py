@@ -56,4 +56,5 @@ class Perplexity:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any] | None) -> Perplexity | None:
+        """Restore a perplexity from its JSON fields; None stays None."""
         return None if fields is None else cls(**{**fields, "interval": tuple(fields["interval"])})

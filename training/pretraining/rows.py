@@ -36,6 +36,7 @@ class Counts:
     pairs: int = 0  # rows with two sentences or more
 
     def as_dict(self) -> dict[str, int]:
+        """Return all counts for JSON."""
         return asdict(self)
 
 

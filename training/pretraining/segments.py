@@ -34,6 +34,7 @@ class Pair:
 
 
 def single(rows: Rows, number: int, random: np.random.Generator) -> Pair:  # noqa: ARG001 - one signature in the table
+    """Return the whole row as one segment, without a label."""
     return Pair(rows[number])
 
 

@@ -66,6 +66,7 @@ class MaskedTrainer(ResumableTrainer, Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Measure by our own function, which ignores the arguments, and log perplexity, loss and pair accuracy."""
         perplexity = self._measure()
         assert perplexity is not None
         metrics = {"eval_perplexity": perplexity.value, "eval_loss": math.log(perplexity.value)}

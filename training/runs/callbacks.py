@@ -33,12 +33,18 @@ class ProgressCallback(TrainerCallback):
         self._metric: tuple[str, float] | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Start the clock; a resumed run counts its steps from the checkpoint."""
         self._start, self._first_step = time.monotonic(), state.global_step
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **trainer: Any) -> None:  # noqa: ARG002
+        """Set the epoch of the row order, on every process."""
         _set_epoch(trainer.get("train_dataloader"), int((state.epoch or 0.0) + 1e-6))
 
     def on_log(self, args: Any, state: Any, control: Any, **trainer: Any) -> None:  # noqa: ARG002
+        """Write the log and report progress, on the main process alone.
+
+        :raises InputError: on every process, when the loss is not finite.
+        """
         logs = trainer.get("logs") or {}
         _check_loss(logs, args.learning_rate, state.global_step)
         value = logs.get(f"eval_{self._name}")

@@ -87,6 +87,7 @@ def _base(card: Card) -> str:
 
 
 def render(card: Card) -> str:
+    """Return the text of README.md: a YAML header, then Markdown."""
     library, pipeline = _TAGS[card.kind]
     lines = [
         "---",

@@ -47,6 +47,7 @@ class Hybrid:
         self._bm25 = BM25(passages)
 
     def scores(self, queries: Sequence[str]) -> Floats:
+        """Score every passage by BM25 and by one product with all vectors."""
         lexical = np.stack([self._bm25.scores(query) for query in queries])
         semantic = self._encoder.encode(list(queries), kind="query") @ self._vectors.T
         return standard_rows(lexical) + standard_rows(semantic)
@@ -63,6 +64,7 @@ class EncoderTeacher:
         self._vectors = np.concatenate(batches)
 
     def scores(self, queries: Sequence[str]) -> Floats:
+        """Encode the queries and multiply with all vectors; doubled, as the hybrid adds two standard scores."""
         return 2 * standard_rows(unit_vectors(self._encoder, queries, kind="query") @ self._vectors.T)
 
 
@@ -73,6 +75,7 @@ class CrossEncoderTeacher:
         self._reranker, self._first, self._passages = reranker, first, passages
 
     def scores(self, queries: Sequence[str]) -> Floats:
+        """Read the 16 best passages of each query, one call a query; all others score `NEVER`."""
         scores = self._first.scores(queries)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :_READ]
         scores[:] = NEVER

@@ -36,6 +36,7 @@ class TuningResult:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON, with the verdict's fields beside them."""
         return {
             "folder": str(self.folder),
             "pairs": self.pairs,

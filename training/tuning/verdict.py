@@ -49,6 +49,7 @@ class Verdict:
         return self.difference.value > 0 and self.difference.p < _ALPHA and self.carried_by is None
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the verdict for JSON, rounded to 4 digits."""
         return {
             "queries": self.queries,
             "before": round(self.before, 4),
