@@ -33,6 +33,7 @@ class Keys:
         self._new = _NONE
 
     def add(self, keys: Ids) -> None:
+        """Add keys in any order; the whole set is merged anew only after 65,536 new ones."""
         self._new = _merge(self._new, keys)
         if len(self._new) > _MAX_NEW:
             self._sorted, self._new = _merge(self._sorted, self._new), _NONE

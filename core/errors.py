@@ -28,18 +28,20 @@ class BinocleError(Exception):
 
 
 class InputError(BinocleError, ValueError):
-    pass
+    """An argument, an option or an input file is wrong: the caller can correct it and try again."""
 
 
 class UnreadableError(BinocleError, ValueError):
-    pass
+    """A document is damaged or encrypted: indexing reports it as failed and goes on with the others."""
 
 
 class ModelNotFoundError(BinocleError, LookupError):
-    pass
+    """No complete model of this name is on this machine or on the hub; also a LookupError."""
 
 
 class MissingExtraError(BinocleError, ImportError):
+    """An optional package is not installed; the message has the pip command for its extra."""
+
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'binocle[{extra}]'")
         self._arguments = package, extra, purpose
@@ -49,23 +51,23 @@ class MissingExtraError(BinocleError, ImportError):
 
 
 class StoreError(BinocleError, RuntimeError):
-    pass
+    """An index cannot be read or written; the subclasses name the causes that a program may treat apart."""
 
 
 class NoIndexError(StoreError):
-    pass
+    """No index was committed in this place; `binocle index FOLDER` creates one."""
 
 
 class LockedError(StoreError):
-    pass
+    """Another process writes the same files, or has overtaken this writer; nothing waits for a lock."""
 
 
 class EncoderMismatchError(StoreError):
-    pass
+    """Vectors come from another encoder than the one in use, so they cannot be compared with its own."""
 
 
 class DamagedError(StoreError):
-    pass
+    """A file of an index is missing, cut short or changed, by its checksum, its length or its values."""
 
 
 class UnsupportedError(UnreadableError):

@@ -102,6 +102,7 @@ class Parameter:
     default: int | None = None  # None: computed from the number of vectors or their dimension
 
     def check(self, value: Any) -> None:
+        """Raise InputError unless the value is an int, not a bool, within the range."""
         if type(value) is not int or not self.low <= value <= self.high:
             raise InputError(f"{self.name} is {self.doc}, a whole number from {self.low} to {self.high}, not {value!r}")
 
@@ -122,10 +123,12 @@ class TextParameter(Parameter):
     high: int = 200
 
     def check(self, value: Any) -> None:
+        """Raise InputError unless the value is a text of `low` to `high` characters."""
         if not isinstance(value, str) or not self.low <= len(value) <= self.high:
             raise InputError(f"{self.name} is {self.doc}, not {value!r}")
 
     def grid(self, high: int | None = None) -> list[int]:  # noqa: ARG002
+        """Return no values: texts have no order to try them in."""
         return []
 
 

@@ -23,6 +23,7 @@ class Code:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
+        """The build parameters of this code, beside the structure's; by default none."""
         return ()
 
     def factory(self, dim: int, values: Values) -> str:  # noqa: ARG002
@@ -56,15 +57,19 @@ class ScalarCode(Code):
     selects: bool = True
 
     def factory(self, dim: int, values: Values) -> str:  # noqa: ARG002
+        """Return FAISS's name for the precision, such as SQ8, for any dimension."""
         return self.name
 
     def size(self, dim: int, values: Values) -> float:  # noqa: ARG002
+        """Return the bytes of all numbers; the ranges of SQ8, shared by all vectors, do not count."""
         return self.bytes_per_number * dim
 
     def cost(self, dim: int, values: Values) -> float:  # noqa: ARG002
+        """Return a cost proportional to the dimension, by a factor for each precision."""
         return self.cost_per_number * dim
 
     def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        """Return 1: at most the range of each number is learnt, and any sample has one."""
         return 1
 
 
@@ -82,21 +87,27 @@ class ProductCode(Code):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
+        """The number of parts, by default of at least 4 numbers each, and the bits for a part."""
         return (Parameter("parts", _CUT.format(4), 1, 4_096), _PART_BITS)
 
     def factory(self, dim: int, values: Values) -> str:
+        """Return `PQ96x8np`, for example: `np` turns off FAISS's polysemous training, which no search here uses."""
         return f"PQ{self.parts(dim, values)}x{values['part_bits']}np"
 
     def rotation(self, dim: int, values: Values) -> str:
+        """Return OPQ with as many parts as the code, or an empty text without a learnt rotation."""
         return f"OPQ{self.parts(dim, values)}," * self.rotates
 
     def size(self, dim: int, values: Values) -> float:
+        """Return the bits of all parts in bytes; the centroids, shared by all vectors, do not count."""
         return float(self.parts(dim, values) * values["part_bits"] / 8)
 
     def cost(self, dim: int, values: Values) -> float:
+        """Return 1.5 a part, for a look-up in the table of distances, regardless of the bits."""
         return 1.5 * self.parts(dim, values)
 
     def training_vectors(self, values: Values) -> int:
+        """Return the number of centroids of a part: 2 to the power of its bits."""
         return 1 << int(values["part_bits"])
 
     def parts(self, dim: int, values: Values) -> int:
@@ -122,18 +133,23 @@ class FastProductCode(ProductCode):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
+        """The number of parts, by default of at least 2 numbers each; the bits for a part are always 4."""
         return (Parameter("parts", _CUT.format(2), 1, 4_096),)
 
     def factory(self, dim: int, values: Values) -> str:
+        """Return `PQ192x4fs`, for example: FastScan takes 4 bits a part."""
         return f"PQ{self.parts(dim, values)}x4fs"
 
     def size(self, dim: int, values: Values) -> float:
+        """Return half a byte a part; the centroids do not count."""
         return self.parts(dim, values) / 2
 
     def cost(self, dim: int, values: Values) -> float:
+        """Return a fifteenth of the cost of `ProductCode`: the tables stay in registers."""
         return 0.1 * self.parts(dim, values)
 
     def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        """Return the number of centroids of a part: 4 bits number 16."""
         return 16
 
 
@@ -147,18 +163,23 @@ class RabitqCode(Code):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
+        """The bits for each number of a vector; size and cost grow with them."""
         return (_BITS,)
 
     def factory(self, dim: int, values: Values) -> str:  # noqa: ARG002
+        """Return FAISS's name for the code, with the bits after it if there are several."""
         return f"{self.name}{values['bits']}" if values["bits"] > 1 else self.name
 
     def size(self, dim: int, values: Values) -> float:
+        """Return the bytes of the bits, plus 8 for correction factors, or 28 with several bits a number."""
         return float(dim * values["bits"] / 8 + (8 if values["bits"] == 1 else 28))
 
     def cost(self, dim: int, values: Values) -> float:
+        """Return a cost proportional to the bits of the whole code; FastScan divides it by 3."""
         return float(self.cost_per_bit * dim * values["bits"])
 
     def training_vectors(self, values: Values) -> int:  # noqa: ARG002
+        """Return 1: only the mean of the vectors is learnt."""
         return 1
 
 

@@ -56,9 +56,11 @@ class FaissIndex:
 
     @property
     def ids(self) -> Ids:
+        """The ids of `exact`, position by position: FAISS itself stores none."""
         return self.exact.ids
 
     def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        """Search by FAISS, or compare all allowed vectors if that is cheaper; with too few candidates, do both."""
         count = len(self.ids) if allowed is None else allowed_count(allowed)
         depth = self.depth(k, count)
         if self._is_better_exact(k, depth, count, filtered=allowed is not None):
@@ -70,9 +72,11 @@ class FaissIndex:
         return scores, ids
 
     def reconstruct(self, ids: Ids) -> Floats:
+        """Read the stored float32 vectors, not FAISS's codes."""
         return self.exact.reconstruct(ids)
 
     def with_parameters(self, **search: Any) -> FaissIndex:
+        """Return a copy over the same files; parameters not named here keep their values."""
         check_parameters("searching this kind of index", self.search_parameters, search)
         return replace(self, search_values=with_defaults(self.search_parameters, {**self.search_values, **search}))
 

@@ -55,18 +55,22 @@ class FaissKind:
 
     @property
     def build_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the structure, then of the code, then `gpu`."""
         return (*self.structure.build_parameters, *self.code.parameters, _GPU)
 
     @property
     def search_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the structure, then `k_factor` if the code loses precision."""
         return (*self.structure.search_parameters, *self._rerank_parameters)
 
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:
+        """Check names, ranges, and that the code can cut vectors of this dimension, without loading FAISS."""
         check_parameters("building this kind of index", self.build_parameters, build)
         check_parameters("searching this kind of index", self.search_parameters, search)
         self.recipe(1_000_000, dim, self.values(build))
 
     def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:
+        """Add up 8 bytes for the id, the code, and the structure's share, by formula."""
         values = self.values(build)
         return 8 + self.code.size(dim, values) + self.structure_of(values).size(count, dim, values)
 
@@ -85,6 +89,12 @@ class FaissKind:
     def write(
         self, folder: Path, batches: Iterable[tuple[Ids, Floats]], *, dim: int, metric: str, build: Parameters
     ) -> None:
+        """Write the files of `FlatKind`, then train and fill FAISS's index from the mapped vectors.
+
+        FAISS's index is in memory until it is written. With too few vectors to learn from, its file is empty.
+
+        :raises InputError: when FAISS cannot build it, or builds a type that `load` does not read.
+        """
         import faiss
 
         FlatKind().write(folder, batches, dim=dim, metric=metric)
@@ -101,6 +111,7 @@ class FaissKind:
             )
 
     def load(self, folder: Path, *, dim: int, metric: str, build: Parameters, search: Parameters) -> FaissIndex:
+        """Open the files of `FlatKind`, and FAISS's file once its size and type are plausible."""
         exact = FlatKind().load(folder, dim=dim, metric=metric)
         values = self.values(build)
         count = len(exact.ids)
@@ -163,14 +174,17 @@ class FactoryKind(FaissKind):
 
     @property
     def build_parameters(self) -> tuple[Parameter, ...]:
+        """The factory string, then `ef_construction` and `gpu`, which the string cannot express."""
         factory = TextParameter("factory", "a string for FAISS's index factory such as IVF1024,PQ48x4fs", 1, 200)
         return (factory, *Graph.build_parameters[1:], _GPU)
 
     @property
     def search_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of lists and of graphs, then `k_factor`; a search ignores any that its structure lacks."""
         return (*Lists.search_parameters, *Graph.search_parameters, *self._rerank_parameters)
 
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:
+        """Refuse IDMap, Refine and numbers that crash FAISS, then let FAISS create the empty index."""
         recipe = build.get("factory")
         if not isinstance(recipe, str) or not recipe or re.search("IDMap|Refine|RFlat", recipe):
             raise InputError(
@@ -183,6 +197,7 @@ class FactoryKind(FaissKind):
         _faiss_index(recipe, dim, metric_of("ip"))
 
     def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:
+        """Read the code's size from FAISS's empty index; add 8 bytes for the id and the structure's share."""
         import faiss
 
         values, whole = self.values(build), _faiss_index(build["factory"], dim, metric_of("ip"))
@@ -192,6 +207,7 @@ class FactoryKind(FaissKind):
         return 8.0 + code + self.structure_of(values).size(count, dim, values)
 
     def values(self, build: Parameters) -> dict[str, Any]:
+        """Add `nlist` or `m` from the factory string, which `structure_of` goes by."""
         values = FaissKind.values(self, build)
         for name, pattern in (("nlist", r"IVF(\d+)"), ("m", r"HNSW(\d+)")):
             if match := re.search(pattern, str(values["factory"])):
@@ -199,9 +215,11 @@ class FactoryKind(FaissKind):
         return values
 
     def recipe(self, count: int, dim: int, build: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the user's string unchanged, for any number of vectors."""
         return str(build["factory"])
 
     def structure_of(self, build: dict[str, Any]) -> Structure:
+        """Return lists for IVF, also with HNSW in the string, a graph for HNSW alone, else a scan."""
         if "nlist" in build:
             return Lists()
         return Graph() if "m" in build else Scan()

@@ -73,24 +73,30 @@ class Lists:
         return max(1, min(round(4 * math.sqrt(count)), count // 39))
 
     def factory(self, count: int, build: Values) -> str:
+        """Return `IVF2000,`, for example; the number of lists may follow from `count`."""
         return f"IVF{self.nlist(count, build)},"
 
     def size(self, count: int, dim: int, build: Values) -> float:
+        """Return 8 bytes for the id, plus the vector's share of the float32 centroids."""
         return 8 + 4 * dim * self.nlist(count, build) / max(1, count)
 
     def training_vectors(self, count: int, build: Values) -> int:
+        """Return the number of lists: k-means needs a vector for each."""
         return self.nlist(count, build)
 
     def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:
+        """Return `nprobe`, times (depth / usual) to the power of 0.4 for a deeper search, at most all lists."""
         nlist = self.nlist(count, build)
         nprobe = int(search.get("nprobe") or max(8, nlist // 16))
         return min(nlist, math.ceil(nprobe * math.pow(max(1.0, depth / usual), 0.4)))
 
     def cost(self, visits: int, count: int, dim: int, code: float, build: Values) -> float:
+        """Add the comparison with every centroid, the codes of the visited lists, and 2,000 to open a list."""
         nlist = self.nlist(count, build)
         return nlist * dim + visits * (code * count / nlist + 2_000)
 
     def parameters(self, visits: int, **selector: Any) -> Any:
+        """Pass `visits` to FAISS as `nprobe`."""
         import faiss
 
         return faiss.SearchParametersIVF(nprobe=visits, **selector)
@@ -109,22 +115,28 @@ class Graph:
     )
 
     def factory(self, count: int, build: Values) -> str:  # noqa: ARG002
+        """Return `HNSW16,`, for example; the string has no place for `ef_construction`."""
         return f"HNSW{build['m']},"
 
     def size(self, count: int, dim: int, build: Values) -> float:  # noqa: ARG002
+        """Return the bytes of the links over all levels, plus 20 for a vector's own entry."""
         return float(8.5 * build["m"] + 20)
 
     def training_vectors(self, count: int, build: Values) -> int:  # noqa: ARG002
+        """Return 1: a graph learns nothing before vectors are added."""
         return 1
 
     def visits(self, depth: int, usual: int, count: int, build: Values, search: Values) -> int:  # noqa: ARG002
+        """Return `ef_search` plus 1.5 for each neighbour beyond `usual`, at least `depth`, at most `count`."""
         ef_search = int(search["ef_search"])
         return min(count, max(depth, math.ceil(ef_search + 1.5 * max(0, depth - usual))))
 
     def cost(self, visits: int, count: int, dim: int, code: float, build: Values) -> float:  # noqa: ARG002
+        """Charge each visited node `m` comparisons, and 100 more each for a read at random."""
         return float(visits * build["m"] * (code + 100))
 
     def parameters(self, visits: int, **selector: Any) -> Any:
+        """Pass `visits` to FAISS as `efSearch`."""
         import faiss
 
         return faiss.SearchParametersHNSW(efSearch=visits, **selector)

@@ -37,6 +37,7 @@ class FlatIndex:
     metric: str = "ip"
 
     def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        """Compare every allowed vector, in place or, if few are allowed, in copied blocks of 65,536."""
         queries = self.prepare_queries(vectors)
         scores = np.full((len(queries), k), -np.inf, np.float32)
         ids = np.full((len(queries), k), -1, np.int64)
@@ -88,9 +89,14 @@ class FlatIndex:
         return scores
 
     def reconstruct(self, ids: Ids) -> Floats:
+        """Copy the rows from the mapped file.
+
+        :raises InputError: when an id is missing.
+        """
         return np.asarray(self.vectors[positions_of_ids(self.ids, ids)])
 
     def with_parameters(self, **search: Any) -> FlatIndex:
+        """Return this index itself; any parameter raises InputError, since exact search has none."""
         check_parameters("exact search", (), search)
         return self
 
@@ -189,9 +195,11 @@ class FlatKind:
     search_parameters: tuple[Parameter, ...] = ()
 
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:  # noqa: ARG002
+        """Raise InputError for any parameter, since exact search has none; every dimension will do."""
         check_parameters("exact search", (), {**build, **search})
 
     def bytes_per_vector(self, dim: int, build: Parameters, count: int = 1_000_000) -> float:  # noqa: ARG002
+        """Count the float32 numbers and the id: here every search reads all vectors."""
         return 4.0 * dim + 8
 
     def write(
@@ -203,6 +211,7 @@ class FlatKind:
         metric: str = "ip",
         build: Parameters | None = None,  # noqa: ARG002
     ) -> None:
+        """Stream vectors to the disk batch by batch; only the ids, 8 bytes each, stay in memory."""
         metric_of(metric)
         ids_of_batches = []
         with (folder / "vectors.f32").open("wb") as stream:
@@ -221,6 +230,7 @@ class FlatKind:
         build: Parameters | None = None,  # noqa: ARG002
         search: Parameters | None = None,  # noqa: ARG002
     ) -> FlatIndex:
+        """Map the vectors without reading them; read the ids, and check that they ascend."""
         try:
             with (folder / "ids.npy").open("rb") as stream:  # not np.load, which would also take archives
                 ids = np.lib.format.read_array(stream, allow_pickle=False)

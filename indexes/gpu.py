@@ -56,9 +56,11 @@ class GpuIndex:
 
     @property
     def ids(self) -> Ids:
+        """The ids of `exact`, which stay in the host's memory."""
         return self.exact.ids
 
     def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        """Compare every vector on all devices, 1,024 queries at a time, and merge the answers on the host."""
         queries = self.exact.prepare_queries(vectors)
         scores = np.full((len(queries), k), -np.inf, np.float32)
         ids = np.full((len(queries), k), -1, np.int64)
@@ -70,9 +72,11 @@ class GpuIndex:
         return scores, ids
 
     def reconstruct(self, ids: Ids) -> Floats:
+        """Read the vectors of `exact` on the host: the copies on the devices may be normalized."""
         return self.exact.reconstruct(ids)
 
     def with_parameters(self, **search: Any) -> GpuIndex:
+        """Return this index itself; any parameter raises InputError, since exact search has none."""
         self.exact.with_parameters(**search)
         return self
 

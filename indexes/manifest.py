@@ -48,6 +48,7 @@ class IndexManifest:
 
     @property
     def spec(self) -> IndexSpec:
+        """The part of the manifest that builds such an index again: kind, parameters and metric."""
         return IndexSpec(self.kind, self.build, self.search, self.metric)
 
     @classmethod
@@ -141,7 +142,9 @@ class BuiltIndex(Protocol):
     """An index that was built and that nobody searches yet: in a folder here, or in shards elsewhere."""
 
     @property
-    def manifest(self) -> IndexManifest: ...
+    def manifest(self) -> IndexManifest:
+        """The manifest before publication, without measurements; for shards, one for all of them."""
+        ...
 
     @property
     def memory(self) -> int:

@@ -45,6 +45,7 @@ class BuiltFolder:
         return sum(sizes.values())
 
     def load(self) -> VectorIndex:
+        """Open the index without comparing checksums: this process has just written the files."""
         return self.manifest.load(self.folder, check=False)
 
     def publish(self, metadata: IndexMetadata) -> str:
@@ -52,6 +53,7 @@ class BuiltFolder:
         return self.manifest.with_metadata(metadata).publish(self.folder)
 
     def share_files(self, built: BuiltIndex) -> None:
+        """Replace files by hard links to equal files of `built`, by checksum, where the file system has links."""
         if not isinstance(built, BuiltFolder):
             return
         for name, checksum in self.manifest.files.items():
@@ -61,6 +63,7 @@ class BuiltFolder:
                     (self.folder / ".shared").replace(self.folder / name)
 
     def discard(self) -> None:
+        """Delete the folder, and ignore files that cannot be deleted."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

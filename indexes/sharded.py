@@ -36,6 +36,7 @@ class ShardedIndex:
         self._starts = np.cumsum([0, *(len(shard.ids) for shard in shards)])  # positions in `ids`
 
     def search(self, vectors: Floats, k: int, *, allowed: Mask | Positions | None = None) -> tuple[Floats, Ids]:
+        """Search each shard for k answers under its part of the filter, and merge them by score."""
         answers = self._search_shards(vectors, k, list(self._split(allowed)))
         scores, ids = (np.hstack(arrays) for arrays in zip(*answers, strict=True))
         return top_k(scores, ids, k)
@@ -57,6 +58,7 @@ class ShardedIndex:
                 yield allowed[np.searchsorted(allowed, start) : np.searchsorted(allowed, end)] - start
 
     def reconstruct(self, ids: Ids) -> Floats:
+        """Call each shard once for its own ids, and return the vectors in the order of `ids`."""
         owners = np.searchsorted(self._starts, positions_of_ids(self.ids, ids), side="right") - 1
         parts = {owner: self.shards[owner].reconstruct(ids[owners == owner]) for owner in np.unique(owners).tolist()}
         if not parts:
@@ -67,6 +69,7 @@ class ShardedIndex:
         return vectors
 
     def with_parameters(self, **search: Any) -> Self:
+        """Set the parameters on every shard, so all must be of one kind."""
         return self._with_shards([shard.with_parameters(**search) for shard in self.shards])
 
     @property
@@ -92,6 +95,7 @@ class BuiltShards:
     delete_shards: Callable[[Names], None]
 
     def load(self) -> VectorIndex:
+        """Open the shards by `open_shards`, on the machines that have them."""
         return self.open_shards(self.names)
 
     def publish(self, metadata: IndexMetadata) -> Names:
@@ -102,6 +106,7 @@ class BuiltShards:
         """Do nothing: shards have no files in common."""
 
     def discard(self) -> None:
+        """Delete the shards by `delete_shards`, on the machines that have them."""
         self.delete_shards(self.names)
 
 

@@ -172,6 +172,7 @@ class Measurement:
 
     @property
     def name(self) -> str:
+        """Kind, build and search parameters for messages, such as `ivf_int8 (nlist 500, nprobe 8)`."""
         return setting_name(self.kind, {**self.build, **self.search})
 
 
@@ -232,6 +233,7 @@ class BenchmarkResult:
 
     @property
     def bytes_per_vector(self) -> float:
+        """`memory` divided by the number of vectors; an empty index counts as one vector."""
         return self.memory / max(1, self.count)
 
     @property

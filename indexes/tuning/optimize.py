@@ -50,6 +50,7 @@ class TuningResult:
 
     @property
     def met(self) -> bool:
+        """Whether any measured index meets the requirements."""
         return self.choice is not None
 
 

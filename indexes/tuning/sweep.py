@@ -46,10 +46,12 @@ class TunedIndex:
 
     @property
     def metadata(self) -> IndexMetadata:
+        """The chosen search parameters and the benchmark as JSON, for `BuiltIndex.publish`."""
         return IndexMetadata(self.spec.search, self.benchmark.as_dict())
 
     @property
     def measurement(self) -> Measurement:
+        """The benchmark's figures without its curve, to compare with other settings."""
         result, spec = self.benchmark, self.spec
         figures = (result.recall, result.recall_bound, result.rate, result.memory, result.p50, result.p99)
         return Measurement(spec.kind, spec.build, spec.search, *figures)
@@ -67,6 +69,7 @@ class ParameterSweep:
 
     @classmethod
     def of(cls, built: BuiltIndex, selection: QuerySample) -> ParameterSweep:
+        """Open the index once, for all its settings."""
         return cls(built, built.load(), selection)
 
     def measure(self, search: Setting, holdout: QuerySample | None = None, *, timed: bool = False) -> Measurement:

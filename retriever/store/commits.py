@@ -43,6 +43,7 @@ class Commits:
         return Snapshot(self.store, self.head, self.backend)
 
     def table(self, name: str) -> TableLocation:
+        """Return the address of `documents` or `chunks`, without opening the table."""
         return self.store.location.table(name)
 
     def recover(self) -> None:

@@ -63,6 +63,7 @@ class Filter:
     conditions: tuple[Callable[[Row], bool], ...] = field(compare=False)
 
     def passes(self, row: Row) -> bool:
+        """Tell whether a document row with at least `COLUMNS` meets every condition."""
         return all(condition(row) for condition in self.conditions)
 
 

@@ -53,6 +53,7 @@ class Settings:
         return cls(version, folder, encoder)
 
     def write(self, location: Location) -> None:
+        """Write settings.json over any earlier one, in the newest form: without the encoder, which HEAD names."""
         location.write(_SETTINGS, json.dumps({"format": self.format, "folder": self.folder}).encode(), over=ANY)
 
 

@@ -111,6 +111,7 @@ class TableLocation:
         return lance.dataset(self.uri, version=version, storage_options=self.options)
 
     def write(self, rows: Any, **options: Any) -> lance.LanceDataset:
+        """Write rows by Lance, which creates the table unless `mode` says to append or overwrite."""
         return lance.write_dataset(rows, self.uri, storage_options=self.options, **options)
 
     def fragments(self, rows: pa.Table) -> list[Any]:
@@ -131,6 +132,10 @@ class TableLocation:
 
 
 def open_table(table: TableLocation, version: int | None = None) -> lance.LanceDataset:
+    """Open a version of the table, the latest by default.
+
+    :raises StoreError: when it cannot be read; a DamagedError if its files are at fault.
+    """
     forking.check()
     with reading(table):
         return table.at(version)
@@ -205,6 +210,7 @@ LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
 
 
 def rows_among(column: str, ids: Sequence[int]) -> str:
+    """Return Lance's SQL condition for rows with these ids in `column`; `false` for no ids."""
     return f"{column} IN ({','.join(map(str, map(int, ids)))})" if len(ids) else "false"
 
 

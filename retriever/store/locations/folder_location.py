@@ -45,18 +45,22 @@ class FolderLocation:
         return str(self.cache)
 
     def table(self, name: str) -> TableLocation:
+        """Return the path of `NAME.lance` in the folder."""
         return TableLocation(str(self.cache / f"{name}.lance"))
 
     def read(self, file: str) -> tuple[bytes, str]:
+        """Read the whole file; its tag is always `ANY`, because the lock keeps other writers away."""
         return (self.cache / file).read_bytes(), ANY
 
     def exists(self, file: str) -> bool:
+        """Tell whether a regular file is there; a missing folder is no error."""
         try:
             return stat.S_ISREG((self.cache / file).stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def write(self, file: str, data: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock guards it
+        """Write and sync a temporary file, then rename it; the lock stands in for the check of `over`."""
         temporary = self.cache / f".{file}"
         temporary.unlink(missing_ok=True)  # of a killed writer, since there is one writer at a time
         with temporary.open("xb") as stream:
@@ -67,12 +71,17 @@ class FolderLocation:
         return ANY
 
     def remove(self, prefix: str) -> None:
+        """Delete the files and their temporary copies."""
         for dot in ("", "."):  # also the temporary files of `write`
             for file in self.cache.glob(f"{dot}{prefix}*"):
                 file.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
+        """Create the folder and lock its file `lock`; the system frees the lock when the process dies.
+
+        :raises StoreError: when the folder cannot be used or has a symbolic link in it.
+        """
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.cache / "lock", timeout=0)
@@ -99,30 +108,37 @@ class FolderLocation:
                 )
 
     def is_free(self) -> bool:
+        """Tell whether the folder is missing, empty, or has only remains; it reads the small files to know."""
         return not self.cache.exists() or unfinished_files(self, (entry.name for entry in self.cache.iterdir()))
 
     def prepare(self) -> None:
+        """Hide the folder from git, and delete the tables."""
         (self.cache / ".gitignore").write_text("*\n", "utf-8")
         for name in TABLES:
             shutil.rmtree(self.cache / name, ignore_errors=True)
 
     def vectors(self, name: str) -> Path:
+        """Return the subfolder of `vectors`; the index itself lies there, so nothing is copied."""
         return self.cache / "vectors" / name
 
     def has(self, name: str) -> bool:
+        """Tell whether the subfolder exists, without a look at its files."""
         return self.vectors(name).exists()
 
     def keep(self, name: str) -> None:
         """Do nothing: all machines see the folder."""
 
     def size(self) -> int:
+        """Walk the whole folder; files that another process removes meanwhile count 0."""
         return folder_size(self.cache)
 
     def supersede(self, name: str) -> None:
+        """Set the subfolder's time to now, which `tidy` compares; a failure is ignored."""
         with contextlib.suppress(OSError):  # it was removed, or belongs to another user
             os.utime(self.cache / "vectors" / name)
 
     def drop(self, name: str) -> None:
+        """Delete the subfolder at once, and ignore files that cannot be deleted."""
         shutil.rmtree(self.cache / "vectors" / name, ignore_errors=True)
 
     def tidy(self, keep: Container[str], before: float, *, begun: float = math.inf) -> None:
@@ -174,6 +190,7 @@ def _is_unfinished(location: Location, name: str) -> bool:
 
 
 def now() -> str:
+    """Return the local time as HH:MM:SS, for lock.json."""
     return time.strftime("%H:%M:%S")
 
 

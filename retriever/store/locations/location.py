@@ -32,7 +32,9 @@ class Location(Protocol):
         """Return its name, for `open_location` on another machine."""
         ...
 
-    def table(self, name: str) -> TableLocation: ...
+    def table(self, name: str) -> TableLocation:
+        """Return the address of `documents` or `chunks`, which may not exist yet."""
+        ...
 
     def read(self, file: str) -> tuple[bytes, str]:
         """Read a small file and its tag, which changes whenever the file does.

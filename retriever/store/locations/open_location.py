@@ -22,4 +22,5 @@ def open_location(name: str | os.PathLike[str] | Location) -> Location:
 
 
 def is_s3(name: Any) -> bool:
+    """Tell whether this is a text that begins with `s3://`; the bucket need not exist."""
     return isinstance(name, str) and name.startswith("s3://")

@@ -54,11 +54,17 @@ class Objects(Protocol):
         """List the objects with a prefix in their keys: key, time of the put, bytes."""
         ...
 
-    def remove(self, key: str) -> None: ...
+    def remove(self, key: str) -> None:
+        """Delete an object, whatever its tag."""
+        ...
 
-    def upload(self, file: Path, key: str) -> None: ...
+    def upload(self, file: Path, key: str) -> None:
+        """Put a file of any size over whatever object has the key."""
+        ...
 
-    def download(self, key: str, file: Path) -> None: ...
+    def download(self, key: str, file: Path) -> None:
+        """Write an object of any size to a file in an existing folder."""
+        ...
 
 
 class S3Objects:
@@ -84,12 +90,14 @@ class S3Objects:
         self._prefix = prefix
 
     def get(self, key: str) -> tuple[bytes, str]:
+        """Read the whole object into memory by one request; its tag is the ETag."""
         with self._translated(key):
             response = self._client.get_object(**self._at(key))
             return response["Body"].read(), response["ETag"]
         raise AssertionError  # not reached: `_translated` raises
 
     def put(self, key: str, data: bytes, over: str) -> str:
+        """Put by one conditional request; if a retry is refused, look whether the first attempt succeeded."""
         condition = {} if over == ANY else {"IfNoneMatch": "*"} if over == NEW else {"IfMatch": over}
         try:
             with self._translated(key):
@@ -110,6 +118,7 @@ class S3Objects:
         raise Changed
 
     def age(self, key: str) -> float:
+        """Subtract the object's time from the date of the same response, so that clocks need not agree."""
         with self._translated(key):
             response = self._client.head_object(**self._at(key))
             now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
@@ -118,6 +127,7 @@ class S3Objects:
         raise AssertionError  # not reached: `_translated` raises
 
     def keys(self, prefix: str) -> Iterator[tuple[str, float, int]]:
+        """List lazily, one request a page of 1,000; keys come without the location's prefix."""
         with self._translated(prefix):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=f"{self._prefix}/{prefix}"):
@@ -126,14 +136,17 @@ class S3Objects:
                     yield key, entry["LastModified"].timestamp(), entry["Size"]
 
     def remove(self, key: str) -> None:
+        """Delete by one request; S3 reports no missing object."""
         with self._translated(key):
             self._client.delete_object(**self._at(key))
 
     def upload(self, file: Path, key: str) -> None:
+        """Upload without a condition; boto3 sends a large file in parallel parts."""
         with self._translated(key):
             self._client.upload_file(str(file), self._bucket, f"{self._prefix}/{key}")
 
     def download(self, key: str, file: Path) -> None:
+        """Download to a temporary file beside `file`, which boto3 renames once it is whole."""
         with self._translated(key):
             self._client.download_file(self._bucket, f"{self._prefix}/{key}", str(file))
 

@@ -72,12 +72,15 @@ class S3Location:
         return self._name
 
     def table(self, name: str) -> TableLocation:
+        """Return the table's URI with the endpoint; Lance reads the credentials from the environment."""
         return TableLocation(f"{self._name}/{name}.lance", self._options)
 
     def read(self, file: str) -> tuple[bytes, str]:
+        """Read the object by one request; its tag is the ETag."""
         return self._objects.get(file)
 
     def exists(self, file: str) -> bool:
+        """Read the object to know: small files cost no more than a request for their headers."""
         try:
             self._objects.get(file)
         except FileNotFoundError:
@@ -85,6 +88,7 @@ class S3Location:
         return True
 
     def write(self, file: str, data: bytes, *, over: str) -> str:
+        """Put the object on the condition of the tag: this is the commit, and a slower writer gets LockedError."""
         try:
             return self._objects.put(file, data, over)
         except Changed:
@@ -94,6 +98,7 @@ class S3Location:
             ) from None
 
     def remove(self, prefix: str) -> None:
+        """List the keys, then delete one a request."""
         for key in [key for key, *_ in self._objects.keys(prefix)]:
             self._objects.remove(key)
 
@@ -125,13 +130,16 @@ class S3Location:
         raise lock_error(self, holder)
 
     def is_free(self) -> bool:
+        """List keys up to the first that no unfinished index leaves."""
         return unfinished_files(self, (key.partition("/")[0] for key, *_ in self._objects.keys("")))
 
     def prepare(self) -> None:
+        """Delete the objects of the tables, one a request."""
         for key in [key for name in TABLES for key, *_ in self._objects.keys(f"{name}/")]:
             self._objects.remove(key)
 
     def vectors(self, name: str) -> Path:
+        """Return the folder in the cache; download the whole index first if this machine lacks it."""
         folder = self.cache / "vectors" / name
         with reachable(self.cache, _CACHE):
             if folder.exists():
@@ -156,9 +164,11 @@ class S3Location:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def has(self, name: str) -> bool:
+        """List its objects in the bucket; one is enough, and the cache does not count."""
         return any(self._objects.keys(f"vectors/{name}/"))
 
     def keep(self, name: str) -> None:
+        """Upload its files from the cache, the manifest last, then tidy the cache."""
         files = sorted((self.cache / "vectors" / name).iterdir(), key=lambda file: file.name == _MANIFEST)
         for file in files:
             self._objects.upload(file, f"vectors/{name}/{file.name}")
@@ -181,18 +191,22 @@ class S3Location:
         return age > KEEP_SECONDS or not self.has(folder.name)
 
     def size(self) -> int:
+        """Add up the sizes in a list of all objects; the cache does not count."""
         return sum(size for _, _, size in self._objects.keys(""))
 
     def supersede(self, name: str) -> None:
+        """Mark the cached copy, and put an empty object beside the index for other machines."""
         FolderLocation(self.cache).supersede(name)
         self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
 
     def drop(self, name: str) -> None:
+        """Delete the cached copy, then the objects, one a request."""
         FolderLocation(self.cache).drop(name)
         for key in [key for key, *_ in self._objects.keys(f"vectors/{name}/")]:
             self._objects.remove(key)
 
     def tidy(self, keep: Container[str], before: float) -> None:
+        """Tidy the cache, then the bucket; the newest object of an index sets its time."""
         begun = before + KEEP_SECONDS - _OWN_SECONDS  # a reader of this machine may be downloading one
         FolderLocation(self.cache).tidy(keep, before, begun=begun)
         newest: dict[str, float] = {}
