@@ -45,7 +45,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
 }
 
 
-def main() -> NoReturn:
+def main() -> NoReturn:  # noqa: C901 - one branch for each way that a command ends
     """Run the command line. Every error is one line; a user's mistake never shows a traceback."""
     # A query is many small products in a row. A second thread for them only waits: up to 0.4 s on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -84,7 +84,7 @@ def choose(
     demand = f"recall {requirements.recall}{memory}"
     report = {"demand": demand, "kind": spec.kind, "build": spec.build, "search": spec.search}
     report |= {
-        "build_seconds": round(seconds[built.folder], 2),
+        "build_seconds": round(seconds[built.folder], 2),  # type: ignore[attr-defined]
         "choice_seconds": round(result.seconds, 1),
         "bytes_per_vector": round(figures.bytes_per_vector, 1),
         "recall_at_10": round(figures.recall, 4),

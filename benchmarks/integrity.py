@@ -88,7 +88,7 @@ def replaced(index: Path, vectors: dict[int, Any]) -> None:
     with open_writer(Store.open(index)) as writer:
         snapshot = writer.snapshot()
         rows = [misplaced.WrongVector(number, 0, 0, 0, 0.0, vector) for number, vector in vectors.items()]
-        writer.replace_vectors(misplaced.mended(snapshot, rows), writer.head.encoder, writer.head.previous)
+        writer.replace_vectors(misplaced.replace(snapshot, rows), writer.head.encoder, writer.head.previous)
 
 
 def trial(whole: Path, index: Path, encoder: encoders.Encoder, foreign: encoders.Encoder, seed: int) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def lancedb(vectors: np.ndarray, folder: Path) -> Iterator[Contender]:
         def search(queries: np.ndarray) -> np.ndarray:
             answers = np.full((len(queries), K), -1, np.int64)
             for row, query in enumerate(queries):
-                request = table.search(query).distance_type("dot").nprobes(probes).refine_factor(refine).limit(K)
+                request = table.search(query).distance_type("dot").nprobes(probes).refine_factor(refine).limit(K)  # type: ignore[attr-defined]
                 ids = request.select(["id"]).to_arrow()["id"].to_numpy()
                 answers[row, : len(ids)] = ids
             return answers

@@ -24,7 +24,7 @@ from ..indexing.report import Report
 from ..indexing.sync import row_of
 from ..models import files as model_folder
 from ..models import settings as model_settings
-from ..models.bert_encoder import expect_many
+from ..models.bert.bert_encoder import expect_many
 from ..models.load import load_encoder
 from ..readers.pool.pool import ReaderPool
 from ..store.snapshot import Snapshot

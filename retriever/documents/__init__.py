@@ -1,4 +1,4 @@
 """Documents before storage: `scan` lists files, `gitignore` excludes some, `chunker` cuts texts into chunks.
 
-This room imports `core` alone.
+A chunk has at most the `max_tokens` of its encoder, its heading path included. This room imports `core` alone.
 """

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ...core.errors import EncoderMismatchError, InputError
-from .bert_encoder import expect_many
+from .bert.bert_encoder import expect_many
 from .files import DEFAULT_MODEL
 from .load import load_encoder, load_reranker
 

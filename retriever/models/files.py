@@ -152,7 +152,7 @@ def _download(names: list[str], role: Role) -> Path:
     for name in names:
         try:
             folder = Path(snapshot_download(name, allow_patterns=patterns))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the hub raises many; all are reported together
             reasons.append(error)
             continue
         if not (folder / "modules.json").is_file():

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError
 from ..models import files as model_folder
 from ..models import settings as model_settings
-from .bert_encoder import BertEncoder
-from .bert_reranker import BertReranker
+from .bert.bert_encoder import BertEncoder
+from .bert.bert_reranker import BertReranker
 from .reranker import Reranker
 
 if TYPE_CHECKING:

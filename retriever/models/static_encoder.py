@@ -35,7 +35,7 @@ class StaticEncoder:
         table = _table(folder / "model.safetensors")
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # tokenizers raises no narrower one
+        except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
             reason = first_line(error, 120)
             raise InputError(f"{folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
         size = self._tokenizer.get_vocab_size()

@@ -27,7 +27,7 @@ _MIMETYPES = (
 )  # fmt: skip
 
 
-def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:
+def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Format:  # noqa: C901, PLR0911 - rules in order
     """Choose the format and the reader of a file.
 
     :raises UnsupportedError: when no reader takes it.
@@ -100,7 +100,7 @@ def _is_json(data: bytes) -> bool:
     return looks_like_json(decode(data).strip())
 
 
-def sniff(data: bytes) -> str:
+def sniff(data: bytes) -> str:  # noqa: PLR0911 - one return for each signature
     """The ending of the format that the bytes clearly show; ".zip" or ".ole" for other containers, else ""."""
     if data.startswith(b"PK\x03\x04"):
         return _sniff_zip(data)
@@ -135,7 +135,7 @@ def _sniff_zip(data: bytes) -> str:
         with zipfile.ZipFile(BytesIO(data)) as package:
             names = package.namelist()
             mimetype = package.open("mimetype").read(100).decode("latin-1") if "mimetype" in names else ""
-    except Exception:  # zipfile raises many types on bad input; the format's own reader reports the damage
+    except Exception:  # noqa: BLE001 - zipfile raises many types; the format's own reader reports the damage
         return ".zip"
     for fragment, ending in _MIMETYPES:
         if fragment in mimetype:

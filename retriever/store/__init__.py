@@ -1,4 +1,5 @@
 """The store, the single source of truth: two tables of Lance, HEAD.json that names their versions, vector indexes.
 
-`Store` opens it, `Snapshot` reads one committed state, `open_writer` writes the next.
+`store` opens it and `snapshot` reads one committed state. `writer` takes the lock and writes the next, and `commits`
+commits it by HEAD.json. `filters` has the filter language.
 """

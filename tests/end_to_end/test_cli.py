@@ -26,7 +26,7 @@ COMMANDS = "index switch rollback search similar show status files verify forget
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
-def start(*arguments: object, **options) -> subprocess.Popen[bytes]:
+def start(*arguments: object, **options) -> subprocess.Popen:
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.Popen([*PROGRAM, *map(str, arguments)], **options)
 

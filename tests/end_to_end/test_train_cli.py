@@ -80,7 +80,7 @@ FAST = ("--steps", "4", "--evaluations", "1")
     ],
 )
 def test_the_examples_of_training_train(words, home, run):
-    command = cli.commands["train"].commands[words[1]]
+    command = cli.commands["train"].commands[words[1]]  # type: ignore[attr-defined]
     assert " ".join(("binocle", *words)) in command.help
     code, out, err = run(*words, *FAST)
     assert code == 0, err

@@ -24,10 +24,10 @@ from ..evaluation import significance
 from ..inversion import metrics as recovery_metrics
 from ..inversion.metrics import Recovery, Value
 from . import defences
-from .config import AuditConfig
+from .config import ENCODER_ONLY, PAIRS, AuditConfig
+from .remarks import remarks
 from .result import AttackResult, AuditReport, DefenceResult, Example
 from .search_cost import DefendedSearch
-from .statements import ENCODER_ONLY, PAIRS, remarks
 from .texts import LeakTexts
 
 if TYPE_CHECKING:

@@ -47,3 +47,9 @@ class AuditConfig:
         checks.above_0(self, "seconds", "held_out")
         checks.share(self, "held_out")
         checks.seed(self)
+
+
+PAIRS, ENCODER_ONLY = "pairs", "encoder only"  # the attacker's knowledge
+
+
+GENERATED = "made from the documents"  # the source of generated queries

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import defences
-from .statements import statements
+from .config import ENCODER_ONLY, GENERATED, PAIRS
 
 if TYPE_CHECKING:
     from ..evaluation import significance
@@ -124,3 +124,43 @@ def _beats(rival: DefenceResult, result: DefenceResult) -> bool:
 
 def _lengths(by_length: ByLength) -> dict[str, Any]:
     return {str(length): recovery.as_dict() for length, recovery in by_length.items()}
+
+
+_ALWAYS = (
+    (
+        "The attacker has pairs of text and stored vector and knows the defence, not its key. Another, with more time, "
+        "text or a better model, recovers more: these figures are what is recoverable at least."
+    ),
+    (
+        "Audited are vectors that leave the index: in a hosted store, an export, a backup. The index folder itself "
+        "holds the texts as well, and who has it needs no attack."
+    ),
+    (
+        "Bounds of int8 and codebooks of pq are fitted to the index's passages; the shorter texts that were attacked "
+        "lie further from them than passages do."
+    ),
+)
+
+
+def statements(report: AuditReport) -> list[str]:
+    """Return the statements that belong beside the figures: the same for every audit, then this audit's own."""
+    sentences = list(_ALWAYS)
+    if report.query_source == GENERATED:
+        sentences.append(
+            "The queries were made from the documents, and are easier than people's: a defence costs at least this."
+        )
+    return sentences + [_rotation(result, report.results[0]) for result in report.results if result.kind == "rotation"]
+
+
+def _rotation(result: DefenceResult, plain: DefenceResult) -> str:
+    before = {length: recovery["f1"] for length, recovery in plain.attacks[PAIRS].by_length.items()}
+    length = max(result.attacks[PAIRS].by_length, key=before.__getitem__)
+    with_pairs, without = (result.attacks[name].by_length[length]["f1"] for name in (PAIRS, ENCODER_ONLY))
+    ranking = "exactly what it was" if result.same_ranking else "what it was but for rounding among equal scores"
+    return (
+        f"The secret rotation helps against a thief who has the vectors and the public encoder alone: token F1 at "
+        f"{length} tokens {without:.3f}, against {before[length]:.3f} without it. It does not help against one who "
+        f"also has pairs of text and stored vector, of his own documents in the index or from a log: {with_pairs:.3f}; "
+        f"{result.dim} such pairs determine the matrix. Nor does it hide which texts are alike, equal or in one "
+        f"cluster: inner products are kept, and nDCG@10 of every query is {ranking}."
+    )

@@ -21,7 +21,7 @@ from ..evaluation import retrieval
 from ..evaluation.measures import values
 from ..tuning import query_generation
 from . import defences
-from .statements import GENERATED
+from .config import GENERATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .statements import statements
+from .result import statements
 
 if TYPE_CHECKING:
     from .gate import Gate

@@ -1,4 +1,5 @@
 """Train encoders: base model and objective in, a sentence-transformers folder with its card out.
 
-`train` is the way in; `losses` has the objectives, `heldout` the measurement, `distill` smaller students.
+Enter by `train`. `objectives` lists the objectives, `losses` computes them; `heldout` measures, `distill` makes smaller
+students.
 """

@@ -62,7 +62,7 @@ class BertModel:
 
             try:
                 tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-            except Exception as error:  # tokenizers raises no narrower one
+            except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
                 reason = first_line(error, 120)
                 raise InputError(f"{self._folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
             tokenizer.no_padding()

@@ -76,7 +76,7 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
         result, out_of_memory = {"state": "failed", "reason": "memory"}, True
     except RecursionError:
         result = {"state": "failed", "reason": "it is nested too deeply"}
-    except Exception as error:  # a bug of a reader costs only the file that shows it
+    except Exception as error:  # noqa: BLE001 - a bug of a reader costs only the file that shows it
         result = {"state": "failed", "reason": f"its reader failed: {type(error).__name__}: {error}"[:300]}
     data = b""
     message = frame({"index": index, **result}, text)

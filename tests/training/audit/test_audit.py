@@ -23,10 +23,10 @@ from binocle.training.audit import audit as auditing
 from binocle.training.audit import search_cost
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
-from binocle.training.audit.config import AuditConfig
+from binocle.training.audit.config import ENCODER_ONLY, PAIRS, AuditConfig
 from binocle.training.audit.gate import Gate
 from binocle.training.audit.html_report import page
-from binocle.training.audit.statements import ENCODER_ONLY, PAIRS, remarks
+from binocle.training.audit.remarks import remarks
 from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10

@@ -182,7 +182,7 @@ def test_a_teacher_who_says_what_the_student_says_has_nothing_to_teach(times, ob
 
     model = make_model(tiny_model, EncoderConfig())
     rows = DATA[Shape.GRADED]
-    vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}
+    vectors = {name: model.encode([row[name] for row in rows]) for name in ("query", "positive", "negative")}  # type: ignore[attr-defined]
     scores = [(times * (vectors["query"] * vectors[name]).sum(1)).tolist() for name in ("positive", "negative")]
     given = [row | {"scores": list(pair)} for row, pair in zip(rows, zip(*scores, strict=True), strict=True)]
     data = prepare(given, tmp_path, held_out=0.0)

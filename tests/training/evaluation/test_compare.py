@@ -144,7 +144,7 @@ def kept(tmp_path_factory):
 
 def test_modes_share_one_index_and_words_alone_take_it_too(collection, models, kept, monkeypatch):
     events, encoded = [], []
-    from binocle.retriever.models.bert_encoder import BertEncoder
+    from binocle.retriever.models.bert.bert_encoder import BertEncoder
 
     encode = BertEncoder.encode
 

@@ -263,7 +263,7 @@ def test_a_wrong_row_is_told_with_file_and_line(case, tmp_path):
     name, content, message = WRONG[case]
     if isinstance(content, list):
         content = "".join(json.dumps(row) + "\n" for row in content)
-    content = content if isinstance(content, bytes) else content.replace("|", "\t").encode()
+    content = content if isinstance(content, bytes) else content.replace("|", "\t").encode()  # type: ignore[attr-defined]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError) as caught:
         judged_rows.read(tmp_path / name)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..models import settings as model_settings
-from .bert.model import BertModel
-from .bert.weights import BertConfig
-from .reranker import Reranker
+from .. import settings as model_settings
+from ..reranker import Reranker
+from .model import BertModel
+from .weights import BertConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ...core.arrays import Floats
-    from .reranker import Pairs
-    from .settings import CrossEncoderSettings
+    from ....core.arrays import Floats
+    from ..reranker import Pairs
+    from ..settings import CrossEncoderSettings
 
 
 # Tokens in all pairs: numpy scores fewer than this before a graph would be imported and compiled.

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from ...core.errors import InputError
-from ..models import settings as model_settings
-from .bert.model import BertModel
-from .bert.weights import BertConfig
-from .encoder import Encoder, Kind, check_texts, lower_case
+from ....core.errors import InputError
+from .. import settings as model_settings
+from ..encoder import Encoder, Kind, check_texts, lower_case
+from .model import BertModel
+from .weights import BertConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ...core.arrays import Floats, Integers
+    from ....core.arrays import Floats, Integers
 
 
 _NUMPY_TOKENS = 1_024  # in all texts: below, numpy encodes them; more are worth a compiled graph
