@@ -245,7 +245,7 @@ def test_defaults_of_options_are_those_of_the_library(words, settings, tmp_path)
     for name in names:
         command = command.commands[name]
     parameters = command.make_context(names[-1], [words[-1], "--out", str(tmp_path / "out.jsonl")]).params
-    parameters["texts"] = parameters.get("most")  # the option of an inverter for the field `texts`
+    parameters["texts"] = parameters.get("text_limit")  # the option of an inverter for the field `texts`
     usual = {field.name: field.default for field in fields(settings) if field.name in parameters}
     assert len(usual) > 8
     assert {name: parameters[name] for name in usual} == usual
