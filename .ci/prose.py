@@ -1,8 +1,8 @@
 """Hold the names and the prose to plain English: `python .ci/prose.py [PATH ...]`, exit 1 with a line for each breach.
 
-- No local, parameter or attribute is named by a word that says what happened to a thing instead of what it is.
+- No local, parameter or attribute is named by a word for the thing's history, such as made or given.
 - A sentence of a docstring or comment has at most 25 words.
-- Relative clauses that open with "of which", "what is", "those that" and the like stay rare: 2 in 1,000 words.
+- Relative clauses that open with "of which" and the like stay rare: 2 in 1,000 words.
 
 A line that ends with `# prose: REASON` is let through. `--count` prints the totals of each path instead.
 """

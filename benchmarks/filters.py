@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 K, SEED = 10, 0
 SHARES = (0.5, 0.05, 0.005, 0.0001)
-POSITIONS_SHARE = 16  # a filter that passes fewer than one row in so many comes as positions, as from `Snapshot`
+POSITIONS_SHARE = 16  # `Snapshot` gives a filter that passes fewer than one row in 16 as positions
 QUERIES, TIMED, ROUNDS = 500, 100, 3
 STEPS, CHANGED = 40, 0.3
 

@@ -186,7 +186,7 @@ def _apply(retriever: Retriever, result: DefenceResult, encoder: Path | None, *,
 def _changes(applied: AppliedDefence | None, retriever: Retriever, *, erased: bool) -> list[str]:
     """Name the applied setting, and the places of the secret and of the old vectors."""
     if applied is None:
-        return ["the index stays as it is: its vectors as stored are within the gate"]
+        return ["the index is unchanged: its stored vectors are within the gate"]
     old = (
         "the undefended vectors are erased"
         if erased
@@ -196,7 +196,7 @@ def _changes(applied: AppliedDefence | None, retriever: Retriever, *, erased: bo
     return [
         f"{report.chunks:,} passages now of {applied.setting}, in {report.seconds:.1f} s; {old}",
         (
-            f"{applied.folder} is the encoder, with what is secret: it stays outside of the index; back it up, for "
+            f"{applied.folder} is the encoder, with its secret key: keep it outside of the index; back it up, for "
             "without it the index cannot be searched by meaning, and give it to nobody who gets the vectors"
         ),
     ]

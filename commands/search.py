@@ -135,11 +135,7 @@ def search(
     _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover)
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
-    if not as_json:
-        _warn_of_changed_files(hits, root, retriever)
-    if not hits:
-        _explain_no_hits(where, folder, root, retriever)
-    return 0 if hits else EXIT_NEGATIVE
+    return _comment(hits, where, folder, root, retriever, as_json=as_json)
 
 
 @click.command()
@@ -164,11 +160,7 @@ def similar(
     root = retriever.folder
     hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
     _print_hits(hits, "", path_from_here(root), explain=False, as_json=as_json)
-    if not as_json:
-        _warn_of_changed_files(hits, root, retriever)
-    if not hits:
-        _explain_no_hits(where, folder, root, retriever)
-    return 0 if hits else EXIT_NEGATIVE
+    return _comment(hits, where, folder, root, retriever, as_json=as_json)
 
 
 @click.command()
@@ -229,6 +221,23 @@ def _print_hits(
     for hit, block in zip(hits, printed, strict=True):
         facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
         click.echo(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
+
+
+def _comment(
+    hits: list[Hit],
+    where: tuple[str, ...],
+    folder: Path | None,
+    root: Path | None,
+    retriever: Retriever,
+    *,
+    as_json: bool,
+) -> int:
+    """Print notes on the hits to stderr, and return the exit code."""
+    if not as_json:
+        _warn_of_changed_files(hits, root, retriever)
+    if not hits:
+        _explain_no_hits(where, folder, root, retriever)
+    return 0 if hits else EXIT_NEGATIVE
 
 
 def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retriever) -> None:

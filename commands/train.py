@@ -81,7 +81,7 @@ def _run_options(command: Any) -> Any:
 @click.option("--base", metavar="MODEL", help="A sentence-transformers folder or any Hugging Face encoder.")
 @click.option("--pooling", metavar="MODES", callback=split_names, help="cls, mean, max, or several such as cls,mean.")
 @click.option("--dev", "development", metavar="FILE", help="Held-out rows of your own.")
-@click.option("--teacher", metavar="MODEL", help="An encoder whose vectors are to be learned from texts.")
+@click.option("--teacher", metavar="MODEL", help="A teacher: the student learns its vectors of the texts.")
 @click.option("--mine", "negatives", type=int, metavar="N", help="Mine N hard negatives for each pair first.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Of mining, each with the encoder so far.")
 @click.option("--batch-size", type=int, default=32, show_default=True, help="Rows.")
@@ -265,7 +265,7 @@ def tune(
         )
         for kind, by in verdict.kinds.items():
             click.echo(f"{kind:<10} {by:+.4f}")
-        done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index stays as it is"
+        done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
         click.echo(f"{result.folder}; {done}")
     return 0 if result.published or not publish else EXIT_NEGATIVE
 

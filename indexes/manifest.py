@@ -70,7 +70,7 @@ class IndexManifest:
         if dim not in (None, manifest.dim):
             raise DamagedError(f"{folder} holds vectors of dimension {manifest.dim} where {dim} was expected")
         if not folder.name.endswith(f"-{_checksum(data)}"):
-            raise DamagedError(f"{folder / FILE} is not what was written: its checksum differs")
+            raise DamagedError(f"{folder / FILE} was changed after it was written: its checksum differs")
         return manifest
 
     def _has_valid_types(self) -> bool:
@@ -122,7 +122,7 @@ class IndexManifest:
             except OSError as error:
                 raise DamagedError(f"{folder / name} cannot be read: {error.strerror}") from error
             if actual != expected:
-                raise DamagedError(f"{folder / name} is not what was written: its checksum differs")
+                raise DamagedError(f"{folder / name} was changed after it was written: its checksum differs")
 
     def publish(self, staging: Path) -> str:
         """Write the manifest into the folder of a built index and rename the folder; return its new name."""

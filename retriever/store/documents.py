@@ -31,7 +31,7 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     mask = pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass"))
     candidates = rows.filter(mask).to_pylist()
     if not candidates:
-        raise InputError(f"{path!r} is not in the index: 'binocle files' lists what is")
+        raise InputError(f"{path!r} is not in the index: 'binocle files' lists its files")
     best = min(candidates, key=lambda row: (not row["chunks"], row["source"] == "added"))
     return snapshot.documents_by_id([best["id"]], [*best, "text"])[best["id"]]
 

@@ -102,7 +102,7 @@ def test_tune_says_what_it_measured_and_whether_the_index_changed(home, run):
     assert code == 0, err
     assert "step 3 of 3" in err
     assert "queries from held-out documents" in out
-    assert "the index stays as it is" in out
+    assert "the index is unchanged" in out
     code, out, err = run("tune", "notes", "--pairs", "30", "--steps", "3", "--json")
     assert code == (0 if json.loads(out)["published"] else 1), err
 

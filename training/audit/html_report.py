@@ -157,7 +157,7 @@ def _examples(report: Report) -> Iterable[str]:
         if attack["examples"]
     ]
     if shown:
-        yield "<h2>Examples</h2><p><small>Texts of the index: keep this page as confidential as they are.</small></p>"
+        yield "<h2>Examples</h2><p><small>Texts of the index: keep this page as confidential as the index.</small></p>"
     for name, examples in shown:
         rows = [
             f"<tr><td>{example['length']}</td><td>{example['f1']:.3f}</td>"

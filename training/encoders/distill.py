@@ -101,17 +101,7 @@ def distill(
     if not every:
         raise InputError(f"{texts} holds no texts")
     find(model)
-    on_progress(Progress("loading the teacher"))
-    from . import students
-
-    environment.silence()
-    whole = out.resolve()
-    start = whole.with_name(f".{whole.name}-{_key(model, layers, every)}")  # the same for a resumed run
-    if layers:
-        students.with_layers(model, layers, start)
-    else:
-        on_progress(Progress("weighing the words"))
-        students.as_table(model, start, every)
+    start = _make_start(model, out, layers, every, on_progress)
     rows_of_texts = ({"text": text} for text in every)
     train_encoder(rows_of_texts, out, base=str(start), teacher=model, config=config, progress=progress)
     shutil.rmtree(start)
@@ -126,16 +116,26 @@ def distill(
         ]
         measures["nDCG@10"] = both[0]["value"], both[1]["value"]
         facts += both
-    result = DistillationResult(
-        out,
-        layers,
-        measures,
-        (_rate(teacher, every), _rate(student, every)),
-        time.monotonic() - began,
-        student.fingerprint,
-    )
+    rates = _rate(teacher, every), _rate(student, every)
+    result = DistillationResult(out, layers, measures, rates, time.monotonic() - began, student.fingerprint)
     _write_card(result, model, len(every), facts)
     return result
+
+
+def _make_start(model: str, out: Path, layers: int, texts: list[str], on_progress: OnProgress) -> Path:
+    """Make the untrained student, in a folder beside `out` that a resumed run finds again."""
+    on_progress(Progress("loading the teacher"))
+    from . import students
+
+    environment.silence()
+    whole = out.resolve()
+    start = whole.with_name(f".{whole.name}-{_key(model, layers, texts)}")
+    if layers:
+        students.with_layers(model, layers, start)
+    else:
+        on_progress(Progress("weighing the words"))
+        students.as_table(model, start, texts)
+    return start
 
 
 def student_settings(layers: int, **options: Any) -> EncoderConfig:

@@ -65,10 +65,7 @@ def train_rounds(
     find(current)
     whole = out.resolve()
     work = whole.with_name(f".{whole.name}-rounds")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: expected a folder for the model")
-    if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
-        raise InputError(f"{out} is not empty: give another folder for the model")
+    _check_out(out, work)
     settings: dict[str, Any] = {"data": str(data), "split": split, "corpus": corpus and str(corpus), "base": current}
     settings |= {"files": files_of(data, corpus)}
     _check_same(work, settings | {"negatives": negatives, "rounds": rounds, "config": asdict(config)})
@@ -83,12 +80,8 @@ def train_rounds(
             if not mined.is_file():
                 stage = f"mining negatives, round {number} of {rounds}"
                 on_progress(Progress(stage))
-                options: dict[str, Any] = {
-                    "progress": within(on_progress, f"{stage}: "),
-                    "negatives": negatives,
-                    **_RULES,
-                }
-                report = mine(data, mined, split=split, corpus=corpus, model=current, **options)
+                options: dict[str, Any] = {"split": split, "corpus": corpus, "negatives": negatives, **_RULES}
+                report = mine(data, mined, model=current, progress=within(on_progress, f"{stage}: "), **options)
                 _report_left_out(report, negatives, on_progress)
             if folder_of(folder).exists() or not (folder / "binocle.json").is_file():
                 learned, development = _parts(mined, held_out)
@@ -102,6 +95,14 @@ def train_rounds(
         current = str(folder)
     shutil.rmtree(work)
     return result
+
+
+def _check_out(out: Path, work: Path) -> None:
+    """Check that `out` can take the model: it is empty, or the folder of this run before it was killed."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: expected a folder for the model")
+    if out.exists() and any(out.iterdir()) and not (work.exists() and folder_of(out).exists()):
+        raise InputError(f"{out} is not empty: give another folder for the model")
 
 
 def _report_left_out(report: MiningReport, negatives: int, on_progress: OnProgress) -> None:
@@ -118,7 +119,7 @@ def _facts(data: Any, negatives: int, rounds: int) -> dict[str, Any]:
     """Return the facts of the data for the model card."""
     name = rows.source_name(data)
     source = {"source": Path(name).resolve().name if Path(name).exists() else name}
-    how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder as it was then"
+    how = f"{negatives} for each pair, mined in {rounds} round{'s' * (rounds > 1)} with the encoder of that round"
     margin = f"at least {_RULES['relative_margin']:.0%} below the positive's score"
     return source | {"negatives": f"{how}, {margin}; pairs with fewer are left out"}
 

@@ -72,7 +72,7 @@ def query_numbers(data: TrainingSet, rows: NDArray[np.uint32]) -> NDArray[np.int
 class Judged:
     """Queries with their positives, read from disk in small batches.
 
-    A query's positives include those of rows that are left out of both parts of the data, since they answer it too.
+    A query's positives include rows left out of both parts of the data: they answer it too.
 
     :param rows: numbers of the rows.
     :param apart: whether the index holds `positives`, and not whole documents by `document_id`.

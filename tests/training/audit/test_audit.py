@@ -523,7 +523,7 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.1 if self.kind == "none" else 0.9))
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert (code, index.encoder.fingerprint) == (0, before)
-    assert "the index stays as it is: its vectors as stored are within the gate" in out
+    assert "the index is unchanged: its stored vectors are within the gate" in out
     monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
     moved = []
     monkeypatch.setattr(
@@ -533,7 +533,7 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
     assert code == 0
     passages = index.snapshot().chunks.count_rows()
     assert moved[-1] == (passages, passages)
-    assert f"{tmp_path / 'secret'} is the encoder, with what is secret: it stays outside of the index" in out
+    assert f"{tmp_path / 'secret'} is the encoder, with its secret key: keep it outside of the index" in out
     assert "'binocle rollback'" in out
     now = Retriever.open(index.path)
     assert now.encoder.fingerprint != before and now.encoder.name == str(tmp_path / "secret")
