@@ -28,6 +28,7 @@ class Entry:
     mtime_ns: int
     reason: str = ""
     unknown: bool = False  # it could not be read, so files below it may still exist
+    tried: str = ""  # the sha256 of its bytes when the last run failed on them and left them for this one
 
 
 def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 FORGOTTEN = "forgotten on request"  # the reason of a row that `sync` leaves alone until asked to retry
+TRY_AGAIN = "; the next run tries again"  # ends the reason of a file that a limit stopped for the first time
 _RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again at the same mtime
 
 
@@ -67,7 +68,7 @@ def find_changes(
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         if state is State.CHANGED:
-            changes.read.append(entry)
+            changes.read.append(replace(entry, tried=row["sha256"]) if row and _is_left(row) else entry)
         if state in (State.SKIPPED, State.STILL_SKIPPED, State.FORGOTTEN):
             report.skipped += 1
         if row is not None and state in (State.TOUCHED, State.UNCHANGED):
@@ -92,11 +93,16 @@ def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) 
     if row is None or not row["sha256"]:  # without a hash, the file was passed over or not readable
         return State.NEW
     is_forgotten = row["reason"] == FORGOTTEN
-    if retry and (row["state"] == "failed" or is_forgotten):
+    if _is_left(row) or (retry and (row["state"] == "failed" or is_forgotten)):
         return State.CHANGED
     if is_forgotten:
         return State.FORGOTTEN
     return _compare_bytes(entry, row, root)
+
+
+def _is_left(row: Row) -> bool:
+    """Whether the last run left a file that a limit stopped for this one."""
+    return row["state"] == "failed" and row["reason"].endswith(TRY_AGAIN)
 
 
 def _compare_bytes(entry: Entry, row: Row, root: Path) -> State:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...core.progress import OnProgress, ignore
 from ..store.tables import document_schema
-from .changes import find_changes, mtime_fields
+from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
 from .report import Report, progress_of_files
 
@@ -110,7 +110,8 @@ def row_of(entry: Entry, reading: Reading | None) -> tuple[Row, Document | None]
         return {**row, "state": "skipped", "reason": entry.reason}, None
     row |= {"size": reading.size, "sha256": reading.sha256, **mtime_fields(reading.mtime_ns)}
     if reading.state != "ok" or reading.document is None:
-        return {**row, "state": reading.state, "reason": reading.reason}, None
+        is_first = reading.again and reading.sha256 != entry.tried
+        return {**row, "state": reading.state, "reason": reading.reason + TRY_AGAIN * is_first}, None
     if not reading.document.parts:
         reason = reading.reason or "no text in it"
         return {**row, "state": "skipped", "reason": reason, "format": reading.document.format}, None

@@ -285,7 +285,8 @@ def test_the_limits_of_readers_are_those_of_the_code():
         ("size of a file", f"{limits['max_bytes'].default // 2**20} MB"),
         ("characters of a document", f"{readers.MAX_CHARACTERS // 10**6} million"),
         ("parts of a document", f"{readers.MAX_PARTS // 10**6} million"),
-        ("time for one file", f"{limits['seconds'].default:g} s"),
+        ("processor time for one file", f"{limits['seconds'].default:g} s"),
+        ("time for one file by the clock", f"{limits['wall_seconds'].default:g} s"),
         ("memory of one reader process", f"{limits['memory'].default / 1e9:g} GB"),
     ):
         assert f"| {name} | {value} |" in page

@@ -36,6 +36,7 @@ class ReaderPool:
         *,
         workers: int | None = None,
         seconds: float = 20.0,
+        wall_seconds: float = 300.0,
         memory: int = 1_200_000_000,
         max_bytes: int = 256 << 20,
         formats: Mapping[str, Format] | None = None,
@@ -43,7 +44,8 @@ class ReaderPool:
         """
         :param root: the folder of relative paths; the working directory if None.
         :param workers: the number of processes; by default the usable cores, at most 4.
-        :param seconds: the time limit for one file.
+        :param seconds: the limit of processor time for one file, so that a busy machine fails no file.
+        :param wall_seconds: the limit by the clock for one file, for a slow disk or a reader that waits.
         :param memory: the memory limit of one process, in bytes.
         :param max_bytes: the size in bytes above which files are skipped.
         :param formats: endings of your own: {".msg": ("outlook", "package.module:function")}. The function takes the
@@ -53,6 +55,7 @@ class ReaderPool:
         self._max_workers = workers or min(_usable_cores(), 4)
         self._settings = {
             "seconds": seconds,
+            "wall_seconds": wall_seconds,
             "memory": memory,
             "max_bytes": max_bytes,
             "formats": dict(formats or {}),
@@ -123,7 +126,7 @@ class ReaderPool:
         jobs, reason = worker.stop()
         if reason and jobs:
             job = jobs.pop(0)
-            read_ahead.put(job.index, Reading(job.path, **(job.identity or {}), reason=reason))
+            read_ahead.put(job.index, Reading(job.path, **(job.identity or {}), reason=reason, again=True))
         read_ahead.retries.extendleft(reversed(jobs))
 
 

@@ -107,7 +107,7 @@ class WorkerProcess:
         return large
 
     def _reset_deadline(self) -> None:
-        self.deadline = time.monotonic() + self._settings["seconds"] + _GRACE_SECONDS
+        self.deadline = time.monotonic() + self._settings["wall_seconds"] + _GRACE_SECONDS
 
     def receive(self) -> Iterator[tuple[Reading, int]]:
         """Take in the answers that are complete."""
@@ -171,6 +171,7 @@ class WorkerProcess:
             **identity,
             state=state,
             reason=self._memory_message() if reason == "memory" else " ".join(reason.split()),
+            again=reason == "memory",
         )
 
     def _memory_message(self) -> str:
@@ -198,8 +199,10 @@ class WorkerProcess:
         return jobs, self._fault or self._reason_of(-signal.SIGALRM if late else code)
 
     def _reason_of(self, code: int) -> str:
+        if code == -signal.SIGPROF:
+            return f"it took longer than {self._settings['seconds']:g} s of processor time"
         if code == -signal.SIGALRM:
-            return f"it took longer than {self._settings['seconds']:g} s"
+            return f"it was not read within {self._settings['wall_seconds']:g} s"
         if -code in {signal.SIGKILL, signal.SIGABRT, signal.SIGTRAP}:
             return f"its reader was ended (signal {-code}), perhaps because it needed too much memory"
         if code < 0:

@@ -15,6 +15,7 @@ class Reading:
 
     `state` is "ok", "skipped" (no text, or no reader for it) or "failed", with the `reason` in one line. `sha256`,
     `size` and `mtime_ns` belong to the very bytes that were read; they are "" and 0 if the file could not be opened.
+    `again`: a limit or the end of the process stopped the reading, so another try may succeed.
     """
 
     path: str
@@ -24,6 +25,7 @@ class Reading:
     document: Document | None = None
     state: str = "failed"
     reason: str = ""
+    again: bool = False
 
 
 @dataclass(slots=True)

@@ -56,14 +56,13 @@ def main(settings: Json) -> NoReturn:
 
 
 def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format]) -> None:
-    seconds = settings["seconds"]
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # the alarm has no handler: it ends the process
     text, result, out_of_memory = "", {}, False
     try:
+        _start_timers(settings)
         data, identity = _load(path, settings["max_bytes"])
-        signal.setitimer(signal.ITIMER_REAL, 0)  # the limit does not run while the pool takes the answer
+        _stop_timers()  # the limits do not run while the pool takes the answer
         _send(answers, {"index": index, **identity})
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        _start_timers(settings)
         document = read(data, path, formats)
         text, result = document.text, {"state": "ok", "document": document_json(document)}
     except _CannotOpenError as error:
@@ -80,11 +79,22 @@ def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Ma
         result = {"state": "failed", "reason": f"its reader failed: {type(error).__name__}: {error}"[:300]}
     data = b""
     message = frame({"index": index, **result}, text)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    _stop_timers()
     answers.write(message)
     answers.flush()
     if out_of_memory:
         _retire(answers)
+
+
+def _start_timers(settings: Json) -> None:
+    """Limit the next step by processor time and by the clock. The signals have no handler: they end the process."""
+    signal.setitimer(signal.ITIMER_PROF, settings["seconds"])
+    signal.setitimer(signal.ITIMER_REAL, settings["wall_seconds"])
+
+
+def _stop_timers() -> None:
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
@@ -133,7 +143,8 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 def _set_limits(memory: int) -> None:
     sys.setrecursionlimit(1000)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, signal.SIG_DFL)
     try:
         import resource
     except ImportError:  # without this module, the limits of the pool remain

@@ -19,6 +19,7 @@ from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
+from binocle.retriever.readers import ReaderPool
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
@@ -83,6 +84,9 @@ class World:
         assert report.chunks_total == self.retriever.snapshot().chunks.count_rows()
         assert report.embedded == len(self.encoder.texts)
         return {state: count for state, count in report.as_dict()["files"].items() if count}
+
+    def reasons(self) -> dict[str, str]:
+        return {row["path"]: row["reason"] for row in self.retriever.documents() if row["reason"]}
 
     def states(self) -> dict[str, str]:
         return {row["path"]: row["state"] for row in self.retriever.documents()}
@@ -248,6 +252,25 @@ def test_a_failed_file_is_retried_when_it_changes_or_when_asked(world):
         archive.writestr("word/document.xml", f'<w:document xmlns:w="{main}"><w:body>{text}</w:body></w:document>')
     assert world.sync() == {"indexed": 1, "unchanged": 1}
     assert world.states() == {"a.docx": "indexed", "b.txt": "indexed"}
+
+
+def test_a_file_that_a_limit_stopped_is_read_by_the_next_run(world, monkeypatch):
+    world.write("a.html", "<b></b>" * 60_000 + "The cat sat on the mat.")
+    monkeypatch.setitem(ReaderPool.__init__.__kwdefaults__, "seconds", 0.02)
+    assert world.sync() == {"failed": 1}
+    assert world.reasons() == {"a.html": "it took longer than 0.02 s of processor time; the next run tries again"}
+    monkeypatch.undo()
+    assert world.sync() == {"indexed": 1}
+
+
+def test_a_file_that_a_limit_stopped_twice_waits_for_a_change_or_a_request(world, monkeypatch):
+    world.write("a.html", "<b></b>" * 60_000 + "The cat sat on the mat.")
+    monkeypatch.setitem(ReaderPool.__init__.__kwdefaults__, "seconds", 0.02)
+    assert world.sync() == world.sync() == {"failed": 1}
+    assert world.reasons() == {"a.html": "it took longer than 0.02 s of processor time"}
+    monkeypatch.undo()
+    assert world.sync() == {"failed": 1}
+    assert world.sync(retry=True) == {"indexed": 1}
 
 
 def test_an_edit_of_the_same_size_right_after_indexing_is_seen(world):
