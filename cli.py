@@ -102,7 +102,7 @@ def _failed_stream(error: OSError) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    from .retriever.search.snippet import printable
+    from .core.printable import printable
 
     click.echo(f"binocle: {printable(' '.join(message.split()))}", err=True)
     sys.exit(_ERROR)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..retriever.search.snippet import printable
+from ..core.printable import printable
 from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def audit(
             applied = _apply(retriever, passing[0], encoder, erase=erase)
     finally:  # an audit takes long: its results are printed even when they cannot be written or applied
         if as_json:
-            click.echo(json.dumps(_as_dict(report, gate, applied), ensure_ascii=False))
+            echo_json(_as_dict(report, gate, applied))
     if apply and passing and not as_json:
         _print(_changes(applied, retriever, erased=erase))
     return EXIT_NEGATIVE if gate.is_set and not passing else 0
@@ -158,7 +158,7 @@ def audit(
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(printable(line))
+        echo(printable(line))
 
 
 def _as_dict(report: AuditReport, gate: Gate, applied: AppliedDefence | None) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _apply(retriever: Retriever, result: DefenceResult, encoder: Path | None, *,
         return None
     action = f"embedding the index anew with {result.name}"
     if not sys.stderr.isatty():
-        click.echo(f"{action} …", err=True)
+        echo(f"{action} …", err=True)
     with ProgressBar(action) as progress:
         return defend(retriever, result.name, folder=encoder, keep=not erase, progress=progress)
 

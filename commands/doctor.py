@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import tempfile
@@ -15,6 +14,7 @@ import click
 
 from ..core.errors import BinocleError
 from .options import EXIT_NEGATIVE, json_option
+from .output import echo, echo_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,9 @@ def doctor(as_json: bool) -> int:
     results = list(checks())
     for check in results:
         if as_json:
-            click.echo(json.dumps({"name": check.name, "ok": check.ok, "detail": check.detail}))
+            echo_json({"name": check.name, "ok": check.ok, "detail": check.detail})
         else:
-            click.echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<12} {check.detail}")
+            echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<12} {check.detail}")
     return 0 if all(check.ok for check in results) else EXIT_NEGATIVE
 
 
@@ -52,7 +52,7 @@ def completion(context: click.Context, shell: str) -> None:
 
     shell_class = get_completion_class(shell)
     assert shell_class is not None
-    click.echo(shell_class(context.find_root().command, {}, "binocle", "_BINOCLE_COMPLETE").source())
+    echo(shell_class(context.find_root().command, {}, "binocle", "_BINOCLE_COMPLETE").source())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import InputError
-from ..retriever.search.snippet import printable
+from ..core.printable import printable
 from .options import FOLDER, PATH, check_rerank_options, json_option, rerank_depth_option, rerank_option
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def evaluate(
         with ProgressBar() as progress:
             result = evaluate_collection(data, model=model, run_file=run_file, progress=progress, **of_collections)
     if as_json:
-        click.echo(json.dumps(result.as_dict(per_query=per_query)))
+        echo_json(result.as_dict(per_query=per_query))
         return
     for line in _lines(result):
-        click.echo(printable(line))
+        echo(line)
 
 
 def _refuse(context: click.Context, options: Mapping[str, Any], data: Path) -> None:
@@ -181,11 +181,11 @@ def compare(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(comparison.as_dict(per_query=per_query)))
+        echo_json(comparison.as_dict(per_query=per_query))
     elif sys.stdout.isatty():
         _show(comparison)
     else:
-        click.echo("\n".join(map(printable, comparison.text().splitlines())))
+        echo(comparison.text())
 
 
 def _show(comparison: Comparison) -> None:
@@ -195,20 +195,20 @@ def _show(comparison: Comparison) -> None:
     from rich.text import Text
 
     console = Console()
-    console.print(Text(comparison.title() + "\n"))
+    console.print(Text(printable(comparison.title()) + "\n"))
     for columns in comparison.blocks(console.width - 2):
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
         table.add_column()
         for column in columns:
-            table.add_column(Text(f"{column.data}\n{column.measure}\n"), no_wrap=True)
+            table.add_column(Text(f"{printable(column.data)}\n{printable(column.measure)}\n"), no_wrap=True)
         for name in comparison.contenders:
             label, same = comparison.label(name)
             cells = [_cell(comparison.cells[name, column], comparison.lines(name, column)) for column in columns]
-            table.add_row(Text.assemble((label, "bold"), "\n", (same, "dim")), *cells)
+            table.add_row(Text.assemble((printable(label), "bold"), "\n", (printable(same), "dim")), *cells)
         console.print(table, "")
     for line in comparison.statements():
-        console.print(Text(line))
-    console.print(Text(comparison.note(), "dim"))
+        console.print(Text(printable(line)))
+    console.print(Text(printable(comparison.note()), "dim"))
 
 
 def _cell(cell: Cell | None, lines: tuple[str, str]) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import InputError, StoreError
+from ..core.printable import printable_path
 from .options import (
     EXIT_NEGATIVE,
     FOLDER,
@@ -16,13 +17,13 @@ from .options import (
     find_document,
     folder_argument,
     index_option,
-    json_line,
     json_option,
     open_index,
     print_note,
     ray_option,
     stdout_for_answers,
 )
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
     with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
         report = retriever.sync(folder, retry=retry, progress=progress)
     print_note(report.note)
-    click.echo(json_line(report.as_dict()) if as_json else _summary(report))
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        echo(_summary(report))
 
 
 def _summary(report: Report) -> str:
@@ -103,5 +107,5 @@ def forget(path: str, folder: Path | None, index: Path | None) -> int:
     report = retriever.delete(path, path + "/")
     print_note(report.note)
     count = report.removed
-    click.echo(f"{count_of(count, 'document')} forgotten" if count else f"{path} was forgotten already")
+    echo(f"{count_of(count, 'document')} forgotten" if count else f"{printable_path(path)} was forgotten already")
     return 0 if count else EXIT_NEGATIVE

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import InputError
 from .options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option, open_index, parse_citation
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -121,28 +121,28 @@ def _vectors(
 def _print_inverted(result: InvertedVector, number: int | None, true: str | None, *, as_json: bool) -> None:
     if as_json:
         known = {name: value for name, value in (("row", number), ("true", true)) if value is not None}
-        click.echo(json.dumps(known | result.as_dict(), ensure_ascii=False))
+        echo_json(known | result.as_dict())
         return
     if number is not None:
-        click.echo(f"row {number}")
+        echo(f"row {number}")
     if not result.recovered:
-        click.echo(f"no text recovered (the nearest has a cosine of {result.cosine:.3f})")
+        echo(f"no text recovered (the nearest has a cosine of {result.cosine:.3f})")
         return
-    click.echo(f"{result.text}\n  cosine {result.cosine:.3f}")
+    echo(f"{result.text}\n  cosine {result.cosine:.3f}")
     likeliest: dict[str, float] = {}
     for guess in result.tokens:  # a repeated token is less likely each time
         likeliest.setdefault(guess.token, guess.probability)
-    click.echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in likeliest.items()))
+    echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in likeliest.items()))
 
 
 def _print_reading(reading: StateReading, *, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(reading.as_dict(), ensure_ascii=False))
+        echo_json(reading.as_dict())
         return 0 if reading.tokens else EXIT_NEGATIVE
     for token, guess in zip(reading.tokens, reading.named, strict=True):
         mark = "" if token == guess.token else f"  (was {token})"
-        click.echo(f"{guess.token:<20} {guess.probability:.2f}{mark}")
-    click.echo(f"{reading.accuracy:.1%} of {len(reading.tokens)} tokens recovered")
+        echo(f"{guess.token:<20} {guess.probability:.2f}{mark}")
+    echo(f"{reading.accuracy:.1%} of {len(reading.tokens)} tokens recovered")
     return 0 if reading.tokens else EXIT_NEGATIVE
 
 
@@ -224,13 +224,13 @@ def inverter(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(result.as_dict()))
+        echo_json(result.as_dict())
         return
-    click.echo(f"{result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
+    echo(f"{result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s")
     for row in result.measures:
         low, high = row["interval"]
-        click.echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {row['rows']} texts)")
-    click.echo(result.folder)
+        echo(f"{row['name']:<32} {row['value']:.4f} (95 % {low:.4f} to {high:.4f}, {row['rows']} texts)")
+    echo(result.folder)
 
 
 def _sources(texts: Sequence[str], encoder: str | None, index: Path | None) -> tuple[list[str], str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from ..core.errors import InputError
 from .options import FOLDER, json_option, open_index
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ def mine(
     source = open_index(index, None) if index else corpus
     with ProgressBar(lines=15, silence=15) as progress:
         report = run_mining(data, out, corpus=source, judge=_judge(judge), progress=progress, **settings)
-    click.echo(json.dumps(report.as_dict()) if as_json else _summary(report, out, settings["negatives"]))
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        echo(_summary(report, out, settings["negatives"]))
 
 
 def _judge(name: str | None) -> Any:

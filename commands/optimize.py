@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from .options import (
     ray_option,
     stdout_for_answers,
 )
+from .output import echo, echo_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,10 +121,10 @@ def optimize(
         chosen = result.choice.measurement if result.choice else None
         plot.write_text(plot_svg(result.measurements, result.requirements, chosen), "utf-8")
     if as_json:
-        click.echo(json.dumps(_as_dict(result)))
+        echo_json(_as_dict(result))
     else:
         for line in _lines(result):
-            click.echo(line)
+            echo(line)
     return 0 if result.met else EXIT_NEGATIVE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError, NoIndexError
+from .output import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from click.shell_completion import CompletionItem
 
@@ -111,19 +111,13 @@ def split_names(_context: click.Context, _option: click.Parameter, value: str | 
 
 def print_step(text: str) -> None:
     """Print the next step of the command on stderr."""
-    click.echo(f"{text} …", err=True)
+    echo(f"{text} …", err=True)
 
 
 def print_note(note: str) -> None:
     """Print a note on stderr, if there is one."""
     if note:
-        click.echo(note, err=True)
-
-
-def json_line(record: Mapping[str, Any], *, ascii_only: bool = True) -> str:
-    """One record as a line of JSON; `chunks`, as the store calls them, are `passages` to users."""
-    passages = {"passages" if name == "chunks" else name: value for name, value in record.items()}
-    return json.dumps(passages, ensure_ascii=ascii_only)
+        echo(note, err=True)
 
 
 def count_of(number: int, noun: str) -> str:

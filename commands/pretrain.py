@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from ..core.errors import InputError
 from .options import FOLDER, json_option
+from .output import echo, echo_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,10 @@ def pretrain(
             config=PretrainingConfig(**options),
             progress=progress,
         )
-    click.echo(json.dumps(result.as_dict()) if as_json else _summary(result))
+    if as_json:
+        echo_json(result.as_dict())
+    else:
+        echo(_summary(result))
 
 
 def _summary(result: PretrainingResult) -> str:
@@ -136,9 +139,9 @@ def fill(text: str, model: str, k: int, as_json: bool) -> None:
     for number, predictions in enumerate(masks, 1):
         if as_json:
             rows = [{"token": guess.token, "probability": guess.probability} for guess in predictions]
-            click.echo(json.dumps({"mask": number, "predictions": rows}, ensure_ascii=False))
+            echo_json({"mask": number, "predictions": rows})
             continue
         if len(masks) > 1:
-            click.echo(f"mask {number}")
+            echo(f"mask {number}")
         for guess in predictions:
-            click.echo(f"{guess.probability:7.2%}  {guess.token}")
+            echo(f"{guess.probability:7.2%}  {guess.token}")

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-import click
+from ..core.printable import printable
+from .output import echo
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -67,17 +68,18 @@ class ProgressBar:
         if now < self._first_line:
             return
         if not event.total:
-            click.echo(f"{describe(event)} …", err=True)
+            echo(f"{describe(event)} …", err=True)
         elif event.done >= event.total or now - self._printed >= seconds:
             self._printed = now
-            click.echo(describe(event), err=True)
+            echo(describe(event), err=True)
 
 
 def describe(event: Progress) -> str:
     """Describe an event in one line for people: its message, else its stage and numbers."""
     if event.message:
-        return event.message
-    return f"{event.stage}: {event.done:,} of {event.total:,}" if event.total else event.stage
+        return printable(event.message)
+    stage = printable(event.stage)
+    return f"{stage}: {event.done:,} of {event.total:,}" if event.total else stage
 
 
 def _rich_progress() -> RichProgress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError
-from ..retriever.search.snippet import blocks, printable
+from ..core.printable import printable
+from ..retriever.search.snippet import blocks
 from .options import (
     EXIT_NEGATIVE,
     FOLDER,
@@ -34,6 +34,7 @@ from .options import (
     stdout_for_answers,
     where_option,
 )
+from .output import echo, echo_coloured, echo_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +132,7 @@ def search(
             rerank_seconds=rerank_seconds,
         )
     if recover and not as_json:
-        click.echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
+        echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
     _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover)
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
@@ -183,16 +184,14 @@ def show(citation: str, folder: Path | None, index: Path | None) -> None:
         text = retriever.text(find_document(retriever, match[1]), lines=(first, int(match[3] or first)))
     else:
         text = retriever.text(find_document(retriever, citation))
-    if sys.stdout.isatty():
-        text = "\n".join(map(printable, text.split("\n")))
-    click.echo(text)
+    echo(text)
 
 
 def _warn_of_long_query(query: str, retriever: Retriever) -> None:
     """Warn of a query with more tokens than the encoder reads."""
     limit = retriever.encoder.max_tokens
     if len(query) > limit and (count := len(retriever.encoder.offsets([query])[0])) > limit:
-        click.echo(
+        echo(
             f"binocle: the encoder reads only the first {limit:,} of the query's {count:,} tokens; "
             "modes hybrid and lexical look for all its words",
             err=True,
@@ -214,13 +213,13 @@ def _print_hits(
             if recover:
                 facts = {"query": recover(query.strip(), "query"), "passage": recover(_embedded_text(hit), "document")}
                 row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
-            click.echo(json.dumps(row, ensure_ascii=False))
+            echo_json(row)
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     printed = blocks(hits, query, path_of=from_here, colour=colour, width=_width(), explain=explain)
     for hit, block in zip(hits, printed, strict=True):
         facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
-        click.echo(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
+        echo_coloured(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
 
 
 def _comment(
@@ -252,9 +251,7 @@ def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retrie
     if count := len(written_since(root, rows.values())):
         changed = "one of these files was" if count == 1 else f"{count:,} of these files were"
         hint = command_hint("index", root, at=retriever.path)
-        click.echo(
-            f"binocle: {changed} changed or removed after indexing: {hint} brings the index up to date", err=True
-        )
+        echo(f"binocle: {changed} changed or removed after indexing: {hint} brings the index up to date", err=True)
 
 
 def _explain_no_hits(where: tuple[str, ...], folder: Path | None, root: Path | None, retriever: Retriever) -> None:
@@ -272,7 +269,7 @@ def _explain_no_hits(where: tuple[str, ...], folder: Path | None, root: Path | N
     else:
         reason = unknown_fields(where, rows) or unmet_conditions(where, below) or "nothing found" * sys.stdout.isatty()
     if reason:
-        click.echo(f"binocle: {printable(reason)}", err=True)
+        echo(f"binocle: {printable(reason)}", err=True)
 
 
 def _recovery(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..retriever.search.snippet import printable, printable_path
+from ..core.printable import printable, printable_path
 from .options import (
     EXIT_NEGATIVE,
     command_hint,
@@ -14,11 +14,11 @@ from .options import (
     folder_argument,
     folder_filter,
     index_option,
-    json_line,
     json_option,
     open_index,
     path_from_here,
 )
+from .output import echo, echo_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
 
     status = open_index(folder, index).status()
     if as_json:
-        click.echo(json_line(asdict(status)))
+        echo_json(asdict(status))
         return
     states = ", ".join(f"{count:,} {state}" for state, count in status.documents.items())
     vectors = "none yet" if status.vector_index is None else _vector_index(status)
@@ -60,7 +60,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
         ("size", format_bytes(status.bytes)),
     ):
-        click.echo(f"{name:<10} {value}")
+        echo(f"{name:<10} {printable(str(value))}")
 
 
 def _vector_index(status: Status) -> str:
@@ -121,9 +121,9 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
     names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
     for row in rows:
         if as_json:
-            click.echo(json_line({name: row[name] for name in names}, ascii_only=False))
+            echo_json({name: row[name] for name in names})
         else:
             detail = row["reason"] or f"{count_of(row['chunks'], 'passage')}, {row['format']}"
             path = from_here(row["path"]) if row["source"] == "file" else row["path"]
-            click.echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
+            echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
     return 0 if rows else EXIT_NEGATIVE

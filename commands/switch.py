@@ -11,11 +11,11 @@ from .options import (
     count_of,
     folder_argument,
     index_option,
-    json_line,
     json_option,
     open_index,
     print_note,
 )
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
         report = retriever.switch(model, progress=progress)
     print_note(report.note)
     if as_json:
-        click.echo(json_line(report.as_dict()))
+        echo_json(report.as_dict())
     elif report.switched:
-        click.echo(f"{_summary(report)}; {command_hint('rollback')} brings {report.before} back")
+        echo(f"{_summary(report)}; {command_hint('rollback')} brings {report.before} back")
     else:
-        click.echo(f"the index has this encoder already: {report.model}")
+        echo(f"the index has this encoder already: {report.model}")
 
 
 @click.command()
@@ -68,7 +68,10 @@ def rollback(folder: Path | None, index: Path | None, model: str | None, as_json
     with ProgressBar("loading the encoder") as progress:
         report = retriever.rollback(model, progress=progress)
     print_note(report.note)
-    click.echo(json_line(report.as_dict()) if as_json else _summary(report))
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        echo(_summary(report))
 
 
 def _summary(report: SwitchReport) -> str:

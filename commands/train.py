@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from .invert import inverter
 from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -208,18 +208,18 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> None:
     if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
         return
     if as_json:
-        click.echo(json.dumps(result.as_dict()))
+        echo_json(result.as_dict())
         return
-    click.echo(
+    echo(
         f"{result.objective}: {result.steps:,} steps in {result.seconds:,.0f} s, {result.texts_per_second:,.0f} texts/s"
     )
-    click.echo(result.account)
+    echo(result.account)
     if result.after:
         was = f"{result.before.value:.4f} -> " if result.before else ""
         low, high = result.after.low, result.after.high
         rows = f"{result.after.rows:,} held-out rows"
-        click.echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
-    click.echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
+        echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
+    echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
 
 
 train.add_command(inverter)
@@ -255,18 +255,18 @@ def tune(
     with ProgressBar("reading the data", lines=10) as progress:
         result = tune(retriever, out=out, recipe=recipe, publish=publish, progress=progress)
     if as_json:
-        click.echo(json.dumps(result.as_dict()))
+        echo_json(result.as_dict())
     else:
         verdict, gain = result.verdict, result.verdict.difference
-        click.echo(
+        echo(
             f"nDCG@10 of {verdict.queries:,} queries from held-out documents: "
             f"{verdict.before:.4f} -> {verdict.after:.4f} "
             f"({gain.value:+.4f}, 95 % {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.4f})"
         )
         for kind, by in verdict.kinds.items():
-            click.echo(f"{kind:<10} {by:+.4f}")
+            echo(f"{kind:<10} {by:+.4f}")
         done = "the index uses it: 'binocle rollback' undoes it" if result.published else "the index is unchanged"
-        click.echo(f"{result.folder}; {done}")
+        echo(f"{result.folder}; {done}")
     return 0 if result.published or not publish else EXIT_NEGATIVE
 
 
@@ -305,9 +305,9 @@ def distill(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(result.as_dict()))
+        echo_json(result.as_dict())
         return
     for name, (teacher, student) in result.measures.items():
-        click.echo(f"{name:<22} {teacher:.4f} -> {student:.4f}")
+        echo(f"{name:<22} {teacher:.4f} -> {student:.4f}")
     before, after = result.texts_per_second
-    click.echo(f"{'texts/s':<22} {before:,.0f} -> {after:,.0f} ({after / before:.1f} times)")
+    echo(f"{'texts/s':<22} {before:,.0f} -> {after:,.0f} ({after / before:.1f} times)")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from ..retriever.search.snippet import printable, printable_path
+from ..core.printable import printable, printable_path
 from .options import (
     EXIT_NEGATIVE,
     count_of,
@@ -18,6 +17,7 @@ from .options import (
     path_from_here,
     print_note,
 )
+from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -57,19 +57,19 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
         print_note(note)
     vectors = result.vectors if result else verification.vectors
     if deep and vectors:
-        click.echo(vectors.as_text(), err=True)
+        echo(vectors.as_text(), err=True)
     remaining = verification.faults
     unrepaired = set(remaining)
     repaired = [fault for fault in result.faults if fault not in unrepaired] if result else []
     if repaired:
-        click.echo(f"{count_of(len(repaired), 'fault')} mended", err=True)
+        echo(f"{count_of(len(repaired), 'fault')} mended", err=True)
     if as_json:
         for fault in [*repaired, *remaining]:
-            click.echo(json.dumps(asdict(fault) | ({"mended": fault not in unrepaired} if repair else {})))
+            echo_json(asdict(fault) | ({"mended": fault not in unrepaired} if repair else {}))
     elif remaining:
         _print_faults(remaining, retriever)
     else:
-        click.echo("clean")
+        echo("clean")
     return EXIT_NEGATIVE if remaining else 0
 
 
@@ -78,5 +78,5 @@ def _print_faults(faults: list[Fault], retriever: Retriever) -> None:
     files = {row["path"] for row in retriever.documents() if row["source"] == "file"}
     for fault in faults:
         path = from_here(fault.path) if fault.path in files else fault.path
-        click.echo(": ".join(filter(None, (fault.kind, printable_path(path), printable(fault.problem)))))
-    click.echo(count_of(len(faults), "fault"), err=True)
+        echo(": ".join(filter(None, (fault.kind, printable_path(path), printable(fault.problem)))))
+    echo(count_of(len(faults), "fault"), err=True)

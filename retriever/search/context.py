@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from ...core.printable import printable, printable_path, visible
 from ..documents.chunker import common
 from .hit import Hit
-from .snippet import printable, printable_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +42,8 @@ class Passage:
     def citation(self) -> str:
         """`[1] guide.md:12-30 (Install > Linux)`, on one line, so that no file's name passes for another citation."""
         page = f" p. {self.page}" if self.page is not None else ""
-        heading = f" ({printable(' > '.join(self.heading))})" if self.heading else ""
+        titles = printable(visible(" > ".join(self.heading))).strip()
+        heading = f" ({titles})" if titles else ""
         return f"[{self.number}] {printable_path(self.path)}:{self.line_start}-{self.line_end}{page}{heading}"
 
 
@@ -101,7 +102,7 @@ def _join(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[st
 
 
 def _write(passages: Sequence[Passage]) -> str:
-    return "\n\n".join(f"{passage.citation}\n{passage.text}" for passage in passages)
+    return "\n\n".join(f"{passage.citation}\n{visible(passage.text)}" for passage in passages)
 
 
 def _merge(hits: Sequence[Hit], documents: Mapping[int, str]) -> Iterator[Passage]:

@@ -8,6 +8,7 @@ import unicodedata
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ...core.printable import printable, printable_path
 from ...core.words import UNSPACED, word_spans
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _explained(hit: Hit) -> str:
 
 def _excerpt(text: str, words: set[str], width: int, *, flowing: bool) -> list[str]:
     """The `_SHOWN` lines of a passage with most of the different words, wrapped to width where needed."""
-    lines = [printable(line) for line in _fitted(text, words, width, flowing=flowing)]
+    lines = list(_fitted(text, words, width, flowing=flowing))
     matches = [_hit_words(line, words) for line in lines]
     starts = range(max(1, len(lines) - _SHOWN + 1))
     best = max(starts, key=lambda start: (len(set().union(*matches[start : start + _SHOWN])), -start))
@@ -101,7 +102,7 @@ def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterato
     one line.
     """
     rest = below = ""  # the words without room in the line before, and the indent of their line
-    lines = text.expandtabs(4).splitlines()
+    lines = [printable(line) for line in text.expandtabs(4).splitlines()]
     fenced = _begins_fenced(lines)
     for line in [*lines, ""]:
         body = line.strip()
@@ -187,26 +188,3 @@ def _alike(word: str, candidate: str) -> bool:
     if "가" <= word[:1] <= "힣":  # a letter is a syllable; a Korean noun has one or two more as its ending
         return same == short and long - same <= 2
     return same >= 4 and same >= short - 2 and long - same <= 4
-
-
-def printable(text: str) -> str:
-    """Replace control characters, also marks of direction: a document must not command the terminal."""
-    return text if text.isprintable() else _replace(text, _substitute)
-
-
-def printable_path(path: str) -> str:
-    """Escape control characters in the name of a file, which must stay distinct: a line break is `\\n`."""
-    return path if path.isprintable() else _replace(path, lambda char: char.encode("unicode_escape").decode())
-
-
-def _replace(text: str, by: Callable[[str], str]) -> str:
-    return "".join(char if char.isprintable() or char in _JOINERS else by(char) for char in text)
-
-
-_JOINERS = {"\t", "\u200c", "\u200d", "\ufe0f", *map(chr, range(0xE0020, 0xE0080))}  # scripts and emoji need them
-
-
-def _substitute(char: str) -> str:
-    if char == "\N{SOFT HYPHEN}":
-        return ""
-    return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"

@@ -987,7 +987,7 @@ def test_terminal_sees_the_progress_of_an_index(folder: Path, tiny_model):
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="file names there are valid UTF-8 without control characters")
 def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
-    evil = "\x1b]0;owned\x07\x1b[31m\x08\x9b2J"
+    evil = "\x1b]0;owned\x07\x1b[31m\x08\x9b2J\u202e\u200b\U000e0041"
     write(here, {f"evil{evil}\n.md": f"# Head {evil}\n\nThe walrus{evil} sat.\n", f"broken{evil}.pdf": "%PDF-1.4 no"})
     Retriever.open(here).sync()
     name = f"evil{evil}\n.md"

@@ -1,0 +1,30 @@
+"""Print for people and for programs: nothing that a document or a file's name contains reaches a terminal raw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..core.printable import json_text, printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def echo(text: object = "", *, err: bool = False) -> None:
+    """Print lines for people, with characters that they would not see as symbols.
+
+    :param err: print on stderr.
+    """
+    click.echo(printable_lines(str(text)), err=err)
+
+
+def echo_coloured(text: str) -> None:
+    """Print lines with colours of our own, whose other parts went through `printable` already."""
+    click.echo(text)
+
+
+def echo_json(record: Mapping[str, Any]) -> None:
+    """Print a record as one line of JSON; `chunks`, as the store calls them, are `passages` to users."""
+    click.echo(json_text({"passages" if name == "chunks" else name: value for name, value in record.items()}))

@@ -1,0 +1,184 @@
+"""Characters that a person does not see or that command a terminal: show them, escape them, or leave them out.
+
+Text from documents, and the names of files, may hold control characters, marks that reverse the order of letters, and
+letters without a shape. Output for people shows each as a symbol (`printable`). JSON has it as an escape (`json_text`).
+A prompt goes without it (`visible`). The store keeps every character, so positions stay exact.
+
+Writing needs some of these characters, and there they stay. These are joiners within emoji and in Arabic and Indic
+scripts, and a variation selector behind its character. Marks of direction stay in a line with Arabic or Hebrew. The
+flags of England, Scotland and Wales are made of tags, and stay too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+_CONTROLS = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+_BREAKS = "\x0b-\x0d\x1c-\x1f\x85\u2028\u2029"  # white space that Unicode or Python calls the end of a line
+_TAGS = "\U000e0000-\U000e007f"  # a shadow of ASCII
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_DIRECTIONS = "\u061c\u200e\u200f"  # they embrace no text
+_OTHERS = (  # overrides, embeddings and isolates; zero width; fillers; deprecated formats
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
+)
+_INVISIBLE = f"{_TAGS}{_SELECTORS}{_DIRECTIONS}{_OTHERS}"
+
+# What emoji are made of.
+_PICTURES = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_JOINED = "\u0590-\u061b\u061d-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18af\ua840-\ua87f\ufb1d-\ufdff"
+_JOINED += "\ufe70-\ufefc\U00010a00-\U00011fff"  # scripts in which letters join: Arabic, Indic, Mongolian and others
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
+_VARIED = "0\u1000-\u109f\u2200-\u22ff\u2a00-\u2aff\u3000-\u9fff\ua840-\ua87f\uf900-\ufaff\uff00-\uff60"
+_VARIED += "\U00020000-\U0003ffff"  # zero, formulas and ideographs, which have more than one shape
+_FLAGS = "|".join("".join(chr(0xE0000 + ord(letter)) for letter in name) for name in ("gbeng", "gbsct", "gbwls"))
+_RIGHT_TO_LEFT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+_UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_MANY = 4  # invisible characters in a row are counted from here on, not shown one by one
+
+
+@cache
+def _special() -> re.Pattern[str]:
+    """Return the pattern of everything that may need a symbol; compiling it takes too long for most searches."""
+    uses = (
+        f"(?<=\U0001f3f4)(?:{_FLAGS})\U000e007f",
+        f"(?<=[{_PICTURES}\ufe0f])\u200d(?=[{_PICTURES}])",
+        f"(?<=[{_JOINED}])[\u200c\u200d](?![{_INVISIBLE}])",
+        f"(?<![{_INVISIBLE}])[\u200c\u200d](?=[{_JOINED}])",
+        f"(?<=[{_SPACELESS}])\u200b(?![{_INVISIBLE}])",
+        f"(?<=[{_PICTURES}0-9#*])[\ufe0e\ufe0f](?![{_SELECTORS}])",
+        f"(?<=[{_VARIED}])[{_SELECTORS}](?![{_SELECTORS}])",
+        f"(?<=[\u1820-\u18aa])[\u180b-\u180f](?![{_INVISIBLE}])",
+        f"(?<=[^\\s{_INVISIBLE}])[\u034f\u2061-\u2064](?![{_INVISIBLE}])",  # formulas, and accents kept in order
+    )
+    return re.compile(
+        f"(?P<kept>{'|'.join(uses)})|(?P<tags>[{_TAGS}]+)|(?P<hyphen>(?<=\\w)\xad(?!\xad))"
+        f"|(?P<direction>(?<![{_INVISIBLE}])[{_DIRECTIONS}](?![{_INVISIBLE}]))|(?P<control>[{_CONTROLS}])"
+        f"|(?P<space>[\t\n{_BREAKS}])|(?P<invisible>[\xad{_SELECTORS}{_DIRECTIONS}{_OTHERS}]+)"
+    )
+
+
+@cache
+def _escaped() -> re.Pattern[str]:
+    """Return the pattern of characters that JSON has as escapes."""
+    return re.compile(f"[\x7f-\x9f\xad\u2028\u2029\ud800-\udfff{_INVISIBLE}]")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether every character of a text has a shape."""
+    return text.isprintable() and (text.isascii() or not _UNSEEN.search(text))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Show what a person would not see, on one line: a document must not command the terminal.
+
+    Control characters become symbols (␛), hidden letters are spelt out (`<tags: …>`), others become `<U+202E>`. White
+    space becomes spaces, and characters without any meaning become U+FFFD.
+
+    :param keep: white space that stays.
+    """
+    if _is_plain(text):
+        return text
+    return _replace(text, partial(_symbol, keep=keep), _substitute)
+
+
+def printable_lines(text: str) -> str:
+    """Show in each line what a person would not see; tabs stay."""
+    return "\n".join(printable(line, "\t") for line in text.split("\n"))
+
+
+def printable_path(path: str) -> str:
+    r"""Escape such characters in the name of a file, which must stay distinct: a line break is `\n`."""
+    if _is_plain(path):
+        return path
+    return _replace(path, _path_symbol, _escape)
+
+
+def visible(text: str) -> str:
+    """Leave out what a person would not see, for a prompt: a model reads hidden letters like any others."""
+    if _is_plain(text.replace("\n", " ")):
+        return text
+    plain = re.sub("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))  # colours
+    return _special().sub(_visible_part, plain)
+
+
+def invisible_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of text written in invisible characters: tags, and others in long rows."""
+    if not text.isascii() and _UNSEEN.search(text):
+        for match in _special().finditer(text):
+            if match["tags"] or (match["invisible"] and len(match[0]) >= _MANY):
+                yield match.span()
+
+
+def json_text(record: Mapping[str, Any]) -> str:
+    r"""Write a record as a line of JSON, with `\u` escapes for characters that a person does not see."""
+    text = json.dumps(record, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f") if text.isascii() else _escaped().sub(_json_escape, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f"
+
+
+def _replace(text: str, symbol: Callable[[re.Match[str]], str], substitute: Callable[[str], str]) -> str:
+    text = _special().sub(symbol, text)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or _is_kept(char) else substitute(char) for char in text)
+
+
+def _is_kept(char: str) -> bool:
+    """Whether a character is still here because its use is legitimate."""
+    return char in "\t\n" or bool(_special().match(char))
+
+
+def _symbol(match: re.Match[str], keep: str) -> str:
+    text, kind = match[0], match.lastgroup
+    if kind == "kept" or text in keep or (kind == "direction" and _has_right_to_left(match)):
+        return text
+    if kind in {"hyphen", "space"}:
+        return " " * (kind == "space")
+    letters = "".join(chr(ord(char) & 0x7F) for char in text if "\U000e0020" <= char < "\U000e007f")
+    if kind == "tags" and letters:
+        return f"<tags: {letters}>"
+    if len(text) >= _MANY:
+        return f"<{len(text):,} invisible characters>"
+    return "".join(map(_name, text))
+
+
+def _name(char: str) -> str:
+    code = ord(char)
+    return "␡" if code == 0x7F else chr(0x2400 + code) if code < 0x20 else f"<U+{code:04X}>"
+
+
+def _path_symbol(match: re.Match[str]) -> str:
+    return match[0] if match.lastgroup == "kept" else "".join(map(_escape, match[0]))
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def _substitute(char: str) -> str:
+    return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
+def _visible_part(match: re.Match[str]) -> str:
+    if match.lastgroup == "space":
+        return match[0] if match[0] in "\n\t" else "\n"
+    is_kept = match.lastgroup == "kept" or (match.lastgroup == "direction" and _has_right_to_left(match))
+    return match[0] if is_kept else ""
+
+
+def _has_right_to_left(match: re.Match[str]) -> bool:
+    """Whether the line of the match has Arabic, Hebrew or another script that runs to the left."""
+    text = match.string
+    start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+    return bool(re.search(_RIGHT_TO_LEFT, text[start : end if end >= 0 else None]))
