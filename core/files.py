@@ -1,15 +1,38 @@
-"""Checksums, atomic writes, cached JSON and paths."""
+"""Checksums, reading without waiting, atomic writes, cached JSON and paths."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_REGULAR_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_LATEST = 2**63 - 1  # nanoseconds since 1970 in 64 bits: the year 2262
+
+
+def open_regular(file: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file of the user's for reading, and never wait for a FIFO or a device that has taken its place.
+
+    :raises OSError: with ELOOP for a symbolic link, with ENXIO for anything else that is no regular file.
+    """
+    descriptor = os.open(file, _REGULAR_FLAGS)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, "not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def mtime_ns(status: os.stat_result) -> int:
+    """Return the time of a file in nanoseconds; a time after 2262 is the last that 64 bits hold."""
+    return min(max(status.st_mtime_ns, -_LATEST), _LATEST)
 
 
 def sha256(file: Path) -> str:

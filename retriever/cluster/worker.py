@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...core.errors import EncoderMismatchError, StoreError
+from ...core.files import mtime_ns
 from ..indexing.indexer import Indexer
 from ..indexing.report import Report
 from ..indexing.sync import row_of
@@ -128,7 +129,7 @@ def _is_unchanged(root: Path, entry: Entry) -> bool:
         return True
     with contextlib.suppress(OSError, ValueError):
         status = (root / entry.path).lstat()
-        return (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime_ns)
+        return (status.st_size, mtime_ns(status)) == (entry.size, entry.mtime_ns)
     return False
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.files import sha256
+from ...core.files import mtime_ns, open_regular
 from .gitignore import Pattern, verdict
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _list_folder(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry |
         if is_folder and not reason:
             yield _Folder(path, rules)
             continue
-        yield Entry(path, 0 if is_folder else status.st_size, status.st_mtime_ns, reason)
+        yield Entry(path, 0 if is_folder else status.st_size, mtime_ns(status), reason)
 
 
 def _name(name: str, siblings: Container[str]) -> str:
@@ -191,10 +192,11 @@ def _rules(file: Path | os.DirEntry[str], source: str, base: Path | None = None)
     try:
         if file.is_symlink() or not file.is_file():
             return []
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:
-            lines = [line.removesuffix("\n").removesuffix("\r") for line in stream.read(2**20).split("\n")]
+        with open_regular(path) as stream:
+            text = stream.read(2**20).decode("utf-8-sig", "surrogateescape")
     except OSError:
         return []
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     patterns = [pattern for line in lines if (pattern := Pattern.parse(line))]
     return [_Rules(os.path.join(base or path.parent, ""), source, patterns)] if patterns else []  # noqa: PTH118
 
@@ -227,7 +229,13 @@ def _has_changed(file: Path, row: Mapping[str, Any]) -> bool:
         status = file.lstat()
         if status.st_size != row["size"]:
             return True
-        touched = status.st_mtime_ns != row["mtime_ns"]
-        return touched and status.st_size <= _MAX_HASHED_BYTES and sha256(file) != row["sha256"]
+        touched = mtime_ns(status) != row["mtime_ns"]
+        return touched and status.st_size <= _MAX_HASHED_BYTES and file_sha256(file) != row["sha256"]
     except OSError:
         return True
+
+
+def file_sha256(file: Path) -> str:
+    """Return the hexadecimal sha256 of a file of the user's; never wait for a FIFO that has taken its place."""
+    with open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

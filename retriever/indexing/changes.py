@@ -8,8 +8,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ...core.files import sha256
-from ..documents.scan import scan
+from ..documents.scan import file_sha256, scan
 from ..readers.detect import ending_of
 from .report import Report
 
@@ -157,6 +156,6 @@ def mtime_fields(mtime_ns: int) -> Row:
 def _sha256(file: Path) -> str | None:
     """The hash of a file; None if it is gone or cannot be read."""
     try:
-        return sha256(file)
+        return file_sha256(file)
     except OSError:
         return None

@@ -63,6 +63,8 @@ def sync(
             row, document = row_of(entry, reading)
             earlier = rows.get(entry.path)
             report.count(entry, row)
+            if earlier and earlier["chunks"] and _is_out_of_reach(row):
+                continue
             indexer.add(row, document, replaces=earlier["id"] if earlier else None)
         indexer.commit(drop=changes.drop)
     report.note = writer.finish()
@@ -98,6 +100,11 @@ def _tracked(
         progress(progress_of_files((number, len(entries)), (done, total), indexer.chunks, start))
         yield entry, reading
         done += entry.size
+
+
+def _is_out_of_reach(row: Row) -> bool:
+    """Whether a file has vanished since the scan or its disk failed: the next run decides, with the row as it is."""
+    return row["state"] == "failed" and not row["sha256"] and row["reason"] != "permission denied"
 
 
 def row_of(entry: Entry, reading: Reading | None) -> tuple[Row, Document | None]:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ....core.errors import BinocleError
 from .process import WorkerProcess
 from .reading import Job, Reading
 
@@ -96,8 +97,20 @@ class ReaderPool:
             batch = read_ahead.take(idle=True)
             if not batch:
                 return
-            self._workers.append(WorkerProcess(self._settings))
+            if not self._start_worker():
+                read_ahead.retries.extendleft(reversed(batch))
+                return
             self._workers[-1].send(batch)
+
+    def _start_worker(self) -> bool:
+        """Start one more worker; False if the machine has room for no more than there are."""
+        try:
+            self._workers.append(WorkerProcess(self._settings))
+        except BinocleError:
+            if not self._workers:
+                raise
+            return False
+        return True
 
     def _wait(self, read_ahead: _ReadAhead) -> None:
         """Wait for answers of the workers, at most until the first deadline, and take them in."""

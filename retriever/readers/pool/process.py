@@ -41,9 +41,7 @@ class WorkerProcess:
 
     def __init__(self, settings: Json) -> None:
         self._settings = settings
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            _command(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
-        )
+        self._process = _start(settings)
         assert self._process.stdin
         assert self._process.stdout
         self._in, self._out = self._process.stdin, self._process.stdout
@@ -215,6 +213,17 @@ def _identity(message: Json) -> dict[str, Any]:
     if not isinstance(sha256, str) or len(sha256) != 64 or type(size) is not int or type(mtime_ns) is not int:
         raise TypeError("no account of a file")
     return {"sha256": sha256, "size": size, "mtime_ns": mtime_ns}
+
+
+def _start(settings: Json) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            _command(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        )
+    except OSError as error:
+        raise BinocleError(
+            f"no reader process can be started ({error.strerror}): end other programs, then run it again"
+        ) from error
 
 
 def _command(settings: Json) -> list[str]:

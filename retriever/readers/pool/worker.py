@@ -6,12 +6,12 @@ import errno
 import hashlib
 import os
 import signal
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from ....core.errors import UnreadableError, UnsupportedError
+from ....core.files import mtime_ns, open_regular
 from ...readers import read
 from ..formats import FORMATS
 from .protocol import LENGTHS, Lengths, document_json, frame, load
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..formats import Format
     from .protocol import Json
 
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN_ERRORS = {
     errno.ENOENT: ("failed", "it is no longer there"),
     errno.ENOTDIR: ("failed", "it is no longer there"),
@@ -100,16 +99,13 @@ def _stop_timers() -> None:
 def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
     """The bytes of a regular file, with their hash, size and time. Never waits for a FIFO or a device."""
     try:
-        descriptor = os.open(path, _OPEN_FLAGS)
+        file = open_regular(path)
     except OSError as error:
         raise _CannotOpenError(*_OPEN_ERRORS.get(error.errno or 0, ("failed", os.strerror(error.errno or 0)))) from None
     except ValueError:
         raise _CannotOpenError("failed", "its name holds a zero byte") from None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise _CannotOpenError("skipped", "not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
+    with file:
+        status = os.fstat(file.fileno())
         try:
             data = file.read(max_bytes + 1) if status.st_size <= max_bytes else b""
         except OSError as error:
@@ -117,7 +113,7 @@ def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
         if max(status.st_size, len(data)) > max_bytes:
             raise _CannotOpenError("skipped", f"larger than {max_bytes / (1 << 20):.4g} MB")
     sha256 = hashlib.sha256(data).hexdigest()
-    return data, {"sha256": sha256, "size": len(data), "mtime_ns": status.st_mtime_ns}
+    return data, {"sha256": sha256, "size": len(data), "mtime_ns": mtime_ns(status)}
 
 
 def _send(answers: BinaryIO, message: Json) -> None:

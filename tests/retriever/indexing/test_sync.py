@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import socket
+import stat
 import time
 import zipfile
 from pathlib import Path
@@ -14,7 +17,11 @@ from binocle import Retriever
 from binocle.core.errors import BinocleError, InputError
 from binocle.core.progress import ignore
 from binocle.retriever.documents.document import Document, Part
+from binocle.retriever.documents.scan import scan
+from binocle.retriever.indexing import changes as changes_of
 from binocle.retriever.indexing import indexer as indexing
+from binocle.retriever.indexing import sync as syncing
+from binocle.retriever.indexing.changes import find_changes
 from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.sync import sync
@@ -291,6 +298,25 @@ def test_a_time_in_the_future_does_not_hide_an_edit(world):
     assert world.sync() == {"indexed": 1}
 
 
+@pytest.mark.parametrize("mtime", [10**10, -(10**9)], ids=["year 2286", "year 1938"])
+def test_a_time_far_from_ours_is_a_time(world, mtime):
+    world.write("a.txt", "The cat sat.\n", mtime)
+    assert world.sync() == {"indexed": 1}
+    assert world.sync() == {"unchanged": 1}
+    world.write("a.txt", "The dog sat there.\n", mtime)
+    assert world.sync() == {"indexed": 1}
+
+
+def test_an_edit_is_seen_though_the_clock_went_backwards(world, monkeypatch):
+    world.write("a.txt", "The cat sat.\n")
+    monkeypatch.setattr(time, "time_ns", lambda: (OLD + 1) * 10**9)  # a second after the file was written
+    assert world.sync() == {"indexed": 1}
+    monkeypatch.setattr(time, "time_ns", lambda: (OLD - 10**6) * 10**9)
+    assert world.sync() == {"unchanged": 1}
+    world.write("a.txt", "The dog sat.\n")
+    assert world.sync() == {"indexed": 1}
+
+
 def test_an_older_time_is_a_change(world):
     world.write("a.txt", "The cat sat.\n")
     world.sync()
@@ -471,6 +497,117 @@ def test_a_file_deleted_while_the_folder_is_read_is_no_disaster(world):
     assert report.indexed >= 1
     world.sync()
     assert world.states() == {"a.txt": "indexed"}
+
+
+def after_scan(monkeypatch, action):
+    """Let the folder change between the scan and the reading of the files."""
+
+    def find(*arguments, **options):
+        changes = find_changes(*arguments, **options)
+        action()
+        return changes
+
+    monkeypatch.setattr(syncing, "find_changes", find)
+
+
+def replace_by_socket(file):
+    file.unlink()
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(file.parent):
+        listener.bind(file.name)
+
+
+REPLACEMENTS = {
+    "FIFO": (lambda file: (file.unlink(), os.mkfifo(file)), "not a regular file"),
+    "folder": (lambda file: (file.unlink(), file.mkdir()), "not a regular file"),
+    "socket": (replace_by_socket, "not a regular file"),
+    "loop": (lambda file: (file.unlink(), file.symlink_to(file)), "a symbolic link"),
+    "link": (lambda file: (file.unlink(), file.symlink_to("/etc/passwd")), "a symbolic link"),
+    "device": (lambda file: (file.unlink(), os.mknod(file, 0o600 | stat.S_IFCHR, os.makedev(1, 5))), "not a regular file"),
+    "binary": (lambda file: file.write_bytes(bytes(100)), "binary file"),
+    "empty": (lambda file: os.truncate(file, 0), "no text in it"),
+}  # fmt: skip
+
+
+def test_files_that_are_something_else_when_they_are_read_cost_themselves(world, monkeypatch):
+    names = [name for name in REPLACEMENTS if name != "device" or os.geteuid() == 0]  # only root makes devices
+    for name in [*names, "same"]:
+        world.write(f"{name}.txt", TEXT + name)
+    world.sync()
+    for name in names:
+        world.write(f"{name}.txt", TEXT + "new" + name, OLD + 1)
+    world.write("new.txt", TEXT + "new")
+    after_scan(monkeypatch, lambda: [REPLACEMENTS[name][0](world.folder / f"{name}.txt") for name in names])
+    report = world.retriever.sync(world.folder)
+    assert (report.indexed, report.unchanged, report.skipped) == (1, 1, len(names))
+    assert world.reasons() == {f"{name}.txt": REPLACEMENTS[name][1] for name in names}
+    monkeypatch.undo()
+    for name in names:
+        file = world.folder / f"{name}.txt"
+        file.rmdir() if name == "folder" else file.unlink()
+    assert world.sync() == {"unchanged": 2}
+
+
+def test_a_file_replaced_by_a_fifo_before_its_bytes_are_compared_never_blocks(world, monkeypatch):
+    world.write("a.txt", TEXT)
+    world.write("b.txt", TEXT + "b")
+    world.sync()
+    file = world.folder / "a.txt"
+    os.utime(file, (OLD + 1, OLD + 1))
+
+    def entries(*arguments, **options):
+        listing = list(scan(*arguments, **options))
+        file.unlink()
+        os.mkfifo(file)
+        return listing
+
+    monkeypatch.setattr(changes_of, "scan", entries)
+    assert world.retriever.sync(world.folder).unchanged == 1
+    assert world.reasons() == {"a.txt": "not a regular file"}
+
+
+def test_a_changed_file_that_vanishes_before_it_is_read_keeps_its_passages_until_the_next_run(world, monkeypatch):
+    world.write("a.txt", TEXT)
+    world.sync()
+    world.write("a.txt", TEXT + "a", OLD + 1)
+    after_scan(monkeypatch, (world.folder / "a.txt").unlink)
+    assert world.retriever.sync(world.folder).failed == 1
+    assert world.states() == {"a.txt": "indexed"}
+    monkeypatch.undo()
+    assert world.sync() == {"removed": 1}
+
+
+def test_a_folder_renamed_in_the_middle_of_a_run_loses_nothing(tmp_path, tiny, monkeypatch):
+    """As a disk that is unmounted."""
+    world = World(tmp_path / "folder", Counting(tiny))
+    retriever = Retriever.open(tmp_path / "index")
+    retriever._models.use(world.encoder)
+    for number in range(5):
+        world.write(f"{number}.txt", TEXT.format(number))
+    retriever.sync(world.folder)
+    for number in range(1, 7):
+        world.write(f"{number}.txt", TEXT.format(number) + "new", OLD + 1)
+    after_scan(monkeypatch, lambda: world.folder.rename(tmp_path / "away"))
+    report = retriever.sync(world.folder)
+    assert (report.unchanged, report.failed, report.chunks_removed) == (1, 6, 0)
+    assert len(retriever.search("cat", k=10, mode="lexical")) == 5
+    monkeypatch.undo()
+    (tmp_path / "away").rename(world.folder)
+    assert retriever.sync(world.folder).indexed == 6
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_permission_lost_in_the_middle_of_a_run_costs_the_files_that_lost_it(world, monkeypatch):
+    world.write("a/x.txt", TEXT)
+    world.write("b.txt", TEXT + "b")
+    world.sync()
+    world.write("a/y.txt", TEXT + "y")
+    world.write("c.txt", TEXT + "c")
+    after_scan(monkeypatch, lambda: (world.folder / "a").chmod(0))
+    report = world.retriever.sync(world.folder)
+    (world.folder / "a").chmod(0o700)
+    assert (report.indexed, report.unchanged, report.failed) == (1, 2, 1)
+    assert world.reasons() == {"a/y.txt": "permission denied"}
+    assert world.sync() == {"unchanged": 3, "indexed": 1}
 
 
 def test_a_folder_and_added_documents_share_an_index(world):

@@ -170,7 +170,6 @@ def test_a_closed_file_is_reported(tmp_path: Path) -> None:
         ("exit 3", "its reader ended with status 3"),
         ("exit 0", "its reader ended with status 0"),
         ("spin", "it took longer than 0.4 s of processor time"),
-        ("sleep 30", "it was not read within 2 s"),
         ("eat 2000", "it needed more than 0.8 GB of memory"),
         ("raise two\nlines", "its reader failed: ValueError: two lines"),
         ("lie", "its reader answered nonsense"),
@@ -178,12 +177,18 @@ def test_a_closed_file_is_reported(tmp_path: Path) -> None:
 )
 def test_a_bad_file_fails_alone(orders: Path, order: str, reason: str) -> None:
     files = write(orders, *["fine"] * 5, order, *["fine"] * 20)
-    with pool(seconds=0.4, wall_seconds=2, memory=800_000_000) as workers:
+    with pool(seconds=0.4, memory=800_000_000) as workers:
         readings = list(workers.read_all(files))
     assert [reading.path for reading in readings] == [str(file) for file in files]
     assert [reading.state for reading in readings] == ["ok"] * 5 + ["failed"] + ["ok"] * 20
     assert readings[5].reason == reason
     assert readings[5].sha256 == hashlib.sha256(order.encode()).hexdigest()
+
+
+def test_a_reader_that_waits_for_ever_is_ended(orders: Path) -> None:
+    with pool(wall_seconds=2) as workers:
+        readings = list(workers.read_all(write(orders, "fine", "sleep 30", "fine")))
+    assert [reading.reason for reading in readings] == ["", "it was not read within 2 s", ""]
 
 
 def test_a_file_that_waits_for_a_busy_machine_is_read(orders: Path) -> None:
@@ -283,6 +288,33 @@ def test_a_reader_process_that_cannot_start_is_an_error(tmp_path: Path, monkeypa
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(BinocleError, match="did not start"):
         read_file(tmp_path / "a.txt")
+
+
+def test_a_pool_goes_on_with_the_processes_that_there_are(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = write(orders, *["fine"] * 5)
+
+    def paths() -> Iterator[Path]:
+        yield files[0]
+        monkeypatch.setattr(sys, "executable", "/nowhere")
+        yield from files[1:]
+
+    with pool() as workers:
+        assert [reading.state for reading in workers.read_all(paths())] == ["ok"] * 5
+    with pool() as workers, pytest.raises(BinocleError, match="no reader process can be started"):
+        list(workers.read_all(files))
+
+
+def test_a_process_that_the_system_kills_costs_one_file(orders: Path) -> None:
+    """As Linux does when memory runs out."""
+    before, files = children(), write(orders, "fine", "sleep 30", "fine")
+    with pool(workers=1) as workers:
+        readings = workers.read_all(files)
+        assert next(readings).state == "ok"
+        for process in children() - before:
+            os.kill(process, signal.SIGKILL)
+        killed, fine = readings
+    assert (killed.again, fine.state) == (True, "ok")
+    assert killed.reason == "its reader was ended (signal 9), perhaps because it needed too much memory"
 
 
 def test_workers_do_not_mind_an_interrupt(orders: Path) -> None:
