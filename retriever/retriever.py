@@ -41,6 +41,7 @@ from .search.context import Context, find_context
 from .search.hit import Hit
 from .store import benchmark_queries
 from .store import documents as stored_documents
+from .store.confinement import check_files
 from .store.filters import parse
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
@@ -397,6 +398,8 @@ class Retriever:
         """Return the committed state, for reading rows: the same object until something is committed."""
         forking.check()
         store, head = self._committed()
+        if self._current is not None and self._current.head != head:
+            check_files(self.path)
         return self._set_current(store, head)
 
     @property

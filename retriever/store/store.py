@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import NoIndexError, StoreError
+from .confinement import check_files
 from .head import FORMAT, HEAD, Head, Settings
 from .locations.location import NEW
 from .locations.open_location import open_location
@@ -76,11 +77,13 @@ class Store:
         """Open an existing index.
 
         :raises NoIndexError: when there is no index.
+        :raises StoreError: when a symbolic link or a special file is in its folder.
         :raises DamagedError: when its settings cannot be read.
         """
         location = open_location(path)
         if not _is_index(location):
             raise NoIndexError(f"no index at {location}: make one with 'binocle index FOLDER'")
+        check_files(location.cache)
         return cls(location, Settings.read(location))
 
     def read_settings(self) -> Store:

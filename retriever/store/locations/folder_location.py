@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import LockedError, StoreError
+from ..confinement import check_files, read_file
 from ..tables import TableLocation
 from .location import ANY, TABLES, Location
 
@@ -50,7 +51,7 @@ class FolderLocation:
 
     def read(self, file: str) -> tuple[bytes, str]:
         """Read the whole file; its tag is always `ANY`, because the lock keeps other writers away."""
-        return (self.cache / file).read_bytes(), ANY
+        return read_file(self.cache / file), ANY
 
     def exists(self, file: str) -> bool:
         """Tell whether a regular file is there; a missing folder is no error."""
@@ -80,14 +81,14 @@ class FolderLocation:
     def locked(self) -> Iterator[None]:
         """Create the folder and lock its file `lock`; the system frees the lock when the process dies.
 
-        :raises StoreError: when the folder cannot be used or has a symbolic link in it.
+        :raises StoreError: when the folder cannot be used, or has a symbolic link or a special file in it.
         """
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.cache / "lock", timeout=0)
         with reachable(self):
             self.cache.mkdir(parents=True, exist_ok=True)
-            self._refuse_links()
+            check_files(self.cache)
             try:
                 lock.acquire()
             except Timeout:
@@ -98,14 +99,6 @@ class FolderLocation:
             yield
         finally:
             lock.release()
-
-    def _refuse_links(self) -> None:
-        for entry in self.cache.iterdir():
-            if entry.is_symlink():
-                raise StoreError(
-                    f"{entry} is a symbolic link, and an index writes and removes only what is in its own folder: "
-                    "put what it points to in its place, or remove it"
-                )
 
     def is_free(self) -> bool:
         """Tell whether the folder is missing, empty, or has only remains; it reads the small files to know."""
