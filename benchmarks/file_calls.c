@@ -27,7 +27,7 @@
 
 #define NEXT(name) ((typeof(&name))dlsym(RTLD_NEXT, #name))
 
-enum { EVERY_CALL, REMOVES, ALLOCATES };  // a full disk still removes
+enum { EVERY_CALL, REMOVES, ALLOCATES, WRITES };  // a full disk still removes
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[4096];
@@ -103,13 +103,14 @@ static void note(char kind, const char *path, const char *other, int64_t offset,
     if (bytes) put(bytes, count);
 }
 
-// Whether the call must fail. Called with the lock held, once a call.
+// Whether the call must fail; an error below 0 ends the process. Called with the lock held, once a call.
 static int refused(int sort) {
     if (!fail_at) return 0;
     calls++;
     int full = fail_errno == ENOSPC || fail_errno == EDQUOT;
     if (calls < fail_at || (fired && !fail_rest)) return 0;
     if (full && sort == REMOVES) return 0;
+    if (fail_errno < 0 && sort != WRITES) kill(getpid(), SIGKILL), pause();
     fired++;
     return 1;
 }
@@ -125,9 +126,11 @@ static ssize_t written(int fd, const void *bytes, size_t count, int64_t offset) 
     }
     ssize_t n;
     int was = fired;
-    if (refused(ALLOCATES)) {
-        int half = fail_rest && !was && count > 1 && (fail_errno == ENOSPC || fail_errno == EDQUOT);
+    if (refused(WRITES)) {
+        int ends = fail_errno < 0, full = fail_errno == ENOSPC || fail_errno == EDQUOT;
+        int half = count > 1 && (ends || (full && fail_rest && !was));
         n = !half ? -1 : offset < 0 ? NEXT(write)(fd, bytes, count / 2) : NEXT(pwrite64)(fd, bytes, count / 2, offset);
+        if (ends) kill(getpid(), SIGKILL), pause();
         if (!half) errno = fail_errno;
     } else {
         n = offset < 0 ? NEXT(write)(fd, bytes, count) : NEXT(pwrite64)(fd, bytes, count, offset);

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .faiss_structures import Structure
     from .metric import Metric
 
+_WRITTEN = 1 << 20  # bytes that FAISS hands over together
 FAISS_FILE = "index.faiss"
 _SEED = 1234
 _SAMPLE = 32_768  # vectors to learn codes from
@@ -104,7 +105,8 @@ class FaissKind:
             (folder / FAISS_FILE).write_bytes(b"")  # too few to learn from: all are compared
             return
         index = self._build(vectors, metric_of(metric), values)
-        faiss.write_index(index, str(folder / FAISS_FILE))
+        with (folder / FAISS_FILE).open("wb") as stream:  # FAISS passes over an error when it closes a file of its own
+            faiss.write_index(index, faiss.PyCallbackIOWriter(stream.write, _WRITTEN))
         if not _is_known(folder / FAISS_FILE):
             raise InputError(
                 f"FAISS made a {type(index).__name__} of that, which is not a type of index that is served here"

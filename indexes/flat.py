@@ -7,6 +7,7 @@ beside its own. It takes true scores from them, and exact answers where that is 
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +220,9 @@ class FlatKind:
                 ids_of_batches.append(ids)
                 stream.write(np.ascontiguousarray(vectors, np.float32).reshape(-1, dim).data)
         all_ids = np.concatenate(ids_of_batches) if ids_of_batches else np.empty(0, np.int64)
-        np.save(folder / "ids.npy", all_ids, allow_pickle=False)
+        file = io.BytesIO()  # NumPy writes to a real file through C, and passes over an error when it closes that
+        np.save(file, all_ids, allow_pickle=False)
+        (folder / "ids.npy").write_bytes(file.getbuffer())
 
     def load(
         self,

@@ -450,6 +450,19 @@ def test_what_cannot_be_built_on_a_gpu_is_refused_in_one_line(tmp_path, gpu):
         publish(tmp_path, IndexSpec("ivf_int8", {"gpu": 1, "nlist": 4}), *rows())
 
 
+@pytest.mark.parametrize(("kind", "limit"), [("flat", 800), ("hnsw", 35_000)])
+def test_a_file_that_the_disk_does_not_take_whole_is_an_error(kind, limit, tmp_path):
+    resource = pytest.importorskip("resource")
+    vectors = np.random.default_rng(0).standard_normal((200, 8 if kind == "hnsw" else 1)).astype(np.float32)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            KINDS[kind].write(tmp_path, [(np.arange(200), vectors)], dim=vectors.shape[1], metric="ip", build={})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_faiss_says_nothing_while_it_learns(tmp_path, capfd):
     for kind in ("ivf", "pq", "ivf_pq_fast", "ivf_opq"):
         publish(tmp_path, spec_of(kind), *(part[:100] for part in rows()))
