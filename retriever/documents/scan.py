@@ -221,10 +221,24 @@ def written_since(root: Path, rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
     If only the time differs, the sha256 decides. A large file is then taken to be unchanged.
     """
-    return [row["path"] for row in rows if _has_changed(root / row["path"], row)]
+    return [row["path"] for row in rows if _has_changed(file_below(root, row["path"]), row)]
 
 
-def _has_changed(file: Path, row: Mapping[str, Any]) -> bool:
+def file_below(root: Path, path: str) -> Path | None:
+    """Return the file that a row of an index names; None if `..`, an absolute path or a symbolic link leads elsewhere.
+
+    A scan lists no such path, but an index may come from elsewhere.
+    """
+    prefix = os.path.join(os.path.realpath(root), "")  # noqa: PTH118
+    try:
+        return Path(prefix + path) if os.path.realpath(prefix + path) == prefix + path else None
+    except ValueError:  # a NUL
+        return None
+
+
+def _has_changed(file: Path | None, row: Mapping[str, Any]) -> bool:
+    if file is None:
+        return True
     try:
         status = file.lstat()
         if status.st_size != row["size"]:

@@ -12,6 +12,7 @@ from ...core.errors import BinocleError, DamagedError
 from ...core.progress import OnProgress, ignore
 from ..documents.chunker import context_of
 from ..documents.document import Document, LineCounter
+from ..documents.scan import file_below
 from ..indexing.indexer import key_of
 from ..store.tables import PREVIOUS
 from .wrong_vectors import search
@@ -164,8 +165,13 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
     from ..readers.pool.pool import ReaderPool
 
     indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
+    files = [file_below(root, row["path"]) for row in indexed]
+    for row, file in zip(indexed, files, strict=True):
+        if file is None:
+            yield Fault("document", row["path"], f"does not lie in {root}, or lies behind a symbolic link")
+    indexed = [row for row, file in zip(indexed, files, strict=True) if file]
     with ReaderPool() as pool:
-        readings = pool.read_all(root / row["path"] for row in indexed)
+        readings = pool.read_all(file for file in files if file)
         for row, chunks, text in _with_chunks(snapshot, indexed):
             reading = next(readings)
             problem = _changed(row, reading)

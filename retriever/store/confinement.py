@@ -1,7 +1,8 @@
 """Keep an index within its folder: it may come from elsewhere, and lead to files of others.
 
 A symbolic link in it would let Lance read, replace or delete files elsewhere; a FIFO would stop a reader for ever.
-Git and tar carry both.
+Git and tar carry both. A table can name other folders and buckets for its files, and a column of blobs other files.
+Lance reads them only after it has opened the table; of all other names in its files it makes names below the table.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ...core.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import lance
 
 _REGULAR = "an index holds only files and folders of its own"
 _KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
@@ -62,3 +67,29 @@ def read_file(file: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
         return stream.read()
+
+
+def check_table(table: lance.LanceDataset) -> None:
+    """Check that an open table has all its data in its own folder.
+
+    :raises StoreError: when it names another folder or storage, or has a column of another type than ours have.
+    """
+    if bases := table.base_paths():
+        elsewhere = ", ".join(sorted(base.path for base in bases.values()))
+        raise StoreError(f"{table.uri} keeps data outside of the index, in {elsewhere}: {_INDEX_AGAIN}")
+    for field in table.schema:
+        if not _is_plain(field):
+            raise StoreError(f"{table.uri} has a column {field.name!r} that may hold references: {_INDEX_AGAIN}")
+
+
+_INDEX_AGAIN = "remove the index and index again"
+_PLAIN = (pa.int64(), pa.int32(), pa.bool_(), pa.float32(), pa.string(), pa.large_string(), pa.binary())
+
+
+def _is_plain(field: pa.Field) -> bool:
+    """Tell whether a column holds its values itself; Lance marks a column of blobs in its metadata."""
+    if field.metadata:
+        return False
+    kind = field.type
+    is_list = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+    return _is_plain(kind.value_field) if is_list else kind in _PLAIN

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.files import expand_home
-from ..documents.scan import INDEX_NAME
+from ..documents.scan import INDEX_NAME, file_below
 from .locations.folder_location import reachable
 
 if TYPE_CHECKING:
@@ -64,4 +64,5 @@ def to_sync(
 def _was_renamed(indexed: Path, root: Path, documents: Callable[[], list[dict[str, Any]]]) -> bool:
     """Tell whether the indexed folder is gone and this one has a file of it."""
     rows = [] if indexed.exists() else documents()
-    return any((root / row["path"]).exists() for row in rows if row["source"] == "file")
+    files = (file_below(root, row["path"]) for row in rows if row["source"] == "file")
+    return any(file.exists() for file in files if file)

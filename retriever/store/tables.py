@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...core import forking
 from ...core.errors import BinocleError, DamagedError, StoreError, first_line
+from .confinement import check_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,8 +108,13 @@ class TableLocation:
         return self.uri
 
     def at(self, version: int | None = None) -> lance.LanceDataset:
-        """Open a version of the table, the latest by default."""
-        return lance.dataset(self.uri, version=version, storage_options=self.options)
+        """Open a version of the table, the latest by default.
+
+        :raises StoreError: when it names files outside of its folder.
+        """
+        table = lance.dataset(self.uri, version=version, storage_options=self.options)
+        check_table(table)
+        return table
 
     def write(self, rows: Any, **options: Any) -> lance.LanceDataset:
         """Write rows by Lance, which creates the table unless `mode` says to append or overwrite."""

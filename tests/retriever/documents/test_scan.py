@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from binocle.retriever.documents.scan import MAX_BYTES, Entry, find_index, scan, written_since
+from binocle.core.files import sha256
+from binocle.retriever.documents.scan import MAX_BYTES, Entry, file_below, find_index, scan, written_since
 
 git = pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle here")
 
@@ -550,3 +551,20 @@ def test_a_file_is_written_anew_when_its_bytes_are_others_and_not_when_it_was_to
     (tmp_path / "gone").unlink()
     (tmp_path / "large").write_bytes(b"x" * large)  # too large to be read again after each search
     assert written_since(tmp_path, rows) == ["rewritten", "longer", "gone"]
+
+
+def test_row_of_an_index_leads_to_no_file_elsewhere(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside.txt"
+    (root / "sub").mkdir(parents=True)
+    for file in (root / "sub/a.txt", outside):
+        file.write_text("text")
+    (root / "link").symlink_to(tmp_path)
+    (root / "b.txt").symlink_to(outside)
+    assert file_below(root, "sub/a.txt") == root / "sub/a.txt"
+    assert file_below(root, "sub/missing") == root / "sub/missing"
+    (tmp_path / "way").symlink_to("root")
+    assert file_below(tmp_path / "way", "sub/a.txt") == root / "sub/a.txt"
+    paths = ["../outside.txt", str(outside), "link/outside.txt", "b.txt", "sub/../../outside.txt", "\0", "", "."]
+    assert [file_below(root, path) for path in paths] == [None] * len(paths)
+    rows = [{"path": path, "size": 4, "mtime_ns": 0, "sha256": sha256(outside)} for path in paths]
+    assert written_since(root, rows) == paths
