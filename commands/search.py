@@ -321,6 +321,7 @@ _JSON_FIELDS = [
     "page",
     "heading",
     "text",
+    "hidden",
     "title",
     "metadata",
     "format",

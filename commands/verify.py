@@ -55,6 +55,12 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
         verification = retriever.verify(deep=deep and not repair, progress=progress)
     for note in result.notes if result else ():
         print_note(note)
+    if hidden := verification.hidden.passages:
+        documents = count_of(verification.hidden.documents, "document")
+        echo(
+            f"{count_of(hidden, 'passage')} of {documents} with text that a person does not see there",
+            err=True,
+        )
     vectors = result.vectors if result else verification.vectors
     if deep and vectors:
         echo(vectors.as_text(), err=True)

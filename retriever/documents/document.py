@@ -6,6 +6,10 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...core.printable import invisible_spans
+
+HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -60,6 +64,33 @@ class Document:
     def _part_at(self, position: int) -> Part | None:
         index = bisect_right(self.parts, position, key=lambda part: part.start) - 1
         return self.parts[index] if index >= 0 else None
+
+
+def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int], ...]:
+    """Return the spans of a passage that a person does not see, in characters of its document.
+
+    They are of the styles of the document, or written in characters without a shape.
+
+    :param concealed: the value of `HIDDEN` in the document's metadata; one of another type counts as none.
+    :param start: the position of the passage in its document.
+    :param text: the passage.
+    """
+    if not isinstance(concealed, list) or not all(type(place) is int for place in concealed):
+        concealed = []
+    end = start + len(text)
+    styled = (
+        (max(begin, start), min(stop, end))
+        for begin, stop in zip(concealed[::2], concealed[1::2], strict=False)
+        if begin < end and stop > start
+    )
+    invisible = ((start + begin, start + stop) for begin, stop in invisible_spans(text))
+    spans: list[tuple[int, int]] = []
+    for begin, stop in sorted({*styled, *invisible}):
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(stop, spans[-1][1])
+        else:
+            spans.append((begin, stop))
+    return tuple(spans)
 
 
 class LineCounter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from ...core.errors import BinocleError, DamagedError
 from ...core.progress import OnProgress, ignore
 from ..documents.chunker import context_of
-from ..documents.document import Document, LineCounter
+from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of
 from ..store.tables import PREVIOUS
@@ -42,11 +43,20 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenText:
+    """The number of passages with text that a person does not see, and of their documents."""
+
+    passages: int
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """The result of verifying an index."""
 
     faults: list[Fault]
     vectors: VectorCheck | None  # only of a deep verification
+    hidden: HiddenText
 
 
 def verify(
@@ -63,10 +73,11 @@ def verify(
     :param deep: also look for vectors that do not belong to their texts, which embeds a few per cent of them.
     """
     stored = list(faults(snapshot, root))
+    hidden = _hidden_text(snapshot)
     if not deep:
-        return Verification(stored, None)
+        return Verification(stored, None, hidden)
     vectors = search(snapshot, encoder_of(snapshot.head.encoder), progress)
-    return Verification([*stored, *vector_faults(snapshot, vectors.wrong)], vectors)
+    return Verification([*stored, *vector_faults(snapshot, vectors.wrong)], vectors, hidden)
 
 
 def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
@@ -83,6 +94,22 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     added = [row for row in rows if row["source"] == "added"]
     for row, chunks, text in _with_chunks(snapshot, added):
         yield from _chunk_faults(row, chunks, Document.from_text(text))
+
+
+def _hidden_text(snapshot: Snapshot) -> HiddenText:
+    rows = snapshot.document_rows.to_pylist()
+    concealed = {row["id"]: _concealed(row) for row in rows if row["source"] == "file" and HIDDEN in row["metadata"]}
+    passages = [
+        number
+        for batch in snapshot.batches(["document", "char_start", "text"])
+        for number, start, text in zip(*(column.to_pylist() for column in batch), strict=True)
+        if (number in concealed or not text.isascii()) and hidden_spans(concealed.get(number), start, text)
+    ]
+    return HiddenText(len(passages), len(set(passages)))
+
+
+def _concealed(row: dict[str, Any]) -> Any:
+    return json.loads(row["metadata"]).get(HIDDEN)
 
 
 def documents_to_read_again(faults: Iterable[Fault]) -> set[str]:
@@ -180,6 +207,8 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
             elif reading.document is not None:
                 if text != reading.document.text:
                     yield Fault("document", row["path"], "is stored with another text than it has")
+                elif _concealed(row) != reading.document.metadata.get(HIDDEN):
+                    yield Fault("document", row["path"], "is stored without the places of its hidden text")
                 yield from _chunk_faults(row, chunks, reading.document)
 
 

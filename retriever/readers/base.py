@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnreadableError
-from ..documents.document import Document, Part
+from ..documents.document import HIDDEN, Document, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,15 @@ MAX_LEVEL = 16  # levels of headings kept in a path
 MAX_TITLE = 200  # characters of a title kept in a path
 
 _BREAKS = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r\n?")
-_NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
+_NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x10-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 
+# Around text that a person does not see, until a builder notes its place. XML cannot hold these two characters, and
+# `hide` removes them from the text between.
+HIDING, SHOWING = "\x0e", "\x0f"
+_HIDDEN = re.compile(f"{HIDING}([^{HIDING}{SHOWING}]*){SHOWING}")
+_MARKS = str.maketrans("", "", HIDING + SHOWING)
+_WORDS = re.compile(r"\S(?:.*\S)?")  # of a line
+_MAX_HIDDEN = 10_000  # spans of a document; of more, neighbours become one
 
 _MAX_GAP = 100  # empty cells in a row; the text behind a wider gap does not belong to the table
 
@@ -49,6 +56,21 @@ def collapse_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
+def hide(text: str) -> str:
+    """Mark a text as one that a person does not see, line by line, without the white space around it."""
+    return _WORDS.sub(f"{HIDING}\\g<0>{SHOWING}", text.translate(_MARKS))
+
+
+def without_marks(text: str) -> str:
+    """Remove the characters of marks from a text in which they mean nothing."""
+    return text.translate(_MARKS) if HIDING in text or SHOWING in text else text
+
+
+def shown(text: str) -> str:
+    """Leave out the marked parts of a text, for titles: nothing stands below a heading that nobody sees."""
+    return without_marks(_HIDDEN.sub("", text))
+
+
 def join_surrogates(text: str) -> str:
     """Join surrogate pairs into their characters; a half without a partner becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -65,7 +87,7 @@ class HeadingStack:
         """Open a section, which closes all sections of its level and of deeper levels."""
         level = min(level, MAX_LEVEL)
         self.leave(level)
-        title = collapse_spaces(title)[:MAX_TITLE]
+        title = collapse_spaces(shown(title))[:MAX_TITLE]
         if title:
             self._titles.append((level, title))
             self.path = tuple(title for _, title in self._titles)
@@ -128,6 +150,7 @@ class DocumentBuilder:
     _parts: list[Part] = field(default_factory=list)
     _length: int = 0
     _lines: int = 0
+    _hidden: list[tuple[int, int]] = field(default_factory=list)
 
     def add(
         self,
@@ -144,10 +167,13 @@ class DocumentBuilder:
         :param line: the line on which it begins in the source; None if the source has no lines.
         :param gap: the white space between the block before and this one.
         """
-        text = _NOISE.sub("", _BREAKS.sub("\n", text)).rstrip()
+        text = _NOISE.sub("", _BREAKS.sub("\n", text))
+        text, hidden = _take_marks(text) if HIDING in text or SHOWING in text else (text, [])
+        text = text.rstrip()
         blank = len(text) - len(text.lstrip())
         skipped = text.count("\n", 0, blank)
-        text = text[blank if kind == "prose" else text.rfind("\n", 0, blank) + 1 :]
+        cut = blank if kind == "prose" else text.rfind("\n", 0, blank) + 1
+        text = text[cut:]
         if not text:
             return
         if self._length:
@@ -155,6 +181,7 @@ class DocumentBuilder:
             self._length += len(gap)
             self._lines += gap.count("\n")
         start, first = self._length, self._lines + 1
+        self._hidden += [(start + begin - cut, start + end - cut) for begin, end in hidden]
         self._pieces.append(text)
         self._length += len(text)
         self._lines += text.count("\n")
@@ -178,5 +205,35 @@ class DocumentBuilder:
 
     def document(self, format_name: str) -> Document:
         """The document of all blocks so far."""
-        title = collapse_spaces(_NOISE.sub("", self.title))[:1000]
-        return Document("".join(self._pieces), tuple(self._parts), title, format_name, self.metadata)
+        text = "".join(self._pieces)
+        title = collapse_spaces(shown(_NOISE.sub("", self.title)))[:1000]
+        if self._hidden:
+            self.metadata[HIDDEN] = [place for span in _merge(self._hidden, text) for place in span]
+        return Document(text, tuple(self._parts), title, format_name, self.metadata)
+
+
+def _take_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text without its marks, and the spans that were marked."""
+    pieces: list[str] = []
+    spans = []
+    position = length = 0
+    for match in _HIDDEN.finditer(text):
+        pieces.append(text[position : match.start()].translate(_MARKS))
+        start = length + len(pieces[-1])
+        pieces.append(match[1])
+        length = start + len(match[1])
+        position = match.end()
+        spans.append((start, length))
+    pieces.append(text[position:].translate(_MARKS))
+    return "".join(pieces), spans
+
+
+def _merge(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
+    """Join spans with only white space between them, and neighbours where there are too many."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and (not text[joined[-1][1] : start].strip() or len(joined) >= _MAX_HIDDEN):
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return joined

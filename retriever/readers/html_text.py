@@ -7,8 +7,19 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces, table_row
+from .base import (
+    HIDING,
+    SHOWING,
+    DocumentBuilder,
+    Heading,
+    HeadingStack,
+    collapse_spaces,
+    hide,
+    table_row,
+    without_marks,
+)
 from .encoding import decode
+from .html_styles import Look, StyleSheet, look_of
 from .html_tokens import (
     ALLOWED_IN_HEAD,
     BLOCKS,
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
 
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
-_PERMALINK = "¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n"  # the text of a link from a heading to itself
+_PERMALINK = f"¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n{HIDING}{SHOWING}"  # the text of a link from a heading to itself
 _MAX_TABLE_DEPTH = 24
 _MAX_SPAN_COLUMN = 1000  # row spans are ignored from this column on
 _MAX_CELL = 2000  # characters; a table with a longer cell serves the layout
@@ -101,14 +112,17 @@ class HtmlReader:
     def __init__(
         self, source: str, builder: DocumentBuilder, *, headings: HeadingStack | None = None, first_line: int | None = 1
     ) -> None:
-        self._source = source
+        self._source = without_marks(source)
         self._builder = builder
         self._headings = headings or HeadingStack()
         self._first_line = first_line
-        self._newline_positions = [match.start() for match in re.finditer("\n", source)]
+        self._newline_positions = [match.start() for match in re.finditer("\n", self._source)]
         self._open: list[str] = []
         self._count: dict[str, int] = {}
         self._hidden: int | None = None  # the number of open elements outside the hidden one
+        self._sheet = StyleSheet()
+        # The number of open elements outside an element with a look of its own, that look, and whether it hides text.
+        self._looks = [(-1, Look(), False)]
         self._rows: list[_Row] = []
         self._tables: list[_Table] = []
         self._text: list[str] = []
@@ -145,8 +159,12 @@ class HtmlReader:
             self._end_tag("head")
         if self._hidden is None:
             self._add_text(run.text, run.position)
+        elif self._open[-1] == "style":
+            self._sheet.add(run.text)
 
     def _add_text(self, text: str, position: int) -> None:
+        if self._looks[-1][2]:
+            text = hide(text)
         if self._preformatted:
             self._add_preformatted(text, position)
             return
@@ -185,6 +203,7 @@ class HtmlReader:
             self._void_element(tag)
             return
         hides = self._hidden is None and _hides(tag)
+        self._enter_look(tag)
         if self._hidden is None and name in BLOCKS:
             self._block_boundary(name)
         if hides:
@@ -193,6 +212,14 @@ class HtmlReader:
         self._count[name] = self._count.get(name, 0) + 1
         if self._hidden is None:
             self._open_element(tag)
+
+    def _enter_look(self, tag: Tag) -> None:
+        """Note the look of an element that opens."""
+        if self._hidden is None:
+            outer = self._looks[-1][1]
+            look = look_of(tag, outer, self._sheet)
+            if look is not outer:
+                self._looks.append((len(self._open), look, self._sheet.hides(look)))
 
     def _open_element(self, tag: Tag) -> None:
         name = tag.name
@@ -212,6 +239,8 @@ class HtmlReader:
             self._link = len(self._text)
 
     def _void_element(self, tag: Tag) -> None:
+        if tag.name == "link" and "stylesheet" in tag.attributes.get("rel", "").lower():
+            self._sheet.is_whole = False
         if self._hidden is not None or _hides(tag):
             return
         if tag.name == "br":
@@ -222,16 +251,19 @@ class HtmlReader:
         elif tag.name in BLOCKS:
             self._block_boundary(tag.name)
         elif tag.name in {"img", "area"} and tag.attributes.get("alt"):
-            self._add_text(" " + tag.attributes["alt"] + " ", tag.position)
+            self._add_attribute(tag, tag.attributes["alt"])
         elif tag.name == "input" and tag.attributes.get("type", "text").lower() not in {
             "hidden",
             "password",
             "radio",
             "checkbox",
         }:
-            self._add_text(
-                " " + (tag.attributes.get("value") or tag.attributes.get("placeholder", "")) + " ", tag.position
-            )
+            self._add_attribute(tag, tag.attributes.get("value") or tag.attributes.get("placeholder", ""))
+
+    def _add_attribute(self, tag: Tag, text: str) -> None:
+        """Add text that an element without an end tag shows."""
+        is_hidden = self._sheet.hides(look_of(tag, self._looks[-1][1], self._sheet))
+        self._add_text(f" {hide(text) if is_hidden else text} ", tag.position)
 
     def _end_tag(self, name: str) -> None:
         if name == "br":
@@ -242,6 +274,8 @@ class HtmlReader:
             last = self._open.pop()
             self._count[last] -= 1
             self._close_element(last)
+            if self._looks[-1][0] >= len(self._open):
+                self._looks.pop()
             if last == name:
                 break
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -39,6 +40,18 @@ class Passage:
     hits: tuple[Hit, ...]
 
     @property
+    def visible_text(self) -> str:
+        """The text as a person sees it: without hidden text, control characters and characters without a shape."""
+        pieces = []
+        position = 0
+        for start, end in (span for hit in self.hits for span in hit.hidden):
+            pieces.append(self.text[position : start - self.char_start])
+            position = end - self.char_start
+        pieces.append(self.text[position:])
+        text = visible("".join(pieces))
+        return re.sub(r"\s*\n\s*\n\s*", "\n\n", text).strip() if len(pieces) > 1 else text
+
+    @property
     def citation(self) -> str:
         """`[1] guide.md:12-30 (Install > Linux)`, on one line, so that no file's name passes for another citation."""
         page = f" p. {self.page}" if self.page is not None else ""
@@ -70,6 +83,7 @@ def find_context(
 def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str], int], max_tokens: int) -> Context:
     """Take hits, the best first, while they fit. Write them by document; documents come in the order of their best hit.
 
+    A person who checks a citation must find what the model read. So hidden text is left out.
     The cost of a hit is estimated as that of a passage of its own. Neighbours cost less when joined; this saving is
     computed only when a hit does not fit.
 
@@ -78,7 +92,8 @@ def pack(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[str
     """
     distinct: dict[str, Hit] = {}
     for hit in hits:
-        distinct.setdefault(" ".join(hit.text.split()), hit)
+        if not hit.hidden or _passage(1, [hit], documents[hit.document]).visible_text:
+            distinct.setdefault(" ".join(hit.text.split()), hit)
     chosen: list[Hit] = []
     room, is_exact = max_tokens, True
     for hit in distinct.values():
@@ -102,7 +117,7 @@ def _join(hits: Sequence[Hit], documents: Mapping[int, str], count: Callable[[st
 
 
 def _write(passages: Sequence[Passage]) -> str:
-    return "\n\n".join(f"{passage.citation}\n{visible(passage.text)}" for passage in passages)
+    return "\n\n".join(f"{passage.citation}\n{passage.visible_text}" for passage in passages)
 
 
 def _merge(hits: Sequence[Hit], documents: Mapping[int, str]) -> Iterator[Passage]:

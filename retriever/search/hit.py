@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..documents.chunker import context_of
+from ..documents.document import HIDDEN, hidden_spans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,7 @@ class Hit:
     source: str  # "file" or "added"
     document: int  # its row id
     passage: int  # its row id
+    hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -74,6 +76,8 @@ def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, sec
     for rank, number in enumerate(ids.tolist(), 1):
         row, chunk = rows[number], chunks[number]
         document = documents[chunk["document"]]
+        metadata = json.loads(document["metadata"])
+        concealed = metadata.pop(HIDDEN, None) if document["source"] == "file" else None
         hits.append(
             Hit(
                 rank=rank,
@@ -90,10 +94,11 @@ def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, sec
                 text=chunk["text"],
                 title=document["title"],
                 format=document["format"],
-                metadata=json.loads(document["metadata"]),
+                metadata=metadata,
                 source=document["source"],
                 document=document["id"],
                 passage=number,
+                hidden=hidden_spans(concealed, chunk["char_start"], chunk["text"]),
                 explanation={
                     **explanation,
                     "ranks": {stage: ranks[stage].get(number) for stage in stages},

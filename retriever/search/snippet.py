@@ -64,9 +64,12 @@ def _citation(hit: Hit, path: str, *, colour: bool) -> str:
     location = f"{printable_path(path)}:{hit.line_start}"
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
+    hidden = "  [hidden text]" if hit.hidden else ""
     if colour:
-        return f"{hit.rank:>2}  {_PATH}{location}{_END}{page}{_FAINT + heading + _END if heading else ''}"
-    return f"{hit.rank:>2}  {location}{page}{heading}"
+        heading = _FAINT + heading + _END if heading else ""
+        hidden = _MATCH + hidden + _END if hidden else ""
+        return f"{hit.rank:>2}  {_PATH}{location}{_END}{page}{heading}{hidden}"
+    return f"{hit.rank:>2}  {location}{page}{heading}{hidden}"
 
 
 def _explained(hit: Hit) -> str:
