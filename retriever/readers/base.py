@@ -208,7 +208,7 @@ class DocumentBuilder:
         text = "".join(self._pieces)
         title = collapse_spaces(shown(_NOISE.sub("", self.title)))[:1000]
         if self._hidden:
-            self.metadata[HIDDEN] = [place for span in _merge(self._hidden, text) for place in span]
+            self.metadata[HIDDEN] = [position for span in _merge(self._hidden, text) for position in span]
         return Document(text, tuple(self._parts), title, format_name, self.metadata)
 
 

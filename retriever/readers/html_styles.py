@@ -78,7 +78,7 @@ class StyleSheet:
         background = _WHITE if look.background == "page" and self.is_whole else look.background
         if not isinstance(background, tuple) or not isinstance(look.colour, tuple):
             return False
-        return all(abs(one - two) <= _NEAR for one, two in zip(look.colour, background, strict=True))
+        return all(abs(front - back) <= _NEAR for front, back in zip(look.colour, background, strict=True))
 
     def add(self, source: str) -> None:
         """Add the rules of a `style` element."""
@@ -227,7 +227,7 @@ def _colour(value: str) -> Colour | str | None:
         return _NAMES.get(value, _TRANSPARENT)
     if match := re.fullmatch(r"#([0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})", value):
         digits = match[1] if len(match[1]) > 4 else "".join(2 * digit for digit in match[1])
-        red, green, blue, *alpha = (int(digits[place : place + 2], 16) for place in range(0, len(digits), 2))
+        red, green, blue, *alpha = (int(digits[index : index + 2], 16) for index in range(0, len(digits), 2))
         return _TRANSPARENT if alpha and alpha[0] < 13 else (red, green, blue)
     if match := re.fullmatch(r"rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,/]+([\d.]+)(%)?)?\s*\)", value):
         alpha_share = float(match[4]) * (0.01 if match[5] else 1) if match[4] else 1.0
