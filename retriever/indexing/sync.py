@@ -18,7 +18,7 @@ from .indexer import Indexer
 from .report import Report, progress_of_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ..documents.document import Document
@@ -51,8 +51,7 @@ def sync(
     changes = find_changes(root, rows, leave_out=leave_out, retry=retry)
     report = changes.report
     chunks_before = writer.snapshot().chunks.count_rows()
-    if changes.rows:
-        _rewrite_rows(writer, changes.rows, changes.replaced)
+    rewrite_rows(writer, changes.rows, changes.replaced)
     if file_indexer and changes.read:
         file_indexer(writer, root, changes.read, rows, report, progress)
         if changes.drop:
@@ -73,8 +72,13 @@ def sync(
     return report
 
 
-def _rewrite_rows(writer: Writer, rows: list[Row], replaced: list[int]) -> None:
-    """Rewrite document rows; their text and their chunks stay the same."""
+def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) -> None:
+    """Rewrite document rows; their text and their chunks stay the same.
+
+    :param replaced: ids of rows without chunks that they replace.
+    """
+    if not rows:
+        return
     texts = writer.snapshot().documents_by_id([row["id"] for row in rows], ["text"])
     complete = [{**row, "text": texts[row["id"]]["text"]} for row in rows]
     writer.replace_rows(pa.Table.from_pylist(complete, document_schema()), drop=replaced)

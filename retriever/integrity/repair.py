@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..indexing.sync import rewrite_rows
 from . import wrong_vectors
-from .verify import documents_to_read_again, vector_faults
+from .verify import changed_documents, documents_to_drop, vector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,9 +73,13 @@ def _mend_vectors(
 def _rebuild(writer: Writer, faults: Iterable[Fault]) -> str:
     """Drop files with faulty chunks, and build both indexes anew.
 
+    A file that has changed stays until the next sync replaces it, which compares its bytes whatever its time says.
+
     :returns: a line if the vector index no longer meets its requirements.
     """
-    faulty = documents_to_read_again(faults)
-    rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["path"] in faulty]
-    writer.drop_orphans([row["id"] for row in rows if row["source"] == "file"])
+    faults = list(faults)
+    dropped, changed = documents_to_drop(faults), changed_documents(faults)
+    rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"]
+    writer.drop_orphans([row["id"] for row in rows if row["path"] in dropped])
+    rewrite_rows(writer, [{**row, "settled": False} for row in rows if row["path"] in changed - dropped])
     return writer.finish(rebuild=True)

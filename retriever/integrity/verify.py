@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SAMPLES = 50  # passages looked up in the full-text index
 _BATCH_SIZE = 500  # documents read together with their chunks
 _UNREADABLE = "cannot be read now"
+_CHANGED = "has changed since it was indexed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +113,21 @@ def _concealed(row: dict[str, Any]) -> Any:
     return json.loads(row["metadata"]).get(HIDDEN)
 
 
-def documents_to_read_again(faults: Iterable[Fault]) -> set[str]:
-    """The paths of faulty documents, without files that cannot be read now: the stored text may be the last copy."""
+def documents_to_drop(faults: Iterable[Fault]) -> set[str]:
+    """The paths of documents that are not stored as they were read.
+
+    A file that cannot be read now is not among them: the stored text may be the last copy.
+    """
     return {
         fault.path
         for fault in faults
-        if fault.kind in ("passage", "store", "document") and not fault.problem.startswith(_UNREADABLE)
+        if fault.kind in ("passage", "store", "document") and not fault.problem.startswith((_UNREADABLE, _CHANGED))
     }
+
+
+def changed_documents(faults: Iterable[Fault]) -> set[str]:
+    """The paths of files with other bytes than when they were read."""
+    return {fault.path for fault in faults if fault.kind == "document" and fault.problem == _CHANGED}
 
 
 def vector_faults(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[Fault]:
@@ -261,7 +270,7 @@ def _with_chunks(
 
 def _changed(row: dict[str, Any], reading: Reading) -> str:
     if reading.sha256 and reading.sha256 != row["sha256"]:
-        return "has changed since it was indexed"
+        return _CHANGED
     if reading.document is None:
         return f"{_UNREADABLE}: {reading.reason}"
     return ""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import lance
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.integrity.repair import repair
 from binocle.retriever.readers.pool.pool import ReaderPool
 from binocle.retriever.readers.pool.reading import Reading
 from binocle.retriever.store.tables import chunk_schema, document_schema
+from binocle.retriever.store.writer import open_writer
 
 
 def kinds(retriever):
@@ -178,6 +181,19 @@ def test_an_added_documents_lines_are_held_against_its_text(tmp_path, tiny_model
     retriever.add([{"id": "a", "text": "The cat sat.\n\nThe dog ran."}])
     rewrite(retriever, "chunks", lambda rows: one(rows, line_end=99), chunk_schema(32))
     assert kinds(retriever) == {("passage", "a")}
+
+
+def test_repair_keeps_a_changed_file_until_the_sync_has_its_new_text(retriever, folder):
+    file = folder / "notes/cats.txt"
+    file.write_bytes(file.read_bytes().replace(b"cat", b"dog"))  # of the same size, and below of the same time
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    assert [fault.kind for fault in retriever.verify().faults] == ["document"]
+    with open_writer(retriever._opened()) as writer:
+        repair(writer, retriever.verify().faults, lambda _: retriever.encoder, deep=False, progress=lambda _: None)
+    assert "The cat sat" in retriever.text("notes/cats.txt")
+    retriever.repair()
+    assert "The dog sat" in retriever.text("notes/cats.txt")
+    assert retriever.verify().faults == []
 
 
 def test_repair_keeps_added_documents(retriever):
