@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,25 @@ Mask = NDArray[np.bool_]
 
 _MAX_NEW = 65_536  # new keys, which are sorted again on every addition
 _NONE = np.empty(0, np.int64)
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00..{'descr': '(<i8|<f4)', 'fortran_order': False, "
+    rb"'shape': \((\d{1,12}),(?: (\d{1,12}))?\), } *\n",
+    re.DOTALL,
+)
+
+
+def from_npy(data: bytes) -> NDArray[np.generic]:
+    """Return the array of one or two dimensions in a .npy file that `np.save` wrote.
+
+    numpy's own reader allocates what a header claims before it looks at the size of the file.
+
+    :raises ValueError: when the file has another header, or not the size that its header says.
+    """
+    match = _NPY.match(data)
+    if match is None:
+        raise ValueError("it is not an array as it was written here")
+    shape = tuple(int(number) for number in match.groups()[1:] if number)
+    return np.frombuffer(data, match[1].decode(), offset=match.end()).reshape(shape)
 
 
 def isin_sorted(ids: Ids, known: Ids) -> Mask:

@@ -125,12 +125,13 @@ class FaissIndex:
         selector: dict[str, Any] = {}
         if mask is not None and self._selects:
             bits = np.packbits(mask, bitorder="little")
-            selector = {"sel": faiss.IDSelectorBitmap(len(mask), faiss.swig_ptr(bits))}
+            selector = {"sel": faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))}
         parameters = self.structure.parameters(self._visits(depth), **selector)
         if parameters is not None and isinstance(self.index, faiss.IndexPreTransform):
             parameters = faiss.SearchParametersPreTransform(index_params=parameters)
         with faiss_errors("search this index"):
             scores, positions = self.index.search(queries, depth, params=parameters)
+        positions[positions.view(np.uint64) >= len(self.ids)] = -1  # whatever the file holds, these are addresses
         scores *= METRICS[self.exact.metric].sign
         scores[positions < 0] = -np.inf
         return scores, positions

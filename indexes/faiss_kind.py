@@ -6,6 +6,7 @@ its type are checked before FAISS reads on, under limits on what FAISS may alloc
 
 from __future__ import annotations
 
+import mmap
 import re
 import threading
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ..core.errors import DamagedError, InputError
 from .base import Parameter, TextParameter, check_parameters, with_defaults
 from .faiss_index import FaissIndex, faiss_errors, faiss_reason
 from .faiss_structures import Graph, Lists, Scan
+from .faiss_validation import check_index
 from .flat import FlatKind
 from .metric import metric_of
 
@@ -42,6 +44,7 @@ _TYPES = frozenset(  # the first four bytes of the FAISS files that may be read
 )
 _MAX_NUMBER = 2**20  # in a factory string: a greater one would exhaust the memory or never end
 _NEIGHBOURS = {"HNSW": (2, 256), "NSG": (16, 256)}  # of a node: minimum and maximum
+_VIEW_EXCESS = 8
 _limits = threading.Lock()  # FAISS's limits hold for the whole process
 
 
@@ -129,8 +132,10 @@ class FaissKind:
                     f"{folder / FAISS_FILE} has {size} bytes, which {count} vectors of this kind cannot take"
                 )
             index = _read(folder / FAISS_FILE, size)
-            if (index.d, index.ntotal, index.metric_type) != (dim, count, metric_of(metric).faiss):
-                raise DamagedError(f"{folder / FAISS_FILE} holds other vectors than those beside it")
+            try:
+                check_index(index, _faiss_index(self.recipe(count, dim, values), dim, metric_of(metric)), count)
+            except ValueError as error:
+                raise DamagedError(f"{folder / FAISS_FILE} is not an index of the vectors beside it: {error}") from None
         structure, search_values = self.structure_of(values), with_defaults(self.search_parameters, search)
         return FaissIndex(exact, index, structure, self.code, self.search_parameters, values, search_values)
 
@@ -307,13 +312,25 @@ def _read(file: Path, size: int) -> Any:
         try:
             faiss.set_deserialization_vector_byte_limit(size + 2**24)
             faiss.set_deserialization_loop_limit(2**24)
-            index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+            # FAISS's own reader of mapped files copies from beyond the end of a file that is cut within a number.
+            data = _mapped(file, size)
+            index = faiss.read_index(
+                faiss.ZeroCopyIOReader(faiss.swig_ptr(data), size), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+            )
         except RuntimeError as error:
             raise DamagedError(f"{file} cannot be read by FAISS: {faiss_reason(error)}") from None
         finally:
             faiss.set_deserialization_vector_byte_limit(before[0])
             faiss.set_deserialization_loop_limit(before[1])
+    index.referenced_objects = [data]  # the codes of the index lie in it
     return index
+
+
+def _mapped(file: Path, size: int) -> Any:
+    """Map a file, with at least 8 readable bytes after its end: a view of FAISS may have a part of a number there."""
+    if -size % mmap.PAGESIZE >= _VIEW_EXCESS:
+        return np.memmap(file, np.uint8, "r").view(np.ndarray)
+    return np.append(np.fromfile(file, np.uint8), np.zeros(_VIEW_EXCESS, np.uint8))
 
 
 def _build_on_gpu(index: Any, vectors: Floats, metric: Metric) -> Any:

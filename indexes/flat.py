@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.arrays import from_npy
 from ..core.errors import DamagedError, InputError
 from .base import Parameter, check_parameters
 from .metric import METRICS, Metric, metric_of
@@ -135,7 +136,7 @@ class FlatIndex:
 
         scores, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         bits = None if allowed is None else np.packbits(allowed_mask(allowed, len(self.ids)), bitorder="little")
-        selector = None if bits is None else faiss.IDSelectorBitmap(len(self.ids), faiss.swig_ptr(bits))
+        selector = None if bits is None else faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
         inputs = [faiss.swig_ptr(array) for array in (queries, self.vectors)]
         sizes = (self.vectors.shape[1], len(queries), len(self.ids), k)
         search = faiss.knn_inner_product if self._metric.sign > 0 else faiss.knn_L2sqr
@@ -235,10 +236,9 @@ class FlatKind:
     ) -> FlatIndex:
         """Map the vectors without reading them; read the ids, and check that they ascend."""
         try:
-            with (folder / "ids.npy").open("rb") as stream:  # not np.load, which would also take archives
-                ids = np.lib.format.read_array(stream, allow_pickle=False)
+            ids = from_npy((folder / "ids.npy").read_bytes())
             size = (folder / "vectors.f32").stat().st_size
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError) as error:
             raise DamagedError(f"{folder} does not hold a flat index: {error}") from error
         if ids.dtype != np.int64 or ids.ndim != 1 or size != 4 * dim * len(ids):
             raise DamagedError(

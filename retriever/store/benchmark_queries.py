@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.arrays import from_npy
 from ...core.checks import is_whole
 from ...core.errors import InputError
 from ...core.words import UNSPACED
@@ -179,12 +180,11 @@ def store_queries(
 def read_stored(location: Location, encoder: EncoderId) -> Floats | None:
     """Read the stored vectors of this encoder; None if there are none or the file is damaged."""
     for family in _FAMILIES:
-        with contextlib.suppress(OSError, ValueError, EOFError):
+        with contextlib.suppress(OSError, ValueError):
             data = location.read(_file(encoder, family))[0]
             if len(data) > 8 * MAX_QUERIES * encoder.dim:  # twice the most queries, of four bytes a number
                 continue
-            # Not np.load, which would also read archives.
-            vectors = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+            vectors = from_npy(data)
             is_matrix = vectors.dtype == np.float32 and vectors.ndim == 2 and vectors.shape[1] == encoder.dim
             if is_matrix and len(vectors) > 1 and np.isfinite(vectors).all():
                 return np.ascontiguousarray(vectors)

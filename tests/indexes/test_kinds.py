@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -583,6 +584,84 @@ def test_a_file_that_faiss_cannot_mean_is_damage_even_under_a_true_checksum(kind
         with pytest.raises(DamagedError, match="index.faiss") as refusal:
             load(reseal(folder))
         assert "\n" not in str(refusal.value), case
+
+
+def rewrite(index, change):
+    """The bytes of an index, after a change to FAISS's own object."""
+    change(index)
+    return faiss.serialize_index(index).tobytes()
+
+
+def set_ids(index, value):
+    lists = faiss.try_extract_index_ivf(index).invlists
+    number = max(range(lists.nlist), key=lists.list_size)
+    faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number))[:3] = value
+
+
+def set_links(index):
+    graph = index.hnsw
+    node = int(np.flatnonzero(faiss.vector_to_array(graph.levels) > 1)[0])
+    ground = int(np.flatnonzero(faiss.vector_to_array(graph.levels) == 1)[0])
+    place = graph.offsets.at(node) + graph.cum_nneighbor_per_level.at(1)
+    faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())[place] = ground
+
+
+HOSTILE = {
+    "ids beyond the vectors": ("ivf_int8", lambda index: set_ids(index, 2**40)),
+    "negative ids": ("ivf_pq_fast", lambda index: set_ids(index, -7)),
+    "one id many times": ("ivf_rabitq", lambda index: set_ids(index, 5)),
+    "links below their level": ("hnsw", set_links),
+    "another entry": ("hnsw_int8", lambda index: setattr(index.hnsw, "max_level", 0)),
+    "more bits": ("rabitq_fast", lambda index: setattr(index.rabitq, "nb_bits", 9)),
+    "room for more": ("pq_fast", lambda index: setattr(index, "ntotal2", 2**20)),
+    "other blocks": ("ivf_rabitq_fast", lambda index: setattr(index, "qbs2", 2**20)),
+    "fewer codes": ("rabitq", lambda index: index.codes.resize(index.codes.size() - 1)),
+    "no centre": ("rabitq", lambda index: index.center.resize(0)),
+    "untrained": ("fp16", lambda index: setattr(index, "is_trained", False)),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_an_index_whose_numbers_would_be_used_as_addresses_is_damage(case, tmp_path):
+    ids, vectors = rows()
+    kind, change = HOSTILE[case]
+    folder = tmp_path / publish(tmp_path, spec_of(kind), ids, vectors)
+    file = folder / "index.faiss"
+    file.write_bytes(rewrite(faiss.read_index(str(file)), change))
+    with pytest.raises(DamagedError, match="not an index of the vectors beside it"):
+        load(reseal(folder))
+
+
+@pytest.mark.parametrize("kind", ["ivf_int8", "ivf_rabitq_fast"])
+def test_positions_beyond_the_vectors_are_no_answers(kind, built, eager):
+    index = replace(load(built(kind)), index=faiss.read_index(str(built(kind) / "index.faiss")))
+    set_ids(index.index, 2**40)
+    ids, _ = rows()
+    for allowed in (None, np.arange(COUNT) % 2 == 0, np.arange(0, COUNT, 2)):
+        _, found = index.search(vectors_of(4, 3), 5, allowed=allowed)
+        assert np.isin(found, ids if allowed is None else ids[::2]).all()
+
+
+def test_a_file_cut_within_a_number_is_damage(tmp_path):
+    ids, vectors = rows()
+    folder = tmp_path / publish(tmp_path, spec_of("factory"), ids, vectors)
+    whole = (folder / "index.faiss").read_bytes()
+    for size in (26, 28, 46, 60, len(whole) // 2):
+        (folder / "index.faiss").write_bytes(whole[:size])
+        folder = reseal(folder)
+        with pytest.raises(DamagedError, match="index.faiss"):
+            load(folder)
+
+
+def test_ids_are_read_by_the_size_of_their_file_not_by_what_their_header_claims(tmp_path):
+    ids, vectors = rows()
+    folder = tmp_path / publish(tmp_path, spec_of("flat"), ids, vectors)
+    whole = (folder / "ids.npy").read_bytes()
+    for header in (b"(600000000000,)", b"(600,", b"(600,), 'x': ((((", b"(-1,)", b"(600,1)"):
+        (folder / "ids.npy").write_bytes(whole.replace(b"(600,), }" + b" " * 20, (header + b" }").ljust(29)))
+        folder = reseal(folder)
+        with pytest.raises(DamagedError, match="flat index"):
+            load(folder)
 
 
 def other_index(kind, dim, count):
