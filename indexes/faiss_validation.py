@@ -122,9 +122,9 @@ def _check_lists(lists: Any, count: int) -> None:
         raise ValueError(f"the lists have {sum(sizes)} of {count} vectors")
     parts = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
     positions = np.concatenate(parts) if parts else np.empty(0, np.int64)
-    found = np.zeros(count, np.bool_)
-    found[positions[positions.view(np.uint64) < count]] = True
-    if not found.all():
+    presence = np.zeros(count, np.bool_)
+    presence[positions[positions.view(np.uint64) < count]] = True
+    if not presence.all():
         raise ValueError("the lists do not hold each vector once")
 
 
