@@ -56,11 +56,6 @@ def _spelled(name: str) -> str:
     return name.replace("_", " ")
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value from a file is a whole number that fits into an int64."""
-    return type(value) is int and 0 <= value < 2**62
-
-
 def is_whole(value: Any, minimum: int) -> bool:
     """Whether a value is a whole number from `minimum`, Python's or an array library's, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum

@@ -32,8 +32,9 @@ def word_spans(text: str, *, signs: bool = False, elisions: bool = False) -> Ite
     :param signs: whether plus and hash signs at the end belong to the word, as in C++ and C#.
     :param elisions: whether letters after an apostrophe belong to the word before it, as in don't.
     """
-    marks = {ord(sign) for sign in set(text) if is_mark(sign)}
-    bare = text.translate(dict.fromkeys(marks, _MARK)) if marks else text
+    bare = text
+    if not text.isascii() and (marks := [ord(sign) for sign in set(text) if is_mark(sign)]):
+        bare = text.translate(dict.fromkeys(marks, _MARK))
     return (word.span() for word in (_NAMED if signs else _ELIDED if elisions else _WORD).finditer(bare))
 
 

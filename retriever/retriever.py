@@ -405,9 +405,10 @@ class Retriever:
     @property
     def folder(self) -> Path | None:
         """The indexed folder, as the settings name it now; None for added documents only."""
-        store = self._opened()
+        if self._store is None:
+            return root_of(self._reopened())
         try:
-            return root_of(store.read_settings())
+            return root_of(self._store.read_settings())
         except StoreError:  # the index was removed
             return root_of(self._reopened())
 

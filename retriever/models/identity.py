@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.checks import is_count
 from ...core.errors import InputError
 
 
@@ -31,7 +30,7 @@ class EncoderId:
         texts = (identity.model, identity.fingerprint, identity.cut)
         if (
             not all(isinstance(text, str) and "\0" not in text for text in texts)
-            or not is_count(identity.dim)
+            or type(identity.dim) is not int
             or not 0 < identity.dim < 2**16
         ):
             raise InputError(f"{value!r} does not identify an encoder")

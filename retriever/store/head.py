@@ -7,7 +7,6 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...core.checks import is_count
 from ...core.errors import DamagedError, InputError, StoreError
 from ...indexes.registry import IndexSpec
 from ...indexes.tuning.benchmark import Requirements
@@ -103,7 +102,7 @@ class Head:
         return (
             all(isinstance(text, str) for text in (spec.kind, spec.metric))
             and all(isinstance(values, dict) for values in (spec.build, spec.search))
-            and all(map(is_count, [*numbers, self.rows, self.commits]))
+            and all(map(_is_count, [*numbers, self.rows, self.commits]))
             and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in self.parts)
             and self.encoder is not None
             and isinstance(self.erase, bool)
@@ -149,6 +148,11 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
     if not isinstance(value, dict):
         raise DamagedError(f"{location}/{name} is not a JSON object: remove the folder {location} and index again")
     return value, tag
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number that fits into an int64."""
+    return type(value) is int and 0 <= value < 2**62
 
 
 def _invalid(location: Location, name: str) -> DamagedError:

@@ -88,8 +88,9 @@ def _document_pairs(
 ) -> Iterator[SyntheticPair]:
     """Yield the good pairs of a document, one of each kind in turn."""
     by_kind = []
+    context = DocumentContext(source, weights, anchors, Random(0))  # noqa: S311
     for name in kinds:
-        context = DocumentContext(source, weights, anchors, Random(f"{seed}\0{source.id}\0{name}"))  # noqa: S311
+        context.random = Random(f"{seed}\0{source.id}\0{name}")  # noqa: S311
         kind = KINDS[name]
         pairs = []
         for text, positive in kind.pairs(context):

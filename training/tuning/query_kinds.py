@@ -27,7 +27,8 @@ class DocumentContext:
         self.source = source
         self.weights = weights
         self.anchors = anchors  # text and fragment of the links to it
-        self.random = random
+        self.random = random  # another for each kind of queries, so that no kind changes the queries of another
+        self._sentences: dict[Passage, list[tuple[int, int]]] = {}
 
     def nearest(self, query: str, passages: Sequence[Passage]) -> Passage:
         """Return the passage that shares most with a query, by the BM25 weights of words; the first of equal ones."""
@@ -41,12 +42,13 @@ class DocumentContext:
 
     def sentences(self, passage: Passage) -> list[tuple[int, int]]:
         """Return the spans of sentences that read like prose: 5 to 60 words, no boilerplate."""
-        prose = []
-        for start, end in spans(passage.text):
-            sentence = passage.text[start:end]
-            if 5 <= len(split_terms(sentence)) <= 60 and not self.weights.is_boilerplate(sentence):
-                prose.append((start, end))
-        return prose
+        if passage not in self._sentences:
+            sentences = [(passage.text[start:end], (start, end)) for start, end in spans(passage.text)]
+            self._sentences[passage] = [span for sentence, span in sentences if self._is_prose(sentence)]
+        return self._sentences[passage]
+
+    def _is_prose(self, sentence: str) -> bool:
+        return 5 <= len(split_terms(sentence)) <= 60 and not self.weights.is_boilerplate(sentence)
 
 
 def _title(context: DocumentContext) -> Iterator[Pair]:
