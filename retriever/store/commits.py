@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import LockedError
 from .locations.location import KEEP_SECONDS
 from .snapshot import Snapshot
-from .tables import check, open_table
+from .tables import check, drop_later_versions, open_table
 
 if TYPE_CHECKING:
     import lance
@@ -35,6 +35,7 @@ class Commits:
         self.head = head
         self.backend = backend
         self.latest = {"documents": head.documents, "chunks": head.chunks}  # this writer's latest table versions
+        self.previous = _state_before(store, head)  # whose files are kept, None if it was not
         self._tag = tag
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
 
@@ -52,7 +53,15 @@ class Commits:
         If the lock can expire, commit first: that refuses every later commit of the writer before.
         """
         if self.store.location.lock_expires:
-            self.commit(self.head)
+            self._restore()
+            return
+        for name in ("documents", "chunks"):
+            open_table(self.table(name), getattr(self.head, name))
+            drop_later_versions(self.table(name), getattr(self.head, name))
+        self.store.location.begin(synced=self.previous is not None)
+
+    def _restore(self) -> None:
+        self.commit(self.head)
         versions: dict[str, Any] = {}
         for name in ("documents", "chunks"):
             committed = getattr(self.head, name)
@@ -104,14 +113,21 @@ class Commits:
         for name in set(self.head.parts).difference(head.parts):
             self.store.location.supersede(name)
         head = replace(head, commits=self.head.commits + 1)
-        self._tag = head.write(self.store.location, over=self._tag)
-        self.head = head
+        previous = head if head.erase else self.head  # what is to be erased must not come back
+        self._tag = head.write(self.store.location, over=self._tag, previous=previous)
+        self.head, self.previous = head, previous
         self.latest = {"documents": head.documents, "chunks": head.chunks}
+
+    @property
+    def _oldest(self) -> Head:
+        """The oldest state that must stay readable."""
+        return self.head if self.head.erase or self.previous is None else self.previous
 
     def tidy(self) -> None:
         """Merge small fragments if there are many; remove versions and indexes that no reader can still use.
 
-        If HEAD says to erase, nothing of deleted rows stays, even if a reader must then open the index again.
+        The state before the committed one is kept too, to fall back to. If HEAD says to erase, nothing of deleted
+        rows stays, even if a reader must then open the index again.
         """
         snapshot, erase = self.snapshot(), self.head.erase
         keep = timedelta(0) if erase else _KEEP_VERSIONS
@@ -122,8 +138,19 @@ class Commits:
             self.check_alone()
             # Files that no version names are the leftovers of a killed writer, since there is one writer at a time.
             # If the lock can expire, they may be the next writer's: then Lance keeps them for seven days.
-            table.cleanup_old_versions(keep, delete_unverified=erase or not self.store.location.lock_expires)
-        self.store.location.tidy(self.head.parts, math.inf if erase else time.time() - keep.total_seconds())
+            table.cleanup_old_versions(
+                keep,
+                retain_versions=getattr(self.head, name) - getattr(self._oldest, name) + 1,
+                delete_unverified=erase or not self.store.location.lock_expires,
+            )
+        parts = {*self.head.parts, *self._oldest.parts}
+        self.store.location.tidy(parts, math.inf if erase else time.time() - keep.total_seconds())
         shutil.rmtree(self.store.path / SWITCHING, ignore_errors=True)
         if erase:
             self.commit(replace(self.head, erase=False))
+
+
+def _state_before(store: Store, head: Head) -> Head | None:
+    """Read the state that HEAD replaced; None if the last writer did not keep it, as an earlier Binocle does not."""
+    previous = store.previous()
+    return previous if previous and head.commits - previous.commits in (0, 1) else None

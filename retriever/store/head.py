@@ -11,12 +11,11 @@ from ...core.errors import DamagedError, InputError, StoreError
 from ...indexes.registry import IndexSpec
 from ...indexes.tuning.benchmark import Requirements
 from ..models.identity import EncoderId
-from .locations.location import ANY
+from .locations.location import ANY, HEAD
 
 if TYPE_CHECKING:
     from .locations.location import Location
 
-HEAD = "HEAD.json"
 _SETTINGS = "settings.json"
 FORMAT = 2
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
@@ -75,16 +74,17 @@ class Head:
     erase: bool = False  # deleted rows may still be on the disk: the next writer erases them
 
     @classmethod
-    def read(cls, location: Location, encoder: EncoderId | None = None) -> tuple[Head, str]:
+    def read(cls, location: Location, encoder: EncoderId | None = None, *, file: str = HEAD) -> tuple[Head, str]:
         """Read HEAD.json and its tag.
 
         :param encoder: the encoder in the settings, for format 1: its HEAD names none.
+        :param file: `PREVIOUS` to read the state before.
         :raises DamagedError: when the file is missing or was changed.
         """
-        data, tag = read_json(location, HEAD)
-        data["encoder"] = _encoder(data["encoder"], location, HEAD) if "encoder" in data else encoder
+        data, tag = read_json(location, file)
+        data["encoder"] = _encoder(data["encoder"], location, file) if "encoder" in data else encoder
         if data.get("previous") is not None:
-            data["previous"] = _encoder(data["previous"], location, HEAD)
+            data["previous"] = _encoder(data["previous"], location, file)
         try:
             data["index"] = IndexSpec(**data.get("index", {}))
             data["shards"] = tuple(data.get("shards", ()))
@@ -92,9 +92,9 @@ class Head:
                 data["demand"] = Requirements(**data["demand"]).check()
             head = cls(**data)
         except (TypeError, InputError):
-            raise _invalid(location, HEAD) from None
+            raise _invalid(location, file) from None
         if not head._is_valid():
-            raise _invalid(location, HEAD)
+            raise _invalid(location, file)
         return head, tag
 
     def _is_valid(self) -> bool:
@@ -120,9 +120,13 @@ class Head:
         }
         return cls(**{**values, **objects})
 
-    def write(self, location: Location, *, over: str) -> str:
-        """Commit this state over the one with a tag; return its own tag."""
-        return location.write(HEAD, json.dumps(asdict(self)).encode(), over=over)
+    def write(self, location: Location, *, over: str, previous: Head | None = None) -> str:
+        """Commit this state over the one with a tag; return its own tag.
+
+        :param previous: the state to fall back to if this one is damaged; itself unless given.
+        """
+        head, before = (json.dumps(asdict(state)).encode() for state in (self, previous or self))
+        return location.commit(head, before, over=over)
 
     @property
     def parts(self) -> tuple[str, ...]:

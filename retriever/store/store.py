@@ -3,6 +3,7 @@
 An index folder holds
 
     documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
+    HEAD.previous.json               the state before, to fall back to if HEAD.json or what it names is damaged
     HEAD.json                        the committed state: a version of each table, the vector index, the encoder,
                                      and whether deleted rows are still to be erased from the disk
     settings.json                    the indexed folder
@@ -28,8 +29,8 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import NoIndexError, StoreError
 from .confinement import check_files
-from .head import FORMAT, HEAD, Head, Settings
-from .locations.location import NEW
+from .head import FORMAT, Head, Settings
+from .locations.location import HEAD, NEW, PREVIOUS
 from .locations.open_location import open_location
 from .tables import FULL_TEXT, chunk_schema, document_schema, writing
 
@@ -97,6 +98,13 @@ class Store:
     def tagged_head(self) -> tuple[Head, str]:
         """Read the committed state and its tag, which a writer names to replace it."""
         return Head.read(self.location, self.settings.encoder)
+
+    def previous(self) -> Head | None:
+        """Read the state before the committed one; None if it was not kept or cannot be read."""
+        try:
+            return Head.read(self.location, self.settings.encoder, file=PREVIOUS)[0]
+        except StoreError:
+            return None
 
 
 def set_folder(store: Store, folder: str) -> Store:

@@ -44,6 +44,7 @@ def document_schema() -> pa.Schema:
 
 
 PREVIOUS = "previous_vector"
+_LARGEST = 2**64 - 1
 
 
 def chunk_schema(dim: int, *, previous: bool = False) -> pa.Schema:
@@ -145,6 +146,22 @@ def open_table(table: TableLocation, version: int | None = None) -> lance.LanceD
     forking.check()
     with reading(table):
         return table.at(version)
+
+
+def drop_later_versions(location: TableLocation, version: int) -> None:
+    """Remove the versions that a killed writer left after this one, and manifests that a power cut left empty.
+
+    Lance cannot write to a table with such a manifest. Newer ones go first, so that there is never a gap.
+    """
+    for manifest in sorted((Path(location.uri) / "_versions").glob("*.manifest"), key=_version, reverse=True):
+        if _version(manifest) > version or not manifest.stat().st_size:
+            manifest.unlink()
+
+
+def _version(manifest: Path) -> int:
+    """Read the version from the name: the number itself, or in newer tables what it lacks to the largest of 64 bits."""
+    number = int(manifest.stem) if manifest.stem.isdecimal() else 0
+    return _LARGEST - number if number > _LARGEST // 2 else number
 
 
 def check(location: TableLocation, version: int, known: frozenset[str] = frozenset()) -> frozenset[str]:

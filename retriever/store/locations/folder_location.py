@@ -17,20 +17,22 @@ from typing import TYPE_CHECKING
 from ....core.errors import LockedError, StoreError
 from ..confinement import check_files, read_file
 from ..tables import TableLocation
-from .location import ANY, TABLES, Location
+from .location import ANY, HEAD, PREVIOUS, TABLES, Location
+from .new_files import NewFiles
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
 
 _VECTORS = re.compile(r"\.[0-9a-f]{12}|\w+-\d+-[0-9a-f]{16}")  # the folder of an unfinished or a published vector index
+_PARTS = (*TABLES, "vectors")  # the subfolders that a commit names files of
 _SETTINGS = "settings.json"  # written first, so that the tables beside it are ours
 _UNFINISHED = {  # the files that an unfinished index may leave -> a pattern of their bytes
     "lock": rb"",
-    "lock.json": rb'\{"pid": .*\}',
-    ".gitignore": rb"\*\s*",
+    "lock.json": rb'(\{"pid": .*)?',  # it is not synced, so a power cut may leave a part
+    ".gitignore": rb"\*?\s*",
     _SETTINGS: rb'\{"format": \d+, "folder": .*\}',
-    **dict.fromkeys((".lock.json", ".settings.json", ".HEAD.json"), rb".*"),  # possibly cut short
+    **{f".{name}": rb".*" for name in ("lock.json", ".gitignore", _SETTINGS, HEAD, PREVIOUS)},  # possibly cut short
 }
 
 
@@ -39,8 +41,11 @@ class FolderLocation:
 
     lock_expires = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        """:param durable: sync what a commit names before it, so that a power cut loses nothing."""
         self.cache = path
+        self._durable = durable
+        self._new_files = NewFiles(path, _PARTS, durable=durable)
 
     def __str__(self) -> str:
         return str(self.cache)
@@ -62,14 +67,38 @@ class FolderLocation:
 
     def write(self, file: str, data: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock guards it
         """Write and sync a temporary file, then rename it; the lock stands in for the check of `over`."""
-        temporary = self.cache / f".{file}"
-        temporary.unlink(missing_ok=True)  # of a killed writer, since there is one writer at a time
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        temporary = self._write_aside(file, data)
+        self._new_files.settle_file(temporary)
         temporary.replace(self.cache / file)
+        self._new_files.settle_folder(self.cache)
         return ANY
+
+    def _write_aside(self, file: str, data: bytes) -> Path:
+        """Write a temporary file, in place of one of a killed writer, since there is one writer at a time."""
+        temporary = self.cache / f".{file}"
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as stream:  # noqa: PTH123
+            stream.write(data)
+        return temporary
+
+    def commit(self, head: bytes, previous: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock guards it
+        """Settle all new files, then rename HEAD.json into place; without `durable`, the state before is not kept."""
+        states = [self._write_aside(HEAD, head)]
+        if self._durable:
+            states.insert(0, self._write_aside(PREVIOUS, previous))
+        else:
+            (self.cache / PREVIOUS).unlink(missing_ok=True)  # so that the next durable commit syncs everything
+        self._new_files.settle(*states)
+        for state in states:
+            state.replace(self.cache / state.name[1:])
+        self._new_files.settle_folder(self.cache)
+        return ANY
+
+    def begin(self, *, synced: bool) -> None:
+        """Note the present files, so that a commit finds the new ones by name."""
+        self._new_files = NewFiles(self.cache, _PARTS, durable=self._durable)
+        if synced:
+            self._new_files.trust()
 
     def remove(self, prefix: str) -> None:
         """Delete the files and their temporary copies."""
@@ -85,9 +114,9 @@ class FolderLocation:
         """
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.cache / "lock", timeout=0)
+        lock = FileLock(self.cache / "lock", timeout=0, mode=0o600)
         with reachable(self):
-            self.cache.mkdir(parents=True, exist_ok=True)
+            self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_files(self.cache)
             try:
                 lock.acquire()
@@ -95,7 +124,7 @@ class FolderLocation:
                 raise lock_error(self, self.cache / "lock.json") from None
         try:
             with reachable(self):
-                self.write("lock.json", writer_since(now()), over=ANY)
+                self._write_aside("lock.json", writer_since(now())).replace(self.cache / "lock.json")
             yield
         finally:
             lock.release()
@@ -105,10 +134,12 @@ class FolderLocation:
         return not self.cache.exists() or unfinished_files(self, (entry.name for entry in self.cache.iterdir()))
 
     def prepare(self) -> None:
-        """Hide the folder from git, and delete the tables."""
-        (self.cache / ".gitignore").write_text("*\n", "utf-8")
+        """Close the folder to other users, hide it from git, and delete the tables."""
+        self.cache.chmod(0o700)
+        self.write(".gitignore", b"*\n", over=ANY)
         for name in TABLES:
             shutil.rmtree(self.cache / name, ignore_errors=True)
+        self._new_files.settle_parents()
 
     def vectors(self, name: str) -> Path:
         """Return the subfolder of `vectors`; the index itself lies there, so nothing is copied."""

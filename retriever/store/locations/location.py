@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ANY = "*"  # the tag to overwrite any file
 NEW = ""  # the tag to write only if there is no such file
+HEAD = "HEAD.json"  # the committed state
+PREVIOUS = "HEAD.previous.json"  # the state before, for the case that HEAD.json or what it names is damaged
 KEEP_SECONDS = 600.0  # readers may still open a replaced table version or vector index for so long
 TABLES = ("documents.lance", "chunks.lance")
 
@@ -54,6 +56,20 @@ class Location(Protocol):
         """Replace the file with the tag `over` (or `ANY`, or `NEW`) as one step; return the new tag.
 
         :raises LockedError: when the file has another tag by now.
+        """
+        ...
+
+    def begin(self, *, synced: bool) -> None:
+        """Begin the commits of a writer.
+
+        :param synced: the last commit synced what it names; else the next one syncs all files.
+        """
+        ...
+
+    def commit(self, head: bytes, previous: bytes, *, over: str) -> str:
+        """Put everything new on the disk, then replace HEAD.json as `write` does.
+
+        :param previous: the state to fall back to if this one is damaged.
         """
         ...
 

@@ -20,7 +20,7 @@ from ....core.errors import InputError, LockedError, StoreError
 from ..head import Head
 from ..tables import TableLocation
 from .folder_location import FolderLocation, lock_error, now, reachable, unfinished_files, writer_since
-from .location import ANY, KEEP_SECONDS, NEW, TABLES
+from .location import ANY, HEAD, KEEP_SECONDS, NEW, TABLES
 from .s3_objects import Changed, S3Objects
 
 if TYPE_CHECKING:
@@ -97,6 +97,13 @@ class S3Location:
                 "run it again"
             ) from None
 
+    def begin(self, *, synced: bool) -> None:
+        """Do nothing: an object is durable once it is put."""
+
+    def commit(self, head: bytes, previous: bytes, *, over: str) -> str:  # noqa: ARG002 - the storage loses no object
+        """Put HEAD.json on the condition of the tag."""
+        return self.write(HEAD, head, over=over)
+
     def remove(self, prefix: str) -> None:
         """List the keys, then delete one a request."""
         for key in [key for key, *_ in self._objects.keys(prefix)]:
@@ -109,7 +116,7 @@ class S3Location:
         The lease only spares work. Two writers stay apart because each commits over the HEAD that it has read.
         """
         with reachable(self.cache, _CACHE):
-            self.cache.mkdir(parents=True, exist_ok=True)
+            self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         since = now()
         lease = _Lease(self._objects, self._claim(since), since)
         try:
