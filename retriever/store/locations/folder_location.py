@@ -77,7 +77,7 @@ class FolderLocation:
         """Write a temporary file, in place of one of a killed writer, since there is one writer at a time."""
         temporary = self.cache / f".{file}"
         temporary.unlink(missing_ok=True)
-        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as stream:  # noqa: PTH123
+        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as stream:
             stream.write(data)
         return temporary
 
