@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ....core.errors import LockedError, StoreError
 from ..confinement import check_files, read_file
 from ..tables import TableLocation
-from .location import ANY, HEAD, PREVIOUS, TABLES, Location
+from .location import ANY, HEAD, NEW, PREVIOUS, TABLES, Location
 from .new_files import NewFiles
 
 if TYPE_CHECKING:
@@ -81,11 +81,12 @@ class FolderLocation:
             stream.write(data)
         return temporary
 
-    def commit(self, head: bytes, previous: bytes, *, over: str) -> str:  # noqa: ARG002 - the lock guards it
+    def commit(self, head: bytes, previous: bytes, *, over: str) -> str:
         """Settle all new files, then rename HEAD.json into place; without `durable`, the state before is not kept."""
         states = [self._write_aside(HEAD, head)]
         if self._durable:
-            states.insert(0, self._write_aside(PREVIOUS, previous))
+            # HEAD.json first where there was none: it is what makes the folder an index.
+            states.insert(over == NEW, self._write_aside(PREVIOUS, previous))
         else:
             (self.cache / PREVIOUS).unlink(missing_ok=True)  # so that the next durable commit syncs everything
         self._new_files.settle(*states)
