@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import LockedError
 from .locations.location import KEEP_SECONDS
 from .snapshot import Snapshot
-from .tables import check, drop_later_versions, open_table
+from .tables import check, drop_later_versions, open_table, unnamed_files
 
 if TYPE_CHECKING:
     import lance
@@ -147,7 +147,21 @@ class Commits:
         self.store.location.tidy(parts, math.inf if erase else time.time() - keep.total_seconds())
         shutil.rmtree(self.store.path / SWITCHING, ignore_errors=True)
         if erase:
+            self._check_erased()
             self.commit(replace(self.head, erase=False))
+
+    def _check_erased(self) -> None:
+        """Check that no file with deleted rows is left, while HEAD still says to erase.
+
+        :raises OSError: naming a file that could not be removed.
+        """
+        left = [
+            *unnamed_files(self.table("documents"), self.head.documents),
+            *unnamed_files(self.table("chunks"), self.head.chunks),
+            *self.store.path.glob(SWITCHING),
+        ]
+        if left:
+            raise OSError(f"{left[0]} cannot be removed: the next command that writes tries to erase it again")
 
 
 def _state_before(store: Store, head: Head) -> Head | None:

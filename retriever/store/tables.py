@@ -189,6 +189,17 @@ def check(location: TableLocation, version: int, known: frozenset[str] = frozens
     return frozenset((*segments, *files))
 
 
+def unnamed_files(location: TableLocation, version: int) -> list[Path]:
+    """List the files of rows and of the full-text index that a version does not name; none on object storage.
+
+    Lance passes over a file that it cannot remove.
+    """
+    if "://" in location.uri:
+        return []
+    named, path = check(location, version), Path(location.uri)
+    return [file for part in ("data", "_indices") for file in (path / part).glob("*") if file.name not in named]
+
+
 def delete(table: lance.LanceDataset, condition: str) -> None:
     """Delete rows, and check that the remaining rows can be read."""
     table.delete(condition)

@@ -169,8 +169,10 @@ class FolderLocation:
     def tidy(self, keep: Container[str], before: float, *, begun: float = math.inf) -> None:
         """Remove replaced vector indexes.
 
+        :param before: infinite to erase, which must not fail.
         :param begun: unfinished indexes older than this time are removed too; by default all, since only the writer
             builds indexes in a folder.
+        :raises OSError: when an index that is to be erased cannot be removed.
         """
         for folder in (self.cache / "vectors").glob("*"):
             if folder.name in keep or not _VECTORS.fullmatch(folder.name):
@@ -178,6 +180,8 @@ class FolderLocation:
             with contextlib.suppress(OSError):  # another process was first
                 if folder.stat().st_mtime < (begun if folder.name.startswith(".") else before):
                     shutil.rmtree(folder, ignore_errors=True)
+            if math.isinf(before) and folder.exists():
+                raise OSError(f"{folder} cannot be removed: the next command that writes tries to erase it again")
 
 
 @contextlib.contextmanager

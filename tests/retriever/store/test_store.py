@@ -967,6 +967,26 @@ def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write,
     assert retriever.verify().faults == []
 
 
+@pytest.mark.parametrize("files", ["documents.lance/data/*", "vectors/*/*"])
+def test_an_erasure_is_not_done_while_a_file_cannot_be_removed(files, retriever):
+    (retriever.folder / "secret.md").write_text("The password is zyxwvut.\n")
+    retriever.sync()
+    retriever.build_index("flat")  # removes the indexes before
+    fixed = sorted(retriever.path.glob(files))
+    if not shutil.which("chattr") or subprocess.run(["chattr", "+i", *fixed], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no file can be made immutable by this user, on this file system")
+    try:
+        with pytest.raises(StoreError, match="cannot be removed: the next command that writes tries to erase it again"):
+            retriever.delete("secret.md")
+    finally:
+        subprocess.run(["chattr", "-i", *fixed], check=True)
+    assert retriever.snapshot().head.erase
+    retriever.sync()
+    assert not retriever.snapshot().head.erase
+    assert not any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
+    assert not any(file.exists() for file in fixed)
+
+
 def test_vectors_that_a_switch_was_to_erase_are_erased_by_the_next_writer(retriever, make_model, tmp_path, monkeypatch):
     vectors = retriever.snapshot().chunks.to_table()["vector"].to_pylist()
     before = [np.array(one, np.float32)[:8].tobytes() for one in vectors]
