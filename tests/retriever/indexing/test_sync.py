@@ -604,6 +604,7 @@ def test_permission_lost_in_the_middle_of_a_run_costs_the_files_that_lost_it(wor
     world.write("c.txt", TEXT + "c")
     after_scan(monkeypatch, lambda: (world.folder / "a").chmod(0))
     report = world.retriever.sync(world.folder)
+    monkeypatch.undo()
     (world.folder / "a").chmod(0o700)
     assert (report.indexed, report.unchanged, report.failed) == (1, 2, 1)
     assert world.reasons() == {"a/y.txt": "permission denied"}
