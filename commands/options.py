@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError, NoIndexError
+from ..retriever.documents.file_parts import file_of
 from .output import echo
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
     :raises InputError: when there is no such document, with the nearest name.
     """
     rows = retriever.snapshot().document_rows.select(["path", "source"]).to_pylist()
+    rows += [{**row, "path": name} for row in rows if (name := file_of(row["path"])) != row["path"]]  # of its parts
     paths = {row["path"] for row in rows}
     files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
     root = retriever.folder

@@ -26,6 +26,7 @@ from ...core.errors import BinocleError, InputError, MissingExtraError, StoreErr
 from ...core.version import __version__
 from ...indexes.manifest import IndexManifest
 from ...indexes.sharded import BuiltShards, merge_manifests
+from ..documents.file_parts import file_of
 from ..indexing.report import progress_of_files
 from . import tasks
 from .serving import RemoteShard, RemoteShardedIndex, Shard
@@ -52,6 +53,7 @@ _BATCHES = 12  # batches per worker in all, so that none waits long for the last
 _BATCH_FILES = (16, 4_096)
 _BATCH_BYTES = (128 << 10, 32 << 20)
 _RETRIES = 10  # attempts at a task after its worker or machine was lost: memory may be short on all machines
+_UNSEEN_PART = "part of a file over 64 MB, which a worker reads only where it sees the folder"
 _POLL_SECONDS = 15.0  # between two checks that the cluster has a processor for the task
 _PATIENCE = 300.0  # seconds that the cluster may have no processor: it may be starting machines
 _MAXIMUM_SHARD = 1_000_000  # vectors
@@ -257,13 +259,16 @@ def connect(address: str) -> Any:
 
 def _with_contents(root: Path, batch: FileBatch) -> FileBatch:
     contents = {}
-    for entry in batch.entries:
+    entries = tuple(
+        entry if file_of(entry.path) == entry.path else replace(entry, reason=_UNSEEN_PART) for entry in batch.entries
+    )
+    for entry in entries:
         if not entry.reason:
             try:
                 contents[entry.path] = (root / entry.path).read_bytes()
             except OSError:
                 continue  # the worker reports it as missing
-    return FileBatch(batch.entries, batch.document, batch.chunk, contents)
+    return FileBatch(entries, batch.document, batch.chunk, contents)
 
 
 def _commit(

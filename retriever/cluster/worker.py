@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...core.errors import EncoderMismatchError, StoreError
-from ...core.files import mtime_ns
+from ..documents.file_parts import size_and_time
 from ..indexing.indexer import Indexer
 from ..indexing.report import Report
 from ..indexing.sync import row_of
@@ -128,8 +128,7 @@ def _is_unchanged(root: Path, entry: Entry) -> bool:
     if entry.reason:
         return True
     with contextlib.suppress(OSError, ValueError):
-        status = (root / entry.path).lstat()
-        return (status.st_size, mtime_ns(status)) == (entry.size, entry.mtime_ns)
+        return size_and_time(root / entry.path) == (entry.size, entry.mtime_ns)
     return False
 
 

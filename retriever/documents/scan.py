@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.files import mtime_ns, open_regular
+from .file_parts import document_sha256, size_and_time
 from .gitignore import Pattern, verdict
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 INDEX_NAME = ".binocle"  # the index's name in the indexed folder
 IGNORE_FILES = (".gitignore", ".binocleignore")
-MAX_BYTES = 256 * 2**20
 _MAX_HASHED_BYTES = 4 * 2**20  # reading a larger file again takes longer than a search
 
 
@@ -125,11 +124,8 @@ def _skip_reason(entry: os.DirEntry[str], rules: list[_Rules]) -> str:
     is_folder = entry.is_dir(follow_symlinks=False)
     if source := _ignored_by(rules, entry.path + "/" * is_folder):
         return f"ignored by {source}"
-    if not is_folder:
-        if not entry.is_file(follow_symlinks=False):
-            return "not a regular file"
-        if entry.stat(follow_symlinks=False).st_size > MAX_BYTES:
-            return f"larger than {MAX_BYTES // 2**20} MB"
+    if not is_folder and not entry.is_file(follow_symlinks=False):
+        return "not a regular file"
     return "" if _is_utf8(entry.name) else "its name is not valid UTF-8"
 
 
@@ -240,16 +236,9 @@ def _has_changed(file: Path | None, row: Mapping[str, Any]) -> bool:
     if file is None:
         return True
     try:
-        status = file.lstat()
-        if status.st_size != row["size"]:
+        size, time = size_and_time(file)
+        if size != row["size"]:
             return True
-        touched = mtime_ns(status) != row["mtime_ns"]
-        return touched and status.st_size <= _MAX_HASHED_BYTES and file_sha256(file) != row["sha256"]
+        return time != row["mtime_ns"] and size <= _MAX_HASHED_BYTES and document_sha256(file) != row["sha256"]
     except OSError:
         return True
-
-
-def file_sha256(file: Path) -> str:
-    """Return the hexadecimal sha256 of a file of the user's; never wait for a FIFO that has taken its place."""
-    with open_regular(file) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -8,8 +8,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
-from ..documents.scan import file_sha256, scan
+from ..documents.file_parts import document_sha256, file_of
+from ..documents.scan import scan
 from ..readers.detect import ending_of
+from ..readers.large_files import cut
 from .report import Report
 
 if TYPE_CHECKING:
@@ -59,11 +61,17 @@ def find_changes(
     report = changes.report
     gone = dict(known)
     fresh: list[Entry] = []
-    for entry in scan(root, leave_out=leave_out):
+    forgotten = {file_of(path) for path, row in known.items() if row["reason"] == FORGOTTEN}
+    files: set[str] = set()
+    for entry in cut(root, scan(root, leave_out=leave_out)):
         if entry.unknown:
             _retain_below(root, entry, gone, report)
         row = gone.pop(entry.path, None)
+        file = file_of(entry.path)
+        files.add(file)
         state = classify(entry, row, root, retry=retry)
+        if row is None and file in forgotten and not retry:
+            state = State.FORGOTTEN  # a part of a file that was forgotten in other parts
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         if state is State.CHANGED:
@@ -72,8 +80,10 @@ def find_changes(
             report.skipped += 1
         if row is not None and state in (State.TOUCHED, State.UNCHANGED):
             _count_unchanged(report, row)
-            if state is State.TOUCHED:
+            if state is State.TOUCHED and file == entry.path:  # the rows of a large file that grew are not written anew
                 changes.rows.append({**row, **mtime_fields(entry.mtime_ns)})
+    if not retry:
+        gone = {path: row for path, row in gone.items() if row["reason"] != FORGOTTEN or file_of(path) not in files}
     _find_moves(root, fresh, gone, known, changes)
     changes.read.sort(key=lambda entry: entry.path)
     changes.drop = [row["id"] for row in gone.values()]
@@ -156,6 +166,6 @@ def mtime_fields(mtime_ns: int) -> Row:
 def _sha256(file: Path) -> str | None:
     """The hash of a file; None if it is gone or cannot be read."""
     try:
-        return file_sha256(file)
+        return document_sha256(file)
     except OSError:
         return None

@@ -7,6 +7,7 @@ goes on with the batches of an uninterrupted one, and ends with the same rows an
 from __future__ import annotations
 
 import time
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
     FileIndexer = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
+
+
+_BATCH_ROWS, _BATCH_BYTES = 10_000, 64 * 2**20  # of documents that are rewritten together
 
 
 def sync(
@@ -73,15 +77,17 @@ def sync(
 
 
 def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) -> None:
-    """Rewrite document rows; their text and their chunks stay the same.
+    """Rewrite document rows, a batch at a time; their text and their chunks stay the same.
 
     :param replaced: ids of rows without chunks that they replace.
     """
-    if not rows:
-        return
-    texts = writer.snapshot().documents_by_id([row["id"] for row in rows], ["text"])
-    complete = [{**row, "text": texts[row["id"]]["text"]} for row in rows]
-    writer.replace_rows(pa.Table.from_pylist(complete, document_schema()), drop=replaced)
+    while rows:
+        sizes = accumulate(row["size"] for row in rows[:_BATCH_ROWS])
+        batch = rows[: max(1, sum(size <= _BATCH_BYTES for size in sizes))]
+        texts = writer.snapshot().documents_by_id([row["id"] for row in batch], ["text"])
+        complete = [{**row, "text": texts[row["id"]]["text"]} for row in batch]
+        writer.replace_rows(pa.Table.from_pylist(complete, document_schema()), drop=replaced)
+        rows, replaced = rows[len(batch) :], []
 
 
 def _readings(root: Path, entries: list[Entry]) -> Iterator[tuple[Entry, Reading | None]]:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError, UnsupportedError
+from ..documents.file_parts import file_of
 from .formats import FORMATS, NAMES, OLD_OFFICE, WITHOUT_TEXT
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
 
 def ending_of(name: str) -> str:
     """The part of a path that decides how its file is read: the lower-case ending, or that of a known name."""
-    name = posixpath.basename(name).lower()
+    name = posixpath.basename(file_of(name)).lower()
     return NAMES.get(name) or posixpath.splitext(name)[1]
 
 

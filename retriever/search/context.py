@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path, visible
 from ..documents.chunker import common
+from ..documents.file_parts import file_of
 from .hit import Hit
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Passage:
         page = f" p. {self.page}" if self.page is not None else ""
         titles = printable(visible(" > ".join(self.heading))).strip()
         heading = f" ({titles})" if titles else ""
-        return f"[{self.number}] {printable_path(self.path)}:{self.line_start}-{self.line_end}{page}{heading}"
+        return f"[{self.number}] {printable_path(file_of(self.path))}:{self.line_start}-{self.line_end}{page}{heading}"
 
 
 @dataclass(frozen=True, slots=True)

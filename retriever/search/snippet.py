@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path
 from ...core.words import UNSPACED, word_spans
+from ..documents.file_parts import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,7 @@ def blocks(
 
 
 def _citation(hit: Hit, path: str, *, colour: bool) -> str:
-    location = f"{printable_path(path)}:{hit.line_start}"
+    location = f"{printable_path(file_of(path))}:{hit.line_start}"
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     hidden = "  [hidden text]" if hit.hidden else ""

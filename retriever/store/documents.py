@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError
+from ..documents.file_parts import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,13 +28,20 @@ def rows(snapshot: Snapshot) -> list[Row]:
 
 def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     """Return one document with its text; if a file and an added document share a name, the file if it has text."""
-    path, rows = os.fspath(path), snapshot.document_rows
-    mask = pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass"))
-    candidates = rows.filter(mask).to_pylist()
+    path = os.fspath(path)
+    candidates = _rows_at(snapshot, path).to_pylist()
     if not candidates:
-        raise InputError(f"{path!r} is not in the index: 'binocle files' lists its files")
+        names = snapshot.document_rows["path"].to_pylist()
+        part = min((name for name in names if file_of(name) == path), default="")
+        hint = f"is in the index in parts, of which the first is {part!r}" if part else "is not in the index"
+        raise InputError(f"{path!r} {hint}: 'binocle files' lists its files")
     best = min(candidates, key=lambda row: (not row["chunks"], row["source"] == "added"))
     return snapshot.documents_by_id([best["id"]], [*best, "text"])[best["id"]]
+
+
+def _rows_at(snapshot: Snapshot, path: str) -> pa.Table:
+    rows = snapshot.document_rows
+    return rows.filter(pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass")))
 
 
 def named(snapshot: Snapshot, paths: Iterable[str]) -> list[Row]:
@@ -42,7 +50,11 @@ def named(snapshot: Snapshot, paths: Iterable[str]) -> list[Row]:
     names = {row["path"] for row in rows}
     requested = {path if path in names else path.removeprefix("./") for path in paths}
     folders = tuple(path for path in requested if path.endswith("/"))
-    return [row for row in rows if row["path"] in requested or row["path"].startswith(folders)]
+    return [
+        row
+        for row in rows
+        if row["path"] in requested or file_of(row["path"]) in requested or row["path"].startswith(folders)
+    ]
 
 
 def text(snapshot: Snapshot, path: str | os.PathLike[str]) -> str:
@@ -58,17 +70,18 @@ def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: in
 
     If citations count the lines of the source (HTML, XML) and not of the text, return the passages there.
     """
-    document = _with_text(snapshot, path)
+    document = _with_text(snapshot, _part_at(snapshot, path, first))
     chunks = _chunks(snapshot, document, ["char_start", "line_start", "line_end", "text"])
     _check_lines(document, chunks, first, last)
-    if all(_counts_lines_of(document["text"], chunk) for chunk in chunks):
-        return "\n".join(document["text"].split("\n")[first - 1 : last])
+    before = _lines_before(document, chunks[0])
+    if all(_counts_lines_of(document["text"], chunk, before) for chunk in chunks):
+        return "\n".join(document["text"].split("\n")[max(first - 1 - before, 0) : last - before])
     return "\n\n".join(chunk["text"] for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first)
 
 
 def chunk_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> Row:
     """Return the chunk, with its vector, at a line of a document or nearest to it."""
-    document = _with_text(snapshot, path)
+    document = _with_text(snapshot, _part_at(snapshot, path, line))
     chunks = _chunks(snapshot, document, ["id", "char_start", "line_start", "line_end", "vector", "context"])
     _check_lines(document, chunks, line, line)
     return min(chunks, key=lambda chunk: (max(chunk["line_start"] - line, line - chunk["line_end"], 0), chunk["id"]))
@@ -78,6 +91,22 @@ def stored_vector(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -
     """Return the vector (dim,) of the passage at a line of a document, and the text that was embedded."""
     chunk = chunk_at(snapshot, path, line)
     return np.array(chunk["vector"], np.float32), chunk["context"]
+
+
+def _part_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> str:
+    """Return the path of the part with this line, if the path is that of a large file; else the path."""
+    path = os.fspath(path)
+    if _rows_at(snapshot, path).num_rows:
+        return path
+    rows = snapshot.document_rows.select(["id", "path", "chunks"]).to_pylist()
+    parts = {row["id"]: row["path"] for row in rows if row["chunks"] and file_of(row["path"]) == path}
+    if not parts:
+        return path
+    ids = ",".join(map(str, parts))
+    chunks = snapshot.read("chunks", ["document", "line_start"], f"document IN ({ids})")
+    starts = chunks.group_by("document").aggregate([("line_start", "min")]).sort_by("line_start_min").to_pylist()
+    before = [row["document"] for row in starts if row["line_start_min"] <= line]
+    return parts[before[-1] if before else starts[0]["document"]]
 
 
 def _with_text(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
@@ -93,9 +122,15 @@ def _chunks(snapshot: Snapshot, document: Row, columns: list[str]) -> list[Row]:
     return sorted(table.to_pylist(), key=lambda chunk: chunk["char_start"])
 
 
-def _counts_lines_of(text: str, chunk: dict[str, Any]) -> bool:
+def _lines_before(document: Row, first: Row) -> int:
+    """Return the number of lines of a large file before one of its parts; 0 for a document that is whole."""
+    is_part = file_of(document["path"]) != document["path"]
+    return first["line_start"] - 1 - document["text"].count("\n", 0, first["char_start"]) if is_part else 0
+
+
+def _counts_lines_of(text: str, chunk: dict[str, Any], before: int) -> bool:
     """Tell whether a chunk counts the lines of the text, not of the source that the text was extracted from."""
-    start = 1 + text.count("\n", 0, chunk["char_start"])
+    start = 1 + before + text.count("\n", 0, chunk["char_start"])
     return (start, start + chunk["text"].count("\n")) == (chunk["line_start"], chunk["line_end"])
 
 
@@ -103,10 +138,10 @@ def _check_lines(document: Row, chunks: list[Row], first: int, last: int) -> Non
     for number in (first, last):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
             raise InputError(f"a line is a whole number from 1, not {number!r}")
-    text = document["text"]
-    count = max(text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
+    text, before = document["text"], _lines_before(document, chunks[0])
+    count = max(before + text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
     requested = f"line {first}" if first == last else f"lines {first} to {last}"
     if first > last:
         raise InputError(f"{requested} of {document['path']!r}: the first comes after the last")
-    if first < 1 or first > count:
-        raise InputError(f"{document['path']!r} has lines 1 to {count}, not {requested}")
+    if first <= before or first > count:
+        raise InputError(f"{document['path']!r} has lines {before + 1} to {count}, not {requested}")

@@ -31,6 +31,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ..documents.file_parts import file_of
 from ..documents.gitignore import Pattern, holds
 from ..documents.metadata import plain
 
@@ -292,7 +293,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _extension(path: str) -> str:
-    return path.rsplit(".", 1)[-1].lower() if "." in path.rsplit("/", 1)[-1] else ""
+    name = file_of(path).rsplit("/", 1)[-1]
+    return name.rsplit(".", 1)[-1].lower() if "." in name else ""
 
 
 def _modified(row: Row) -> float | None:

@@ -24,7 +24,7 @@ import pytest
 from binocle import Retriever
 from binocle.retriever.inversion.inverter import EmbeddingInverter
 from binocle.retriever.models import files as model_files
-from binocle.retriever.readers import ReaderPool
+from binocle.retriever.readers import ReaderPool, large_files
 from binocle.retriever.readers import base as readers
 from binocle.retriever.store.head import Head
 from binocle.retriever.store.tables import chunk_schema, document_schema
@@ -282,7 +282,8 @@ def test_the_limits_of_readers_are_those_of_the_code():
     limits = inspect.signature(ReaderPool).parameters
     page = (DOCS / "reference" / "file-formats.md").read_text("utf-8")
     for name, value in (
-        ("size of a file", f"{limits['max_bytes'].default // 2**20} MB"),
+        ("size of a file that is not plain text", f"{limits['max_bytes'].default // 2**20} MB"),
+        ("size of a plain text file", f"none: above {large_files.MAX_WHOLE // 10**6} MB it is read in parts"),
         ("characters of a document", f"{readers.MAX_CHARACTERS // 10**6} million"),
         ("parts of a document", f"{readers.MAX_PARTS // 10**6} million"),
         ("processor time for one file", f"{limits['seconds'].default:g} s"),

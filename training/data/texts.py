@@ -88,11 +88,12 @@ def _corpus(folder: Path) -> Iterator[str]:
 
 def _folder(folder: Path, progress: OnProgress) -> Iterator[str]:
     from ...retriever.documents.scan import scan
+    from ...retriever.readers.large_files import cut
     from ...retriever.readers.pool.pool import ReaderPool
 
     failed = 0
     with ReaderPool() as pool:
-        for reading in pool.read_all(folder / entry.path for entry in scan(folder) if not entry.reason):
+        for reading in pool.read_all(folder / entry.path for entry in cut(folder, scan(folder)) if not entry.reason):
             if reading.document:
                 yield reading.document.text
             failed += reading.state == "failed"

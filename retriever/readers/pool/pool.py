@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ....core.errors import BinocleError
+from ...documents.file_parts import size_and_time
+from ..large_files import MAX_BYTES
 from .process import WorkerProcess
 from .reading import Job, Reading
 
@@ -39,7 +41,7 @@ class ReaderPool:
         seconds: float = 20.0,
         wall_seconds: float = 300.0,
         memory: int = 1_200_000_000,
-        max_bytes: int = 256 << 20,
+        max_bytes: int = MAX_BYTES,
         formats: Mapping[str, Format] | None = None,
     ) -> None:
         """
@@ -226,7 +228,7 @@ def _cost(reading: Reading) -> int:
 
 def _size(file: str) -> int:
     try:
-        return os.lstat(file).st_size
+        return size_and_time(file)[0]
     except (OSError, ValueError):
         return 0
 

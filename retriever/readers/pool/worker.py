@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from ....core.errors import UnreadableError, UnsupportedError
-from ....core.files import mtime_ns, open_regular
+from ....core.files import mtime_ns
+from ...documents.file_parts import FileBytes, open_document
 from ...readers import read
 from ..formats import FORMATS
+from ..large_files import HEAD_BYTES, read_part
+from ..large_files import reason as too_large
 from .protocol import LENGTHS, Lengths, document_json, frame, load
 
 if TYPE_CHECKING:
@@ -45,24 +48,27 @@ def main(settings: Json) -> NoReturn:
     _set_limits(settings["memory"])
     requests, answers = _take_pipes()
     _send(answers, {"ready": True})
+    loader = _Loader(settings["max_bytes"])
     formats = FORMATS | {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
     while head := requests.read(LENGTHS.size):
         for index, path in load(requests.read(Lengths.read(head).json))["files"]:
-            _serve(answers, index, path, settings, formats)
+            _serve(answers, index, path, settings, formats, loader)
             if _is_near_limit(settings["memory"]):
                 _retire(answers)
     os._exit(0)
 
 
-def _serve(answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format]) -> None:
+def _serve(
+    answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format], loader: _Loader
+) -> None:
     text, result, out_of_memory = "", {}, False
     try:
         _start_timers(settings)
-        data, identity = _load(path, settings["max_bytes"])
+        data, identity, place = loader.load(path)
         _stop_timers()  # the limits do not run while the pool takes the answer
         _send(answers, {"index": index, **identity})
         _start_timers(settings)
-        document = read(data, path, formats)
+        document = read_part(data, *place, path, formats) if place else read(data, path, formats)
         text, result = document.text, {"state": "ok", "document": document_json(document)}
     except _CannotOpenError as error:
         result = {"state": error.state, "reason": str(error)}
@@ -96,24 +102,57 @@ def _stop_timers() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _load(path: str, max_bytes: int) -> tuple[bytes, Json]:
-    """The bytes of a regular file, with their hash, size and time. Never waits for a FIFO or a device."""
-    try:
-        file = open_regular(path)
-    except OSError as error:
-        raise _CannotOpenError(*_OPEN_ERRORS.get(error.errno or 0, ("failed", os.strerror(error.errno or 0)))) from None
-    except ValueError:
-        raise _CannotOpenError("failed", "its name holds a zero byte") from None
-    with file:
-        status = os.fstat(file.fileno())
+class _Loader:
+    """Loads files and parts of files, and remembers how many lines the last large file has up to a part."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._file: tuple[int, ...] = ()  # device, inode, size and time of the last large file
+        self._position = self._newlines = 0  # in that file
+
+    def load(self, path: str) -> tuple[bytes, Json, tuple[bytes, int] | None]:
+        """The bytes of a regular file, with their hash, size and time. Never waits for a FIFO or a device.
+
+        :returns: for a part of a file, also the first bytes of the file and the number of newlines before the part.
+        """
         try:
-            data = file.read(max_bytes + 1) if status.st_size <= max_bytes else b""
+            file = open_document(path)
         except OSError as error:
-            raise _CannotOpenError("failed", error.strerror or "it cannot be read") from None
-        if max(status.st_size, len(data)) > max_bytes:
-            raise _CannotOpenError("skipped", f"larger than {max_bytes / (1 << 20):.4g} MB")
-    sha256 = hashlib.sha256(data).hexdigest()
-    return data, {"sha256": sha256, "size": len(data), "mtime_ns": mtime_ns(status)}
+            code = error.errno or 0
+            raise _CannotOpenError(*_OPEN_ERRORS.get(code, ("failed", os.strerror(code)))) from None
+        except ValueError:
+            raise _CannotOpenError("failed", "its name holds a zero byte") from None
+        with file.stream as stream:
+            status = os.fstat(stream.fileno())
+            size = status.st_size if file.end is None else file.end - file.start
+            if size > self._max_bytes:
+                raise _CannotOpenError("skipped", too_large(self._max_bytes))
+            try:
+                data = stream.read(size if file.end else self._max_bytes + 1)  # a file may grow meanwhile
+                place = None if file.end is None else self._place(file, status)
+            except OSError as error:
+                raise _CannotOpenError("failed", error.strerror or "it cannot be read") from None
+        if len(data) > self._max_bytes:
+            raise _CannotOpenError("skipped", too_large(self._max_bytes))
+        sha256 = hashlib.sha256(data).hexdigest()
+        return data, {"sha256": sha256, "size": len(data), "mtime_ns": mtime_ns(status)}, place
+
+    def _place(self, file: FileBytes, status: os.stat_result) -> tuple[bytes, int]:
+        """The first bytes of a file, and the number of newlines before a part of it."""
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if identity != self._file or self._position > file.start:
+            self._file, self._position, self._newlines = identity, 0, 0
+        file.stream.seek(self._position)
+        while self._position < file.start and (
+            block := file.stream.read(min(_BLOCK_BYTES, file.start - self._position))
+        ):
+            self._newlines += block.count(b"\n")
+            self._position += len(block)
+        file.stream.seek(0)
+        return file.stream.read(HEAD_BYTES), self._newlines
+
+
+_BLOCK_BYTES = 2**20
 
 
 def _send(answers: BinaryIO, message: Json) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binocle.core.files import sha256
-from binocle.retriever.documents.scan import MAX_BYTES, Entry, file_below, find_index, scan, written_since
+from binocle.retriever.documents.scan import Entry, file_below, find_index, scan, written_since
 
 git = pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle here")
 
@@ -394,16 +394,6 @@ def test_pipes_and_sockets_are_passed_over(tmp_path):
             os.fchdir(here)
             os.close(here)
         assert found(tmp_path) == {"pipe": "not a regular file", "socket": "not a regular file"}
-
-
-def test_a_file_beyond_the_limit_is_passed_over_unread(tmp_path):
-    for name, size in (("most", MAX_BYTES), ("more", MAX_BYTES + 1), ("huge", 10**12)):
-        with (tmp_path / name).open("wb") as stream:
-            stream.truncate(size)
-    reasons = found(tmp_path)
-    assert reasons["most"] == ""
-    assert reasons["more"] == reasons["huge"] == "larger than 256 MB"
-    assert {entry.size for entry in scan(tmp_path)} == {MAX_BYTES, MAX_BYTES + 1, 10**12}
 
 
 def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path, monkeypatch):

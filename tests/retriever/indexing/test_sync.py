@@ -16,7 +16,9 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import BinocleError, InputError
 from binocle.core.progress import ignore
+from binocle.retriever.documents import file_parts
 from binocle.retriever.documents.document import Document, Part
+from binocle.retriever.documents.file_parts import file_of
 from binocle.retriever.documents.scan import scan
 from binocle.retriever.indexing import changes as changes_of
 from binocle.retriever.indexing import indexer as indexing
@@ -26,7 +28,7 @@ from binocle.retriever.indexing.indexer import Indexer
 from binocle.retriever.indexing.report import Report
 from binocle.retriever.indexing.sync import sync
 from binocle.retriever.models.identity import EncoderId
-from binocle.retriever.readers import ReaderPool
+from binocle.retriever.readers import ReaderPool, large_files
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.writer import open_writer
@@ -860,3 +862,118 @@ def test_the_report_adds_up(world):
     chunks = world.retriever.sync(world.folder).as_dict()["chunks"]
     assert chunks["removed"] == chunks["total"] > 0
     assert chunks["embedded"] == chunks["reused"] == 0
+
+
+# Large text files, which are indexed in parts
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(large_files, "MAX_WHOLE", 3_000)
+    monkeypatch.setattr(large_files, "MAX_BYTES", 4_000)
+    monkeypatch.setattr(file_parts, "PART_BYTES", 2_000)
+
+
+def log(first: int, last: int) -> str:
+    return "".join(f"{number}: the cat {number} sat on the mat.\n" for number in range(first, last))
+
+
+def test_a_large_text_file_is_indexed_in_parts_with_its_own_lines(world, small_parts):
+    world.write("big.log", log(1, 400))
+    world.write("small.log", log(1, 30))
+    parts = world.sync()["indexed"] - 1
+    assert parts == -(-len(log(1, 400)) // 2_000)
+    lines = log(1, 400).splitlines()
+    hits = world.retriever.search("cat", k=200, mode="lexical")
+    assert {file_of(hit.path) for hit in hits} == {"big.log", "small.log"}
+    for hit in hits:
+        cited = "\n".join(lines[hit.line_start - 1 : hit.line_end])
+        assert hit.text in cited
+        assert world.retriever.text(hit.path, lines=(hit.line_start, hit.line_end)) == cited
+        assert world.retriever.text(file_of(hit.path), lines=(hit.line_start, hit.line_start)) in cited
+    assert world.sync() == {"unchanged": parts + 1}
+    of_file = world.retriever.search("cat", k=200, mode="lexical", where=["path=big.log", "type=log"])
+    assert {hit.passage for hit in of_file} == {hit.passage for hit in hits if hit.path != "small.log"}
+    (passage, *_) = world.retriever.context("cat", max_tokens=200, where="path=big.log").passages
+    assert passage.citation == f"[1] big.log:{passage.line_start}-{passage.line_end}"
+    with pytest.raises(InputError, match=r"in parts, of which the first is 'big.log/bytes-000000000000-"):
+        world.retriever.text("big.log")
+
+
+def test_a_large_file_that_grew_is_read_from_where_it_grew(world, small_parts):
+    world.write("big.log", log(1, 400))
+    parts = world.sync()["indexed"]
+    world.write("big.log", log(1, 410), OLD + 1)
+    assert world.sync() == {"indexed": 1, "unchanged": parts - 1, "removed": 1}
+    assert sum(map(len, world.encoder.texts)) < 2_000
+    (world.folder / "big.log").rename(world.folder / "old.log")
+    assert world.sync() == {"moved": parts}
+    world.write("old.log", log(1, 50), OLD + 2)
+    assert world.sync() == {"indexed": 1, "removed": parts}
+    assert sum(map(len, world.encoder.texts)) < 2_000
+
+
+def test_an_interrupted_run_goes_on_in_the_middle_of_a_large_file(world, small_parts, small_batches):
+    world.write("big.log", log(1, 400))
+    world.encoder.fail_at = 8
+    with pytest.raises(KeyboardInterrupt):
+        world.retriever.sync(world.folder)
+    done = len(world.encoder.texts)
+    world.encoder.fail_at = None
+    committed = world.retriever.snapshot().chunks.count_rows()
+    assert 0 < committed <= done
+    world.sync()
+    assert len(world.encoder.texts) == world.retriever.snapshot().chunks.count_rows() - committed
+
+
+def test_a_large_file_that_was_forgotten_stays_so_when_it_changes(world, small_parts):
+    world.write("big.log", log(1, 400))
+    parts = world.sync()["indexed"]
+    assert world.retriever.delete("big.log").removed == parts
+    world.write("big.log", "0: the ship\n" + log(1, 600), OLD + 1)
+    world.sync()
+    world.sync()
+    assert set(world.states().values()) == {"skipped"}
+    world.write("big.log", log(1, 50), OLD + 2)
+    world.sync()
+    world.write("big.log", log(1, 400), OLD + 3)
+    assert "indexed" not in world.sync()
+    assert "failed" not in world.sync(retry=True)
+    assert set(world.states().values()) == {"indexed"}
+
+
+def test_every_part_of_a_table_has_its_columns(world, small_parts):
+    world.write("big.csv", "name,colour\n" + "cat,red\n" * 1_000)
+    world.sync()
+    assert {row["format"] for row in world.retriever.documents()} == {"csv"}
+    chunks = world.retriever.snapshot().read("chunks", ["heading", "line_start"]).to_pylist()
+    assert {tuple(chunk["heading"]) for chunk in chunks} == {("name, colour",)}
+    assert max(chunk["line_start"] for chunk in chunks) > 900
+
+
+UNCUT = {
+    "a.html": b"<p>cat</p>" * 500,
+    "a.txt": ("cat\n" * 1_500).encode("utf-16"),
+    "a": b"cat\0\n" * 1_000,
+    "b.txt": b"<!doctype html><p>" + b"cat\n" * 1_000,
+}
+
+
+def test_a_large_file_of_another_format_is_passed_over_with_the_reason(world, small_parts):
+    for name, data in UNCUT.items():
+        world.write(name, "")
+        (world.folder / name).write_bytes(data)
+    assert world.sync() == {"skipped": len(UNCUT)}
+    assert set(world.reasons().values()) == {"larger than 0.003815 MB"}
+    assert world.sync() == {"skipped": len(UNCUT)}
+
+
+def test_many_rows_that_moved_are_rewritten_in_batches(world, monkeypatch):
+    for number in range(5):
+        world.write(f"a/{number}.txt", TEXT.format(number))
+    world.sync()
+    commits = world.retriever.snapshot().head.commits
+    monkeypatch.setattr(syncing, "_BATCH_BYTES", 200)
+    (world.folder / "a").rename(world.folder / "b")
+    assert world.sync() == {"moved": 5}
+    assert world.retriever.snapshot().head.commits >= commits + 3
