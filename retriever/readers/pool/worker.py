@@ -64,11 +64,11 @@ def _serve(
     text, result, out_of_memory = "", {}, False
     try:
         _start_timers(settings)
-        data, identity, place = loader.load(path)
+        data, identity, context = loader.load(path)
         _stop_timers()  # the limits do not run while the pool takes the answer
         _send(answers, {"index": index, **identity})
         _start_timers(settings)
-        document = read_part(data, *place, path, formats) if place else read(data, path, formats)
+        document = read_part(data, *context, path, formats) if context else read(data, path, formats)
         text, result = document.text, {"state": "ok", "document": document_json(document)}
     except _CannotOpenError as error:
         result = {"state": error.state, "reason": str(error)}
@@ -129,15 +129,15 @@ class _Loader:
                 raise _CannotOpenError("skipped", too_large(self._max_bytes))
             try:
                 data = stream.read(size if file.end else self._max_bytes + 1)  # a file may grow meanwhile
-                place = None if file.end is None else self._place(file, status)
+                context = None if file.end is None else self._context(file, status)
             except OSError as error:
                 raise _CannotOpenError("failed", error.strerror or "it cannot be read") from None
         if len(data) > self._max_bytes:
             raise _CannotOpenError("skipped", too_large(self._max_bytes))
         sha256 = hashlib.sha256(data).hexdigest()
-        return data, {"sha256": sha256, "size": len(data), "mtime_ns": mtime_ns(status)}, place
+        return data, {"sha256": sha256, "size": len(data), "mtime_ns": mtime_ns(status)}, context
 
-    def _place(self, file: FileBytes, status: os.stat_result) -> tuple[bytes, int]:
+    def _context(self, file: FileBytes, status: os.stat_result) -> tuple[bytes, int]:
         """The first bytes of a file, and the number of newlines before a part of it."""
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if identity != self._file or self._position > file.start:
