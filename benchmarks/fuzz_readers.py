@@ -97,22 +97,21 @@ def write_seeds(source: Path, ending: str, folder: Path) -> None:
 
 def run(ending: str, options: argparse.Namespace, minutes: float) -> dict[str, Any]:
     """Fuzz a format until the time is up; a process that ends early is a finding, and another goes on."""
-    folder, deadline, ends = options.work / ending, time.monotonic() + 60 * minutes, 0
+    folder, deadline, restarts = options.work / ending, time.monotonic() + 60 * minutes, 0
     counts: Counter[str] = Counter()
     while (left := deadline - time.monotonic()) > 1:
         command = [sys.executable, "-m", "benchmarks.fuzz_readers", "--seeds", str(options.seeds)]
         command += ["--work", str(options.work), "--one", ending]
-        command += ["--seed", str(options.seed + ends), "--minutes", str(left / 60)]
+        command += ["--seed", str(options.seed + restarts), "--minutes", str(left / 60)]
         with (folder / "log").open("wb") as log:
             subprocess.run(command, stdout=log, stderr=log, check=False)
         counts.update(json.loads((folder / "stats.json").read_text()))
-        if deadline - time.monotonic() > 1:
-            ends += 1
+        restarts += 1
     findings = json.loads((folder / "findings.json").read_text()) if (folder / "findings.json").exists() else {}
     covered = re.findall(rb"cov: (\d+)", (folder / "log").read_bytes())
     return {
         **counts,
-        "process_ends": ends,  # of the process that fuzzes: a crash of native code, memory or time
+        "process_ends": len(list(folder.glob("end-*"))),  # by a crash of native code, memory or time
         "edges": int(covered[-1]) if covered else 0,
         "exceptions": findings,
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.files import expand_home
+from ..documents.file_parts import size_and_time
 from ..documents.scan import INDEX_NAME, file_below
 from .locations.folder_location import reachable
 
@@ -65,4 +67,11 @@ def _was_renamed(indexed: Path, root: Path, documents: Callable[[], list[dict[st
     """Tell whether the indexed folder is gone and this one has a file of it."""
     rows = [] if indexed.exists() else documents()
     files = (file_below(root, row["path"]) for row in rows if row["source"] == "file")
-    return any(file.exists() for file in files if file)
+    return any(_exists(file) for file in files if file)
+
+
+def _exists(file: Path) -> bool:
+    with contextlib.suppress(OSError):
+        size_and_time(file)
+        return True
+    return False
