@@ -44,9 +44,25 @@ if TYPE_CHECKING:
 )
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")
+@click.option(
+    "--no-durable",
+    "durable",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Do not wait for the disk: a power cut soon after may damage the whole index.",
+)
 @ray_option
 @json_option
-def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray: str | None, as_json: bool) -> None:
+def index(
+    folder: Path,
+    index: Path | None,
+    model: str | None,
+    retry: bool,
+    durable: bool,
+    ray: str | None,
+    as_json: bool,
+) -> None:
     """Index FOLDER, or bring its index up to date.
 
     Only new and changed files are read and embedded. You may interrupt it: the next run continues there.
@@ -65,7 +81,7 @@ def index(folder: Path, index: Path | None, model: str | None, retry: bool, ray:
         raise InputError(f"{folder} is an index, not a folder of documents: expected {hint}")
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
-    retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray)
+    retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray, durable=durable)
     inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..core import forking
 from ..core.checks import is_whole
-from ..core.errors import InputError, ModelNotFoundError, NoIndexError, StoreError
+from ..core.errors import DamagedError, InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..core.files import expand_home
 from ..core.progress import OnProgress, ignore
 from ..indexes.base import VectorIndex
@@ -49,7 +50,7 @@ from .store.locations.open_location import is_s3, open_location
 from .store.root import relative_folder, root_of, to_sync
 from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
-from .store.store import Store, set_folder
+from .store.store import Store, go_back, naming_way_back, set_folder, with_way_back
 from .store.writer import open_writer
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 Where = str | Sequence[str] | Mapping[str, Any] | None
 Rerank = str | os.PathLike[str] | Reranker | None
 _T = TypeVar("_T")
+_LOG = logging.getLogger("binocle")
 
 
 class Retriever:
@@ -86,9 +88,10 @@ class Retriever:
         self._gpu = gpu
         self._cluster: Cluster | None = None
         self._models = ModelCache(self.path, model)
-        self._lock = threading.RLock()  # of the two attributes below
+        self._lock = threading.RLock()  # of the attributes below
         self._store: Store | None = None
         self._current: Snapshot | None = None  # the state last read or written
+        self._damaged: tuple[Head, str] | None = None  # a committed state that does not answer, and why
         self._connecting = threading.Lock()
         self._writing = threading.RLock()  # threads that write take turns
 
@@ -100,6 +103,7 @@ class Retriever:
         model: str | os.PathLike[str] | None = None,
         ray: str | None = None,
         gpu: bool = False,
+        durable: bool = True,
     ) -> Retriever:
         """Open the index at `path`, or the index of the folder `path`. The first `sync` or `add` creates a new one.
 
@@ -112,6 +116,8 @@ class Retriever:
             and have the model.
         :param gpu: compare every vector on the GPUs of this machine, for a process that answers many queries. The CPU
             does if there is no GPU, too little memory, or an index in shards; `snapshot().searched_by` says which.
+        :param durable: write to the disk what a commit names before it returns. Without, a power cut soon after may
+            damage the whole index, so choose that only for an index that can be made anew. Storage on S3 is durable.
         """
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
@@ -124,11 +130,11 @@ class Retriever:
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
             if not (is_index(folder) or folder.name == INDEX_NAME or open_location(folder).is_free()):
                 folder = folder / INDEX_NAME
-        return cls(open_location(folder.resolve()), model=name, ray=ray, gpu=gpu)
+        return cls(open_location(folder.resolve(), durable=durable), model=name, ray=ray, gpu=gpu)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         # Each process opens the index for itself.
-        return _reopen, (str(self.location), self._models.requested, self._ray, self._gpu)
+        return _reopen, (str(self.location), self.location.durable, self._models.requested, self._ray, self._gpu)
 
     # Filling
 
@@ -397,10 +403,10 @@ class Retriever:
     def snapshot(self) -> Snapshot:
         """Return the committed state, for reading rows: the same object until something is committed."""
         forking.check()
-        store, head = self._committed()
+        store, head, fallback = self._committed()
         if self._current is not None and self._current.head != head:
             check_files(self.path)
-        return self._set_current(store, head)
+        return self._set_current(store, head, fallback)
 
     @property
     def folder(self) -> Path | None:
@@ -460,13 +466,15 @@ class Retriever:
         """Embed wrong vectors anew, drop documents with faulty passages, rebuild both indexes, and sync the folder.
 
         Vectors are wrong if they changed in the store since the vector index was published; with `deep`, also if they
-        do not belong to their texts.
+        do not belong to their texts. If the committed state is damaged, the one before is committed again first.
 
         :raises InputError: when the folder does not exist, before anything is changed.
         """
         if self.folder:
             to_sync(self.location, self._existing(), None, self.documents)
         faults = self.verify().faults
+        if self.snapshot().fallback:
+            go_back(self._opened(), self._damaged and self._damaged[0])
         with self._writer() as writer:
             result = repair(writer, faults, self._models.encoder_of, deep=deep, progress=progress)
         return result.followed_by(self.sync()) if self.folder else result
@@ -479,9 +487,26 @@ class Retriever:
             snapshot = self.snapshot()
             try:
                 return answer(snapshot)
-            except (StoreError, ModelNotFoundError):
+            except (StoreError, ModelNotFoundError) as error:
                 if self.snapshot() is snapshot:
+                    if isinstance(error, DamagedError) and not snapshot.fallback:
+                        return self._read_previous(answer, snapshot, error)
                     raise
+
+    def _read_previous(self, answer: Callable[[Snapshot], _T], damaged: Snapshot, error: DamagedError) -> _T:
+        """Answer from the state before a damaged one.
+
+        :raises DamagedError: the given one, when that state was not kept or is damaged too.
+        """
+        previous = damaged.store.previous()
+        if previous is not None:
+            with contextlib.suppress(StoreError):
+                reason = str(with_way_back(error))
+                result = answer(Snapshot(damaged.store, previous, damaged.backend, fallback=reason))
+                self._damaged = damaged.head, reason
+                self.snapshot()
+                return result
+        raise error
 
     def _opened(self) -> Store:
         """Return the store, opened once."""
@@ -501,21 +526,30 @@ class Retriever:
         except NoIndexError:
             return None
 
-    def _committed(self) -> tuple[Store, Head]:
-        """Read HEAD. An index that was removed, or replaced by another, is opened again."""
+    def _committed(self) -> tuple[Store, Head, str]:
+        """Read HEAD, or the state before if HEAD is damaged, with the reason.
+
+        An index that was removed, or replaced by another, is opened again.
+        """
         store = self._opened()
         try:
-            return store, store.head()
+            head = store.head()
         except StoreError:
             store = self._reopened()
-            return store, store.head()
+            return store, *store.head_or_previous()
+        if self._damaged and self._damaged[0] == head and (previous := store.previous()):
+            return store, previous, self._damaged[1]
+        return store, head, ""
 
-    def _set_current(self, store: Store, head: Head) -> Snapshot:
+    def _set_current(self, store: Store, head: Head, fallback: str = "") -> Snapshot:
         with self._lock:
-            if self._current is None or self._current.head != head:
-                earlier, self._current = self._current, Snapshot(store, head, self._backend())
+            earlier = self._current
+            if earlier is None or (earlier.head, earlier.fallback) != (head, fallback):
+                self._current = Snapshot(store, head, self._backend(), fallback=fallback)
                 if earlier:
                     self._current.take_over(earlier)
+                if fallback:
+                    _LOG.warning("%s; until then that state answers", fallback)
             return self._current
 
     def _backend(self) -> SearchBackend:
@@ -538,7 +572,8 @@ class Retriever:
     def _writer(self, store: Store | None = None) -> Iterator[Writer]:
         """Write to the index; a cluster then serves the new vector index, and no longer the old one."""
         store = store or self._reopened()
-        with self._writing, open_writer(store, self._models.encoder_of, self._backend()) as writer:
+        opened = open_writer(store, self._models.encoder_of, self._backend())
+        with self._writing, naming_way_back(store), opened as writer:
             try:
                 yield writer
             finally:
@@ -565,5 +600,5 @@ class Retriever:
             return store
 
 
-def _reopen(location: str, model: str | None, ray: str | None, gpu: bool) -> Retriever:
-    return Retriever(open_location(location), model=model, ray=ray, gpu=gpu)
+def _reopen(location: str, durable: bool, model: str | None, ray: str | None, gpu: bool) -> Retriever:
+    return Retriever(open_location(location, durable=durable), model=model, ray=ray, gpu=gpu)

@@ -200,14 +200,19 @@ def _rules(file: Path | os.DirEntry[str], source: str, base: Path | None = None)
 def is_index(folder: Path) -> bool:
     """Whether a folder is an index, and not a folder of documents with a HEAD.json among them."""
     tables = (folder / "documents.lance", folder / "chunks.lance")
-    return (folder / "HEAD.json").is_file() and any(table.is_dir() for table in tables)
+    return _has_head(folder) and any(table.is_dir() for table in tables)
+
+
+def _has_head(index: Path) -> bool:
+    """Tell whether a folder has the state of an index, or the one before."""
+    return any((index / name).is_file() for name in ("HEAD.json", "HEAD.previous.json"))
 
 
 def find_index(start: Path) -> Path | None:
     """Return the nearest `.binocle` at or above a folder, as git finds `.git`."""
     start = start.resolve()
     for folder in (start, *start.parents):
-        if (folder / INDEX_NAME / "HEAD.json").is_file():
+        if _has_head(folder / INDEX_NAME):
             return folder / INDEX_NAME
     return None
 

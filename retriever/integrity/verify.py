@@ -87,6 +87,8 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     :param root: the indexed folder, None when only documents were added.
     """
     rows = snapshot.document_rows.to_pylist()
+    if snapshot.fallback:
+        yield Fault("store", "", snapshot.fallback)
     yield from _store_faults(snapshot, rows)
     yield from _index_faults(snapshot)
     yield from _text_faults(snapshot)

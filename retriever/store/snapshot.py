@@ -46,7 +46,9 @@ class Passing:
 class Snapshot:
     """One committed state of the store. It stays readable and unchanged while others write."""
 
-    def __init__(self, store: Store, head: Head, backend: SearchBackend = CPU) -> None:
+    def __init__(self, store: Store, head: Head, backend: SearchBackend = CPU, *, fallback: str = "") -> None:
+        """:param fallback: why this state answers and not the committed one after it; "" if it is the committed one."""
+        self.fallback = fallback
         self.store = store
         self.head = head
         self.backend = backend

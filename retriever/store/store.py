@@ -24,17 +24,19 @@ The index uses Lance itself, not the `lancedb` package: Lance imports six times 
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...core.errors import NoIndexError, StoreError
+from ...core.errors import DamagedError, NoIndexError, StoreError
 from .confinement import check_files
 from .head import FORMAT, Head, Settings
-from .locations.location import HEAD, NEW, PREVIOUS
+from .locations.location import ANY, HEAD, NEW, PREVIOUS
 from .locations.open_location import open_location
 from .tables import FULL_TEXT, chunk_schema, document_schema, writing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ..models.identity import EncoderId
@@ -95,9 +97,24 @@ class Store:
         """Read the committed state."""
         return self.tagged_head()[0]
 
+    def head_or_previous(self) -> tuple[Head, str]:
+        """Read the committed state, or if it cannot be read the one before, with the reason."""
+        try:
+            return self.head(), ""
+        except DamagedError as error:
+            previous = self.previous()
+            if previous is None:
+                raise
+            return previous, str(error)
+
     def tagged_head(self) -> tuple[Head, str]:
-        """Read the committed state and its tag, which a writer names to replace it."""
-        return Head.read(self.location, self.settings.encoder)
+        """Read the committed state and its tag, which a writer names to replace it.
+
+        :raises DamagedError: when it cannot be read.
+        """
+        with naming_way_back(self):
+            return Head.read(self.location, self.settings.encoder)
+        raise AssertionError  # not reached: the error is raised again
 
     def previous(self) -> Head | None:
         """Read the state before the committed one; None if it was not kept or cannot be read."""
@@ -105,6 +122,38 @@ class Store:
             return Head.read(self.location, self.settings.encoder, file=PREVIOUS)[0]
         except StoreError:
             return None
+
+
+def with_way_back(error: DamagedError) -> DamagedError:
+    """Return the error of a damaged state with the advice to go back to the state before."""
+    if "verify --repair" in str(error):
+        return error
+    reason, *_ = str(error).split(": remove the folder")
+    return DamagedError(f"{reason}: 'binocle verify --repair' goes back to the state before the last commit")
+
+
+@contextlib.contextmanager
+def naming_way_back(store: Store) -> Iterator[None]:
+    """Add the advice to go back to errors of a damaged state, if the state before was kept."""
+    try:
+        yield
+    except DamagedError as error:
+        if store.previous() is None:
+            raise
+        raise with_way_back(error) from error
+
+
+def go_back(store: Store, damaged: Head | None) -> None:
+    """Commit the state before the committed one again.
+
+    :param damaged: the committed state, None if it cannot be read. One that was committed meanwhile stays.
+    """
+    with store.location.locked(), writing(store.location):
+        previous, present = store.previous(), None
+        with contextlib.suppress(DamagedError):
+            present = store.head()
+        if previous is not None and present == damaged:
+            replace(previous, commits=previous.commits + 2).write(store.location, over=ANY)
 
 
 def set_folder(store: Store, folder: str) -> Store:
@@ -133,6 +182,6 @@ def upgrade(store: Store) -> Store:
 
 def _is_index(location: Location) -> bool:
     try:
-        return location.exists(HEAD)
+        return location.exists(HEAD) or location.exists(PREVIOUS)
     except OSError:
         return True  # reading it raises the error

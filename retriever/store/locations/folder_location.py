@@ -44,7 +44,7 @@ class FolderLocation:
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         """:param durable: sync what a commit names before it, so that a power cut loses nothing."""
         self.cache = path
-        self._durable = durable
+        self.durable = durable
         self._new_files = NewFiles(path, _PARTS, durable=durable)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class FolderLocation:
     def commit(self, head: bytes, previous: bytes, *, over: str) -> str:
         """Settle all new files, then rename HEAD.json into place; without `durable`, the state before is not kept."""
         states = [self._write_aside(HEAD, head)]
-        if self._durable:
+        if self.durable:
             # HEAD.json first where there was none: it is what makes the folder an index.
             states.insert(over == NEW, self._write_aside(PREVIOUS, previous))
         else:
@@ -97,7 +97,7 @@ class FolderLocation:
 
     def begin(self, *, synced: bool) -> None:
         """Note the present files, so that a commit finds the new ones by name."""
-        self._new_files = NewFiles(self.cache, _PARTS, durable=self._durable)
+        self._new_files = NewFiles(self.cache, _PARTS, durable=self.durable)
         if synced:
             self._new_files.trust()
 

@@ -28,6 +28,7 @@ class Location(Protocol):
     """The operations of a store on its files."""
 
     cache: Path  # a folder of this machine, for mapped files and files that only this machine needs
+    durable: bool  # a commit that has returned survives a power cut
     lock_expires: bool  # a live writer can lose its lock: then the next writer commits before it does anything else
 
     def __str__(self) -> str:

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from .location import Location
 
 
-def open_location(name: str | os.PathLike[str] | Location) -> Location:
-    """Return the location with this name: `s3://BUCKET/PREFIX`, or a folder."""
+def open_location(name: str | os.PathLike[str] | Location, *, durable: bool = True) -> Location:
+    """Return the location with this name: `s3://BUCKET/PREFIX`, or a folder.
+
+    :param durable: sync what a commit writes to a folder; object storage does so in any case.
+    """
     if isinstance(name, str) and is_s3(name):
         from .s3_location import S3Location
 
         return S3Location.of(name)
-    return FolderLocation(Path(name)) if isinstance(name, (str, os.PathLike)) else name
+    return FolderLocation(Path(name), durable=durable) if isinstance(name, (str, os.PathLike)) else name
 
 
 def is_s3(name: Any) -> bool:

@@ -40,6 +40,7 @@ _CACHE = "set BINOCLE_CACHE to a folder with room"
 class S3Location:
     """A prefix of a bucket."""
 
+    durable = True
     lock_expires = True
 
     def __init__(self, name: str, objects: Objects, cache: Path, options: dict[str, str] | None = None) -> None:

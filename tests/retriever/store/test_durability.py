@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from binocle import Retriever
+from binocle.core.errors import DamagedError
+from binocle.retriever.store import commits as commits_module
 from binocle.retriever.store.locations.location import HEAD, PREVIOUS
+from binocle.retriever.store.snapshot import Snapshot
+from binocle.retriever.store.store import Store
+from binocle.retriever.store.tables import document_schema
+from binocle.retriever.store.writer import open_writer
 
 # What no commit names, or is whole at once.
 EPHEMERAL = {"lock", "lock.json", ".gitignore", "settings.json", f".{HEAD}", f".{PREVIOUS}", "switching"}
@@ -81,6 +89,16 @@ def test_an_index_that_was_written_without_syncing_is_synced_by_the_next_durable
     assert not any(commits)
 
 
+def test_nothing_is_synced_if_speed_was_preferred(folder, tiny_model, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("synced"))
+    retriever = Retriever.open(folder, model=tiny_model, durable=False)
+    retriever.sync()
+    retriever.add([{"id": "one", "text": "The queen sailed by night."}])
+    assert not (retriever.path / PREVIOUS).exists()
+    assert retriever.verify().faults == []
+    assert stat.S_IMODE((retriever.path / HEAD).stat().st_mode) == 0o600
+
+
 def test_an_index_is_closed_to_other_users_whatever_the_umask(folder, tiny_model):
     (folder / ".binocle").mkdir(mode=0o755)
     before = os.umask(0)
@@ -127,3 +145,83 @@ def test_the_remains_of_a_power_cut_in_a_commit_are_removed(size, retriever):
     retriever.add([{"id": "one", "text": "The queen sailed by night."}])
     assert retriever.search("queen", 1, mode="lexical")[0].path == "one"
     assert retriever.verify().faults == []
+
+
+# The state before the last commit
+
+
+def newest(folder, pattern):
+    return max(folder.glob(pattern), key=lambda file: file.stat().st_mtime_ns)
+
+
+def spoil_head(index, data):
+    (index / HEAD).write_bytes(data)
+
+
+def spoil_rows(index, data):
+    newest(index / "documents.lance" / "data", "*.lance").write_bytes(data)
+
+
+def spoil_manifest(index, data):
+    manifest = min((index / "documents.lance" / "_versions").glob("*.manifest"))
+    manifest.write_bytes(data) if data else manifest.unlink()
+
+
+@pytest.mark.parametrize(("spoil", "data"), [(spoil_head, b""), (spoil_rows, b"\0" * 40), (spoil_manifest, b"")])
+def test_if_the_last_commit_is_damaged_the_state_before_answers_and_repair_commits_it_again(
+    spoil, data, retriever, caplog
+):
+    retriever.add([{"id": "one", "text": "The queen sailed by night."}])
+    before = [row["path"] for row in retriever.documents()]
+    with open_writer(Store.open(retriever.path)) as writer:
+        documents = pa.Table.from_pylist([{**retriever.document("one"), "id": 99, "path": "two"}], document_schema())
+        writer.commit(drop=[], documents=documents)
+    spoil(retriever.path, data)
+    fresh = Retriever.open(retriever.path)
+    assert [row["path"] for row in fresh.documents()] == before
+    assert fresh.search("queen", 1, mode="lexical")[0].path == "one"
+    assert [record.message[-31:] for record in caplog.records] == ["; until then that state answers"]
+    assert [fault.kind for fault in fresh.verify().faults] == ["store"]
+    with pytest.raises(DamagedError, match="'binocle verify --repair' goes back to the state before the last commit"):
+        fresh.add([{"id": "three", "text": "The king baked bread."}])
+    assert fresh.repair().faults
+    for again in (fresh, Retriever.open(retriever.path)):
+        assert again.verify().faults == []
+        assert [row["path"] for row in again.documents()] == before
+    fresh.add([{"id": "three", "text": "The king baked bread."}])
+    assert fresh.search("king", 1, mode="lexical")[0].path == "three"
+    assert fresh.verify().faults == []
+
+
+def test_what_both_states_name_is_reported_as_damaged(retriever, caplog):
+    retriever.add([{"id": "one", "text": "The queen sailed by night."}])
+    for file in (retriever.path / "documents.lance" / "data").iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(DamagedError, match=r"documents.lance is damaged"):
+        Retriever.open(retriever.path).documents()
+    assert not caplog.records
+
+
+def test_a_forgotten_text_does_not_come_back_with_the_state_before(retriever):
+    retriever.delete("notes/cats.txt")
+    (retriever.path / HEAD).write_bytes(b"")
+    fresh = Retriever.open(retriever.path)
+    assert fresh.document("notes/cats.txt")["state"] == "skipped"
+    assert fresh.search("dog ran to the house", 1, mode="lexical") == []
+    fresh.repair()
+    assert fresh.verify().faults == []
+    for file in retriever.path.rglob("*"):
+        assert file.is_dir() or b"The dog ran" not in file.read_bytes()
+
+
+def test_tidying_up_keeps_what_the_state_before_names(retriever, monkeypatch):
+    monkeypatch.setattr(commits_module, "_KEEP_VERSIONS", timedelta(0))
+    for number in range(4):
+        retriever.add([{"id": f"{number}", "text": f"The queen sailed by night {number}."}])
+        retriever.build_index("flat")
+        store = Store.open(retriever.path)
+        previous = Snapshot(store, store.previous())
+        assert previous.head != store.head()
+        assert previous.index.search(retriever.encoder.encode(["queen"], kind="query"), 3)[1].shape == (1, 3)
+        assert previous.damage is None
+        assert previous.documents.count_rows() == len(retriever.documents())
