@@ -20,11 +20,11 @@ MAX_LEVEL = 16  # levels of headings kept in a path
 MAX_TITLE = 200  # characters of a title kept in a path
 
 _BREAKS = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r\n?")
-_NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x10-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
+_NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 
-# Around text that a person does not see, until a builder notes its place. XML cannot hold these two characters, and
-# `hide` removes them from the text between.
-HIDING, SHOWING = "\x0e", "\x0f"
+# Around text that a person does not see, until a builder notes its place. Unicode leaves them to programs, and `hide`
+# removes them from the text between.
+HIDING, SHOWING = "\ufdd0", "\ufdd1"
 _HIDDEN = re.compile(f"{HIDING}([^{HIDING}{SHOWING}]*){SHOWING}")
 _MARKS = str.maketrans("", "", HIDING + SHOWING)
 _WORDS = re.compile(r"\S(?:.*\S)?")  # of a line

@@ -11,6 +11,7 @@ import pypdfium2.raw as pdfium_c
 
 from ...core.errors import UnreadableError
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
+from .pdf_hidden import mark_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +99,7 @@ def _text(page: Any) -> str:
         text = str(text_page.get_text_range(errors="replace"))
         if _LAM_ALEF.search(text):
             text = _mend_ligatures(text_page, text)
+        text = mark_hidden(page, text_page, text)
     return text.replace("\r\n", "\n").replace("\ufffe", "")
 
 

@@ -7,9 +7,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, shown, table_row
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
+from .hidden_runs import mark_word
 from .package import Package, attribute, local_name, parse_digits
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def read_docx(data: bytes, format_name: str) -> Document:
     """Read a Word document."""
     package = Package(data)
     main, root = package.main("word/document.xml", "Word document")
-    reader = _WordReader(package, main)
+    styles = package.xml(next(package.related(main, "styles"), ""))
+    mark_word(root, styles)
+    reader = _WordReader(package, main, Styles.read(styles))
     try:
         reader.read(root)
     except RecursionError:
@@ -52,13 +55,12 @@ def read_docx(data: bytes, format_name: str) -> Document:
 class _WordReader:
     """Add the body, notes, headers and footers of a document to a builder."""
 
-    def __init__(self, package: Package, main: str) -> None:
+    def __init__(self, package: Package, main: str, styles: Styles) -> None:
         self.builder = DocumentBuilder()
         self._package = package
         self._main = main
         self._headings = HeadingStack()
         self._first_heading = ""
-        styles = Styles.read(package, main)
         self._levels, self._titles = styles.levels, styles.titles
         self._notes: dict[tuple[str, str], Any] = {}
         self._in_note = False
@@ -117,7 +119,7 @@ class _WordReader:
         text = paragraph.text.strip()
         if text and level is not None and not self._in_note:
             self._headings.enter(level, text)
-            self._first_heading = self._first_heading or collapse_spaces(text)
+            self._first_heading = self._first_heading or collapse_spaces(shown(text))
         elif text and style in self._titles and not self.builder.title:
             self.builder.title = text
         gap = "\n" if paragraph_property(element, "numPr") is not None and level is None else "\n\n"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from .package import attribute, local_name, parse_digits
-
-if TYPE_CHECKING:
-    from .package import Package
 
 _HEADING_NAME = re.compile(r"head(?:ing)?[ _-]?(?:(\d)|([A-F]))$", re.IGNORECASE)
 _CHAPTER_NAME = re.compile(r"chapter[ _-]?title$", re.IGNORECASE)
@@ -23,9 +20,8 @@ class Styles:
     titles: frozenset[str]  # ids of styles for the title of a document
 
     @classmethod
-    def read(cls, package: Package, main: str) -> Self:
-        """Read the styles of a package; `main` is its main part."""
-        root = package.xml(next(package.related(main, "styles"), ""))
+    def read(cls, root: Any | None) -> Self:
+        """Read the part of a package with its styles."""
         styles = [style for style in (root if root is not None else ()) if local_name(style) == "style"]
         own: dict[str, int] = {}
         base: dict[str, str] = {}

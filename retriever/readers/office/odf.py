@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
 from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from .hidden_runs import mark_odf
 from .package import Package, attribute, local_name, parse_digits, parse_xml
 
 if TYPE_CHECKING:
@@ -30,14 +31,16 @@ def read_odf(data: bytes, format_name: str) -> Document:
         package = Package(data)
         if b"encryption-data" in package.read("META-INF/manifest.xml"):
             raise UnreadableError("password-protected")
-        content, meta = package.xml("content.xml"), package.xml("meta.xml")
+        content, meta, styles = (package.xml(f"{name}.xml") for name in ("content", "meta", "styles"))
     else:
         content = meta = parse_xml(data)
+        styles = None
     body = next(content.iter("{*}body"), None) if content is not None else None
     if body is None:
         raise UnreadableError("damaged: no content in it")
     reader = _OdfReader(_title_styles(content))
     try:
+        mark_odf(body, [root for root in (styles, content) if root is not None])
         reader.add_blocks(body)
     except RecursionError:
         raise UnreadableError("its lists or tables are nested too deeply") from None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import DocumentBuilder, Heading, collapse_spaces, name_set, table_row
+from ..base import DocumentBuilder, Heading, collapse_spaces, name_set, shown, table_row
 from .drawingml import graphics_text, paragraphs
-from .package import Package, attribute, local_name
+from .hidden_runs import mark_slide
+from .package import Package, attribute, local_name, parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ...documents.document import Document
 
 _TITLES = name_set("title ctrTitle")
+_WIDTH, _HEIGHT = 9_144_000, 6_858_000  # of a slide, in units of which an inch has 914,400
 _SKIPPED_PLACEHOLDERS = name_set("sldNum sldImg dt")  # PowerPoint fills these in itself
 
 
@@ -23,37 +25,49 @@ def read_pptx(data: bytes, format_name: str) -> Document:
     main, root = package.main("ppt/presentation.xml", "presentation")
     builder = DocumentBuilder()
     parts = (package.part_of(main, slide) for slide in root.iter("{*}sldId"))
+    size = _size(root)
     for number, part in enumerate(filter(None, parts), 1):
-        _Slide(package, part, number, builder).read()
+        _Slide(package, part, number, builder, size).read()
     builder.title = package.title() if package.title().lower() != "powerpoint presentation" else ""
     return builder.document(format_name)
+
+
+def _size(root: Any) -> tuple[int, int]:
+    """The width and the height of the slides."""
+    size = next(root.iter("{*}sldSz"), None)
+    width, height = (None, None) if size is None else (parse_digits(size.get("cx")), parse_digits(size.get("cy")))
+    return width or _WIDTH, height or _HEIGHT
 
 
 class _Slide:
     """Add one slide to a builder."""
 
-    def __init__(self, package: Package, part: str, number: int, builder: DocumentBuilder) -> None:
+    def __init__(
+        self, package: Package, part: str, number: int, builder: DocumentBuilder, size: tuple[int, int]
+    ) -> None:
         self._package = package
         self._part = part
         self._number = number
         self._builder = builder
+        self._size = size
         self._heading: Heading = ()
 
     def read(self) -> None:
         """Add the title, then the other shapes, the notes and the comments."""
         root = self._package.tree(self._part)
+        mark_slide(root, self._package, self._part, self._size)
         tree = next(root.iter("{*}spTree"), None)
         shapes = [] if tree is None else list(_shapes(tree))
         for shape in shapes:
             if _placeholder(shape) in _TITLES and (title := collapse_spaces(" ".join(paragraphs(shape)))):
-                self._heading = (title[:200],)
+                self._heading = (visible_title[:200],) if (visible_title := shown(title)) else ()
                 self._add(title)
                 break
         for shape in shapes:
             if (
                 _placeholder(shape) not in _TITLES
                 or not self._heading
-                or collapse_spaces(" ".join(paragraphs(shape))) != self._heading[0]
+                or collapse_spaces(" ".join(map(shown, paragraphs(shape)))) != self._heading[0]
             ):
                 self._add_shape(shape)
         self._add_notes()

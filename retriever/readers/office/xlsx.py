@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, table_row
+from ..base import DocumentBuilder, hide, table_row
 from .drawingml import chart_text, paragraphs
 from .package import Package, attribute, local_name, parse_digits
 
@@ -39,8 +39,9 @@ def read_xlsx(data: bytes, format_name: str) -> Document:
     main, root = package.main("xl/workbook.xml", "workbook")
     book = _Workbook(package, main, root)
     builder = DocumentBuilder(title=package.title())
-    for number, (name, part) in enumerate(book.sheets(), 1):
-        _add_rows(builder, book.rows(part), number, name)
+    for number, (name, part, is_hidden) in enumerate(book.sheets(), 1):
+        rows = book.rows(part)
+        _add_rows(builder, map(hide, rows) if is_hidden else rows, number, name)
         for line in book.extras(part):
             builder.add(line, page=number, heading=(name,))
     return builder.document(format_name)
@@ -70,18 +71,19 @@ class _Workbook:
         since_1904 = properties is not None and attribute(properties, "date1904") in {"1", "true"}
         self._epoch = dt.datetime(1904, 1, 1) if since_1904 else dt.datetime(1899, 12, 30)  # noqa: DTZ001 - Excel has no zones
 
-    def sheets(self) -> Iterator[tuple[str, str]]:
-        """The name and the part of every sheet, in order."""
+    def sheets(self) -> Iterator[tuple[str, str, bool]]:
+        """The name and the part of every sheet, in order, and whether it is hidden."""
         for sheet in self._root.iter("{*}sheet"):
             if part := self._package.part_of(self._main, sheet):
-                yield sheet.get("name", ""), part
+                yield sheet.get("name", ""), part, sheet.get("state") in {"hidden", "veryHidden"}
 
     def rows(self, part: str) -> Iterator[str]:
         """The rows of a sheet that are not empty; read as a stream, since sheets can be large."""
         for row in _stream_elements(self._package.read(part), "row"):
             line = table_row(self._cells(row), "\t")
             if line and not line.isspace():
-                yield " ".join(line.splitlines())
+                line = " ".join(line.splitlines())
+                yield hide(line) if row.get("hidden") in {"1", "true"} else line
 
     def _cells(self, row: Any) -> Iterator[tuple[int, str]]:
         column = -1
