@@ -37,7 +37,7 @@ from unittest import mock
 import numpy as np
 
 from binocle import Retriever
-from binocle.core.errors import BinocleError
+from binocle.core.errors import BinocleError, StoreError
 from binocle.indexes.manifest import IndexMetadata
 from binocle.retriever.indexing import indexer
 from binocle.retriever.models import load
@@ -105,7 +105,10 @@ def publish(retriever: Retriever, regime: Regime) -> None:
     """Write an encoder into the index and switch to it, as `tune` does."""
     folder = retriever.path / "encoders" / "tuned-1" / "model"
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(regime.other, folder)
+    try:
+        shutil.copytree(regime.other, folder)
+    except OSError as error:  # of this copy, which no command makes
+        raise StoreError(f"{folder} cannot be written") from error
     retriever.switch(folder)
 
 
@@ -513,7 +516,7 @@ def main() -> None:
     if arguments.print:
         print(json.dumps(results))
     else:
-        save("crash_states", results)
+        save("-".join(["crash_states", *arguments.regimes]), results)
 
 
 if __name__ == "__main__":

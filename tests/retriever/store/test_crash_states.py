@@ -73,3 +73,16 @@ def test_no_state_of_a_killed_sync_loses_anything():
     assert result["exit"] == 0
     assert result["kill"]["checked"] > 40
     assert result["kill"]["examples"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["index", "sync", "forget", "switch", "build_index"])
+def test_no_kill_power_cut_or_failing_call_loses_anything(operation):
+    result = run("--operations", operation, "--every", "20")[operation]
+    assert result["exit"] == 0
+    assert result["process_ended_by"] == []
+    assert {regime: result[regime]["examples"] for regime in ("kill", "power", "fail")} == {
+        "kill": [],
+        "power": [],
+        "fail": [],
+    }
