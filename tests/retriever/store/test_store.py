@@ -33,7 +33,7 @@ from binocle.retriever.store.head import FORMAT, Settings
 from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
-from binocle.retriever.store.tables import FULL_TEXT, chunk_schema, document_schema
+from binocle.retriever.store.tables import FULL_TEXT, TableLocation, check, chunk_schema, document_schema
 from binocle.retriever.store.writer import open_writer
 
 DIM = 32
@@ -1087,3 +1087,26 @@ def test_rows_that_compaction_puts_behind_others_come_in_order_of_id(store, smal
     assert snapshot.damage is None
     assert snapshot.index.published.ids.tolist() == left
     assert_whole(store)
+
+
+@pytest.mark.parametrize(("files", "says"), [("data/*", "bytes: is the disk full"), ("_indices/*/*", "is cut short")])
+def test_a_file_that_the_disk_did_not_take_whole_is_named(files, says, retriever):
+    location = TableLocation(str(retriever.path / "chunks.lance"))
+    version = retriever.snapshot().head.chunks
+    check(location, version)
+    for file in (retriever.path / "chunks.lance").glob(files):
+        os.truncate(file, file.stat().st_size - 1)
+    with pytest.raises(OSError, match=says):
+        check(location, version)
+
+
+def test_a_repair_mends_a_full_text_index_that_is_cut_short(retriever):
+    for file in (retriever.path / "chunks.lance").glob("_indices/*/*.lance"):
+        os.truncate(file, file.stat().st_size // 2)
+    assert "full-text index" in {fault.kind for fault in retriever.verify().faults}
+    (retriever.folder / "new.md").write_text("The river runs to the sea.\n")
+    with pytest.raises(StoreError, match="cannot write to"):
+        Retriever.open(retriever.path).sync()
+    Retriever.open(retriever.path).repair()
+    assert retriever.verify().faults == []
+    assert [hit.path for hit in retriever.search("river", mode="lexical")] == ["new.md"]
