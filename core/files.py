@@ -8,17 +8,18 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import BufferedReader
 
 
 _REGULAR_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _LATEST = 2**63 - 1  # nanoseconds since 1970 in 64 bits: the year 2262
 
 
-def open_regular(file: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(file: str | os.PathLike[str]) -> BufferedReader:
     """Open a file of the user's for reading, and never wait for a FIFO or a device that has taken its place.
 
     :raises OSError: with ELOOP for a symbolic link, with ENXIO for anything else that is no regular file.

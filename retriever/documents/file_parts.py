@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ...core.files import mtime_ns, open_regular
 
 if TYPE_CHECKING:
+    from io import BufferedReader
     from pathlib import Path
 
 PART_BYTES = 8 * 2**20
@@ -28,7 +29,7 @@ _NAME = re.compile(r"(.+)/bytes-(\d{12,20})-(\d{12,20})", re.DOTALL)
 class FileBytes:
     """An open file at the first byte to read; `end` is None if all of it is to be read."""
 
-    stream: BinaryIO
+    stream: BufferedReader
     start: int = 0
     end: int | None = None
 

@@ -111,7 +111,8 @@ def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) 
 
 def _is_left(row: Row) -> bool:
     """Whether the last run left a file that a limit stopped for this one."""
-    return row["state"] == "failed" and row["reason"].endswith(TRY_AGAIN)
+    reason: str = row["reason"]
+    return row["state"] == "failed" and reason.endswith(TRY_AGAIN)
 
 
 def _compare_bytes(entry: Entry, row: Row, root: Path) -> State:

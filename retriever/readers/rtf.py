@@ -36,6 +36,6 @@ def _text(source: str) -> str:
 
     try:
         text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
+    except (ArithmeticError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise UnreadableError(f"damaged RTF: {error}") from None
     return join_surrogates(text)  # RTF writes a surrogate pair as two characters

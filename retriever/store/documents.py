@@ -99,7 +99,7 @@ def _part_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> str
     if _rows_at(snapshot, path).num_rows:
         return path
     rows = snapshot.document_rows.select(["id", "path", "chunks"]).to_pylist()
-    parts = {row["id"]: row["path"] for row in rows if row["chunks"] and file_of(row["path"]) == path}
+    parts: dict[int, str] = {row["id"]: row["path"] for row in rows if row["chunks"] and file_of(row["path"]) == path}
     if not parts:
         return path
     ids = ",".join(map(str, parts))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -200,6 +201,24 @@ def test_only_a_reading_that_was_stopped_is_worth_another_try(orders: Path) -> N
     files = write(orders, "spin", "eat 2000", "exit 1", "raise x", "fine")
     with pool(workers=1, seconds=0.2, memory=800_000_000) as workers:
         assert [reading.again for reading in workers.read_all(files)] == [True, True, True, False, False]
+
+
+@pytest.mark.slow
+def test_a_pdf_that_unpacks_without_end_costs_itself(tmp_path: Path) -> None:
+    packer = zlib.compressobj(9)
+    stream = b"".join(packer.compress(bytes(1 << 24)) for _ in range(20)) + packer.flush()
+    stream = zlib.compress(stream, 9)
+    page = b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R>>endobj\n"
+    content = b"4 0 obj<</Length %d/Filter[/FlateDecode/FlateDecode]>>stream\n%b\nendstream endobj\n" % (
+        len(stream),
+        stream,
+    )
+    catalog = b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4\n" + catalog + page + content + b"trailer<</Root 1 0 R>>\n%%EOF")
+    (tmp_path / "b.txt").write_text("cat")
+    with ReaderPool(workers=1, memory=400_000_000) as workers:
+        bomb, fine = workers.read_all([tmp_path / "a.pdf", tmp_path / "b.txt"])
+    assert (bomb.state, bomb.again, fine.state) == ("failed", True, "ok")
 
 
 def test_every_file_may_be_bad(orders: Path) -> None:

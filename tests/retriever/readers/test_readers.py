@@ -1317,6 +1317,36 @@ def test_a_zip_bomb_is_stopped_while_it_unpacks() -> None:
         read(package({**TYPES, "word/document.xml": "", **{str(number): "" for number in range(19_999)}}), "a.docx")
 
 
+@pytest.mark.parametrize("number", ["999999999", "99999999999999999999"])
+def test_a_table_that_claims_to_be_huge_is_read_in_little_time(number: str) -> None:
+    html = f"<table><tr><td colspan={number} rowspan={number}>cat<td>sat</table>" * 50
+    assert reading(html, "a.html").text.split() == ["cat", "|", "sat"] * 50
+    word = docx(f'<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="{number}"/></w:tcPr>{p("cat")}</w:tc></w:tr></w:tbl>')
+    assert reading(word, "a.docx").text == "cat"
+
+
+def test_a_book_reads_nothing_outside_of_itself(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.xhtml"
+    secret.write_text("<p>secret</p>")
+    names = [f"{'../' * 20}{str(secret)[1:]}", str(secret), secret.as_uri()]
+    items = "".join(
+        f'<item id="i{number}" href="{name}" media-type="application/xhtml+xml"/>' for number, name in enumerate(names)
+    )
+    spine = "".join(f'<itemref idref="i{number}"/>' for number in range(len(names)))
+    files = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="c.opf"/></rootfiles></container>',
+        "c.opf": f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest><spine>{spine}</spine>'
+        "</package>",
+    }
+    assert read(package(files), "a.epub").text == ""
+
+
+def test_rtf_with_a_letter_beyond_all_letters_is_damaged() -> None:
+    assert outcome(rb"{\rtf1\u99999999999? cat}", "a.rtf").startswith("damaged RTF")
+
+
 def test_a_text_beyond_the_limit_is_refused() -> None:
     with pytest.raises(UnreadableError, match="longer than 64 million"):
         read(b"a" * 64_000_001, "a.txt")
