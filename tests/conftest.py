@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # a second thread costs a tiny model more than it gives
     os.environ.setdefault(_threads, "1")
+os.environ["BINOCLE_PRECISION"] = "float32"  # on any processor; tests of bf16 take the variable away
 
 WORDS = (
     "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "
@@ -46,6 +47,12 @@ def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
         for name in ("HF_HOME", "HF_HUB_CACHE", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture
+def native_precision(monkeypatch):
+    """Compute as a user's process does: in bf16 if the processor has it."""
+    monkeypatch.delenv("BINOCLE_PRECISION")
 
 
 @pytest.fixture(autouse=True)

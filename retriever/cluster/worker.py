@@ -25,7 +25,6 @@ from ..indexing.report import Report
 from ..indexing.sync import row_of
 from ..models import files as model_folder
 from ..models import settings as model_settings
-from ..models.bert.bert_encoder import expect_many
 from ..models.load import load_encoder
 from ..readers.pool.pool import ReaderPool
 from ..store.snapshot import Snapshot
@@ -73,7 +72,6 @@ class Worker:
         :raises EncoderMismatchError: when this machine has another encoder under that name.
         """
         encoder = _load(head.encoder.model, gpu=gpu)
-        expect_many(encoder)
         if encoder.fingerprint != head.encoder.fingerprint:
             raise EncoderMismatchError(
                 f"{head.encoder.model} on a worker has fingerprint {encoder.fingerprint[:8]} but the index was made "

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ...core.errors import EncoderMismatchError, InputError
-from .bert.bert_encoder import expect_many
+from .bert.bert_encoder import expect_queries
 from .files import DEFAULT_MODEL
 from .load import load_encoder, load_reranker
 
@@ -67,7 +67,7 @@ class ModelCache:
 
     def _prepare(self, encoder: Encoder) -> Encoder:
         if self._is_warm:
-            expect_many(encoder, "query")
+            expect_queries(encoder)
         return encoder
 
     def reranker_of(self, reranker: str | os.PathLike[str] | Reranker) -> Reranker:

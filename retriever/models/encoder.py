@@ -24,7 +24,7 @@ class Encoder(Protocol):
     name: str
     dim: int
     max_tokens: int  # of a text, without special tokens and prompt
-    fingerprint: str  # equal fingerprints give equal vectors
+    fingerprint: str  # equal fingerprints give equal vectors, up to the precision of the processor
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
         """Return float32 vectors, C-contiguous, shape (len(texts), dim).

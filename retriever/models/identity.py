@@ -10,7 +10,10 @@ from ...core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class EncoderId:
-    """The encoder of stored vectors. Equal fingerprints give equal vectors, equal cuts equal passages."""
+    """The encoder of stored vectors.
+
+    Equal fingerprints give equal vectors, up to the precision of the processor; equal cuts give equal passages.
+    """
 
     model: str
     fingerprint: str

@@ -31,7 +31,7 @@ class Reranker(ABC):
 
     name: str
     max_tokens: int  # of query and passage together, without special tokens
-    fingerprint: str  # equal fingerprints give equal scores
+    fingerprint: str  # equal fingerprints give equal scores, up to the precision of the processor
     first_stage_weight: float = 0.0  # share of the first stage in the final order, from the folder's binocle.json
 
     def score(self, query: str, passages: Sequence[str]) -> Floats:

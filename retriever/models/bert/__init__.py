@@ -1,4 +1,4 @@
-"""BERT without torch: `numpy` computes a few texts, `openvino` many, and `model` chooses between them.
+"""BERT without torch: `openvino` computes documents, pairs and many queries, `numpy` a few queries.
 
-`weights` reads and checks the weights; the tests compare both backends with transformers.
+`model` prepares batches for both. `weights` reads and checks the weights; the tests compare both with transformers.
 """

@@ -1,4 +1,4 @@
-"""Plain BERT encoders without torch: numpy computes a few texts, OpenVINO many."""
+"""Plain BERT encoders without torch: OpenVINO computes documents and many queries, numpy a few queries."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tokenizers import Encoding
+
     from ....core.arrays import Floats, Integers
 
 
-_NUMPY_TOKENS = 1_024  # in all texts: below, numpy encodes them; more are worth a compiled graph
-_BULK_QUERIES = 64  # numpy encodes fewer queries too, whatever their length; mining encodes more at a time
+# Numpy encodes a call with fewer tokens or fewer queries than these; more are worth a compiled graph. Mining has more.
+_NUMPY_TOKENS = 1_024
+_NUMPY_QUERIES = 64
 
 
 class BertEncoder:
@@ -30,15 +33,15 @@ class BertEncoder:
         self.name = name
         self.fingerprint = model_settings.fingerprint(folder, settings)
         self._settings = settings
-        self._model = BertModel(folder, config, max_tokens=settings.max_tokens)
+        self._model = BertModel(folder, config, self.fingerprint, max_tokens=settings.max_tokens)
         self.dim = self._model.dim * len(settings.pooling)
         self.max_tokens = self._model.limit - 2 - self._prompt_tokens()  # [CLS] and [SEP]
-        self._bulk_kinds: set[Kind] = set()
+        self._expects_queries = False
 
-    def expect_many(self, kind: Kind = "document") -> None:
-        """Compile the graph now, and use it for every text of this kind from now on."""
+    def expect_queries(self) -> None:
+        """Compile the graph now, and use it for every query from now on."""
         self._model.compiled()
-        self._bulk_kinds.add(kind)
+        self._expects_queries = True
 
     @staticmethod
     def config_of(folder: Path, settings: model_settings.ModelSettings) -> BertConfig | None:
@@ -54,9 +57,10 @@ class BertEncoder:
         return BertConfig.from_json(model_settings.read_config(folder), folder / "config.json") if native else None
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:
-        """Compute fewer than 1,024 tokens, or short batches of queries, in numpy; compile a graph for more.
+        """Compute documents by a compiled graph, and a few queries in numpy, which needs no compilation.
 
-        Texts beyond `max_tokens` are truncated. After `expect_many`, the graph computes every text.
+        The graph computes every document, so that its vector does not depend on the others in the call.
+        Texts beyond `max_tokens` are truncated. After `expect_queries`, the graph computes every query too.
 
         :raises InputError: for an unknown kind, or when `texts` is no list of texts.
         """
@@ -65,10 +69,10 @@ class BertEncoder:
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         inputs = [self._normalize(prompt + text) for text in check_texts(texts)]
         encodings = self._model.tokenizer(truncated=True).encode_batch_fast(inputs)
-        tokens = sum(len(encoding.ids) for encoding in encodings)
-        is_small = tokens < _NUMPY_TOKENS or (kind == "query" and len(inputs) < _BULK_QUERIES)
+        small = kind == "query" and not self._expects_queries and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
-        for positions, hidden, mask in self._model.run(encodings, small=is_small and kind not in self._bulk_kinds):
+        batches = self._model.run_uncompiled(encodings) if small else self._model.run(encodings)
+        for positions, hidden, mask in batches:
             pooled = np.concatenate([_POOLING[mode](hidden, mask) for mode in self._settings.pooling], axis=1)
             if self._settings.unit:
                 pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
@@ -90,10 +94,14 @@ class BertEncoder:
         return lower_case(text) if self._settings.lowercase else text
 
 
-def expect_many(encoder: Encoder, kind: Kind = "document") -> None:
-    """Announce a long run: every text is computed in the same way, so its vector does not depend on its batch."""
+def expect_queries(encoder: Encoder) -> None:
+    """Announce many queries, one by one: each then takes a fraction of the time."""
     if isinstance(encoder, BertEncoder):
-        encoder.expect_many(kind)
+        encoder.expect_queries()
+
+
+def _are_few(encodings: Sequence[Encoding]) -> bool:
+    return len(encodings) < _NUMPY_QUERIES or sum(len(encoding.ids) for encoding in encodings) < _NUMPY_TOKENS
 
 
 def _mean(hidden: Floats, mask: Integers) -> Floats:

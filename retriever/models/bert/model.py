@@ -1,8 +1,10 @@
-"""A plain BERT in a folder, for an encoder or a reranker: its tokenizer, and its weights on the faster backend."""
+"""A plain BERT in a folder, for an encoder or a reranker: its tokenizer, and its weights on two backends."""
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +15,7 @@ from .numpy import BertNumpy
 from .weights import WORDS, check_weights, load_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tokenizers import Encoding, Tokenizer
@@ -27,29 +29,42 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = 4_096
 # Fewer tokens are not worth a batch of their own, even if a processor idles without one.
 _MIN_BATCH_TOKENS = 256
-# Batches are padded to a multiple of this, the rows of an AMX tile. Rows left over would be computed in another way.
-# Then a text's vector would depend on the texts beside it, in the third digit of bf16.
+# Texts are padded to a multiple of this, the rows of an AMX tile, and only texts of one padded length share a batch.
+# Rows left over, or more padding, may be computed in another order. Then a text's vector would depend on the texts
+# beside it, in the third digit of bf16.
 _TILE = 16
+
+# The compiled graphs in use, by fingerprint and precision: several loads of one model share a graph.
+_graphs: weakref.WeakValueDictionary[tuple[str, str | None], BertOpenVINO] = weakref.WeakValueDictionary()
+_graphs_lock = threading.Lock()
 
 
 class BertModel:
     """Run a BERT on encodings of its tokenizer: hidden states of texts or, for a classifier, logits of pairs.
 
+    :param fingerprint: of the encoder or reranker: equal ones share a compiled graph.
     :param max_tokens: of a text or pair, special tokens included; the model's own limit holds too.
     """
 
     def __init__(
-        self, folder: Path, config: BertConfig, *, max_tokens: int | None = None, classifier: bool = False
+        self,
+        folder: Path,
+        config: BertConfig,
+        fingerprint: str,
+        *,
+        max_tokens: int | None = None,
+        classifier: bool = False,
     ) -> None:
         file = folder / "model.safetensors"
         self._folder = folder
+        self._fingerprint = fingerprint
+        self._precision = _precision()
         self._config = config
         self._classifier = classifier
         self._weights = load_weights(file)
         check_weights(file, config, self._weights, classifier=classifier)
         self._numpy = BertNumpy(config, self._weights)
         self._bulk: BertOpenVINO | None = None
-        self._bulk_lock = threading.Lock()
         self._tokenizers: dict[bool, Tokenizer] = {}
         self.dim = self._weights[WORDS].shape[1]
         self.limit = min(max_tokens or config.max_positions, config.max_positions)
@@ -72,48 +87,61 @@ class BertModel:
             self._tokenizers[truncated] = tokenizer
         return self._tokenizers[truncated]
 
-    def run(self, encodings: Sequence[Encoding], *, small: bool) -> Iterator[tuple[Positions, Floats, Integers]]:
+    def run(self, encodings: Sequence[Encoding]) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield batches by length: positions among the encodings, the model's output for them, and their mask.
 
-        The arrays are valid until the next batch.
-
-        :param small: use numpy, because the texts are too few for a compiled graph.
+        The arrays are valid until the next batch. The output for a text does not depend on the other texts.
         """
-        lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
-        if small:
-            compute: Callable[..., Floats] = self._numpy.classify if self._classifier else self._numpy.forward
-            for positions in _groups(lengths, _BATCH_TOKENS):
-                batch = self._batch(encodings, positions)
-                yield positions, compute(*batch), batch[1]
-            return
         bulk = self.compiled()
+        lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         lengths = np.minimum(-(-lengths // _TILE) * _TILE, self._config.max_positions)
         budget = min(_BATCH_TOKENS, max(_MIN_BATCH_TOKENS, int(lengths.sum()) // (2 * bulk.streams)))
-        groups = list(_groups(lengths, budget))
-        batches = [self._batch(encodings, positions, int(lengths[positions].max())) for positions in groups]
-        with self._bulk_lock:  # callers share its requests; OpenVINO uses every core for one caller
+        groups = list(_groups_of_equals(lengths, budget))
+        batches = [self._batch(encodings, positions, int(lengths[positions[0]])) for positions in groups]
+        with bulk.lock:
             for positions, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
                 yield positions, output, batch[1]
 
+    def run_uncompiled(self, encodings: Sequence[Encoding]) -> Iterator[tuple[Positions, Floats, Integers]]:
+        """Yield the hidden states in float32 like `run`, by numpy: for texts too few for a compiled graph."""
+        lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
+        for positions in _groups(lengths, _BATCH_TOKENS):
+            batch = self._batch(encodings, positions, int(lengths[positions[0]]))
+            yield positions, self._numpy.forward(*batch), batch[1]
+
     def compiled(self) -> BertOpenVINO:
-        """Return the compiled graph; the first call compiles it."""
+        """Return the compiled graph; the first call compiles it, unless another load of this model has."""
         forked.check()
-        with self._bulk_lock:
+        with _graphs_lock:
             if self._bulk is None:
                 from .openvino import BertOpenVINO
 
-                self._bulk = BertOpenVINO(self._config, self._weights, classifier=self._classifier)
+                key = (self._fingerprint, self._precision)
+                self._bulk = _graphs.get(key) or BertOpenVINO(
+                    self._config, self._weights, classifier=self._classifier, precision=self._precision
+                )
+                _graphs[key] = self._bulk
             return self._bulk
 
-    def _batch(self, encodings: Sequence[Encoding], positions: Positions, tokens: int = 0) -> tuple[Integers, ...]:
-        """Return ids and mask, and types for a classifier, each (texts, tokens), padded with 0 to at least `tokens`."""
+    def _batch(self, encodings: Sequence[Encoding], positions: Positions, tokens: int) -> tuple[Integers, ...]:
+        """Return ids and mask, and types for a classifier, each (texts, tokens), padded with 0."""
         chosen = [encodings[position] for position in positions]
-        tokens = max(tokens, *(len(encoding.ids) for encoding in chosen))
         ids = _padded([encoding.ids for encoding in chosen], tokens)
         mask = _padded([[1] * len(encoding.ids) for encoding in chosen], tokens)
         if not self._classifier:
             return ids, mask
         return ids, mask, _padded([encoding.type_ids for encoding in chosen], tokens)
+
+
+def _precision() -> str | None:
+    """Return OpenVINO's name of the precision that the environment asks for, or None for the processor's own.
+
+    :raises InputError: when the environment asks for anything but float32.
+    """
+    name = os.environ.get("BINOCLE_PRECISION", "")
+    if name not in ("", "float32"):
+        raise InputError(f"BINOCLE_PRECISION is {name!r}: expected float32, or unset it for the processor's own")
+    return "f32" if name else None
 
 
 def _groups(lengths: Integers, budget: int) -> Iterator[Positions]:
@@ -124,6 +152,13 @@ def _groups(lengths: Integers, budget: int) -> Iterator[Positions]:
         count = max(1, budget // max(1, int(lengths[order[start]])))
         yield order[start : start + count]
         start += count
+
+
+def _groups_of_equals(lengths: Integers, budget: int) -> Iterator[Positions]:
+    """Yield the positions of each batch: texts of one length, the longest first, as many as fit the budget."""
+    for length in np.unique(lengths)[::-1]:
+        positions, count = np.flatnonzero(lengths == length), max(1, budget // int(length))
+        yield from (positions[start : start + count] for start in range(0, len(positions), count))
 
 
 def _padded(rows: list[list[int]], tokens: int) -> Integers:

