@@ -46,6 +46,7 @@ class BertOpenVINO:
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
         compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier), "CPU", settings)
+        self._weights = weights  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         self._requests = [compiled.create_infer_request() for _ in range(self.streams)]
@@ -96,7 +97,7 @@ def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: boo
     from openvino import opset15 as op
 
     def constant(array: Floats) -> Any:
-        return op.constant(np.ascontiguousarray(array))
+        return ov.op.Constant(np.ascontiguousarray(array), shared_memory=True)
 
     def axes(*values: int) -> Any:
         return op.constant(np.array(values, np.int64))
