@@ -256,9 +256,9 @@ class Check:
         """
         index, done = self.regime.place(), state.label.startswith("end")
         state.write(index)
-        return "", self.problems(index, done=done) if whole else self._brief(index, done=done)
+        return "", self.problems(index, done=done) if whole else self.brief(index, done=done)
 
-    def _brief(self, index: Path, *, done: bool) -> list[str]:
+    def brief(self, index: Path, *, done: bool) -> list[str]:
         if not (index / "HEAD.json").exists():
             return ["HEAD.json is gone"] if self.base else []
         retriever = self.regime.open(index)
