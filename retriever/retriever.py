@@ -543,9 +543,8 @@ class Retriever:
 
     def _set_current(self, store: Store, head: Head, fallback: str = "") -> Snapshot:
         with self._lock:
-            earlier = self._current
-            if earlier is None or (earlier.head, earlier.fallback) != (head, fallback):
-                self._current = Snapshot(store, head, self._backend(), fallback=fallback)
+            if self._current is None or (self._current.head, self._current.fallback) != (head, fallback):
+                earlier, self._current = self._current, Snapshot(store, head, self._backend(), fallback=fallback)
                 if earlier:
                     self._current.take_over(earlier)
                 if fallback:
