@@ -17,6 +17,7 @@ from .options import (
     find_document,
     folder_argument,
     index_option,
+    is_forgotten,
     json_option,
     open_index,
     print_note,
@@ -112,16 +113,18 @@ def _summary(report: Report) -> str:
 def forget(path: str, folder: Path | None, index: Path | None) -> int:
     """Take a document or a folder out of the index and erase it.
 
-    Everything that the index stored of it is erased from the disk. The file itself is not touched; it stays out
-    until 'binocle index --retry'. Exit 1 when it was forgotten already.
+    Everything that the index stored of it is erased from the disk, its name too. The file itself is not touched; it
+    stays out until 'binocle index --retry'. Exit 1 when it was forgotten already.
 
     \b
     binocle forget private/diary.md ~/notes
     """
     retriever = open_index(folder, index)
+    if is_forgotten(retriever, path):
+        echo(f"{printable_path(path)} was forgotten already")
+        return EXIT_NEGATIVE
     path = find_document(retriever, path, folders=True)
     report = retriever.delete(path, path + "/")
     print_note(report.note)
-    count = report.removed
-    echo(f"{count_of(count, 'document')} forgotten" if count else f"{printable_path(path)} was forgotten already")
-    return 0 if count else EXIT_NEGATIVE
+    echo(f"{count_of(report.removed, 'document')} forgotten")
+    return 0

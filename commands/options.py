@@ -223,12 +223,8 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
     paths = {row["path"] for row in rows}
     files = {row["path"] for row in rows if row["source"] == "file"}  # an added document's id need not be a path
     root = retriever.folder
-    candidates = []
-    if root is not None and "\0" not in path:
-        with contextlib.suppress(ValueError, OSError):  # a path outside the indexed folder
-            local = Path(path).resolve().relative_to(root.resolve()).as_posix()
-            candidates += [local] * (local in files or _is_folder_of(local, files))
-    stored = path.rstrip("/")
+    local, stored = _path_in(root, path), path.rstrip("/")
+    candidates = [local] * (local in files or _is_folder_of(local, files))
     if stored not in candidates and (stored in paths or _is_folder_of(stored, paths if folders else files)):
         candidates.append(stored)
     if folders and root is not None and len(candidates) > 1:
@@ -241,10 +237,29 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
             return candidate
         listing = command_hint("files", Path(path_from_here(root)(candidate)))
         raise InputError(f"{path!r} is a folder: {listing} lists its files")
+    if is_forgotten(retriever, path):
+        raise InputError(f"{path!r} was forgotten on request: {command_hint('index --retry')} reads it again")
     nearest = _nearest(path, paths)
     shown = path_from_here(root) if nearest in files else str
     hint = f"is it {shown(nearest)!r}? " if nearest else ""
     raise InputError(f"{path[:200]!r} is not in the index: {hint}{command_hint('files')} lists its files")
+
+
+def is_forgotten(retriever: Retriever, path: str) -> bool:
+    """Whether a user's path names a file that was forgotten whole, from the current folder or as the index has it."""
+    from ..retriever.store.documents import named
+
+    snapshot = retriever.snapshot()
+    names = [_path_in(retriever.folder, path), path.rstrip("/")]
+    return any(snapshot.tombstone_of(name) is not None for name in names) and not named(snapshot, names)
+
+
+def _path_in(root: Path | None, path: str) -> str:
+    """The path relative to the indexed folder; "" if there is none, or the path lies outside."""
+    if root is not None and "\0" not in path:
+        with contextlib.suppress(ValueError, OSError):
+            return Path(path).resolve().relative_to(root.resolve()).as_posix()
+    return ""
 
 
 def _is_folder_of(folder: str, paths: set[str]) -> bool:

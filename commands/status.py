@@ -44,7 +44,8 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     if as_json:
         echo_json(asdict(status))
         return
-    states = ", ".join(f"{count:,} {state}" for state, count in status.documents.items())
+    documents = {state: count for state, count in status.documents.items() if count or state != "forgotten"}
+    states = ", ".join(f"{count:,} {state}" for state, count in documents.items())
     vectors = "none yet" if status.vector_index is None else _vector_index(status)
     if status.newer_rows or status.deleted_rows:
         vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
@@ -126,4 +127,14 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
             detail = row["reason"] or f"{count_of(row['chunks'], 'passage')}, {row['format']}"
             path = from_here(row["path"]) if row["source"] == "file" else row["path"]
             echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
+    if inside is None and state in (None, "skipped"):
+        _count_forgotten(len(retriever.snapshot().tombstones))
     return 0 if rows else EXIT_NEGATIVE
+
+
+def _count_forgotten(count: int) -> None:
+    """Say on stderr how many files were forgotten; the index does not have their names."""
+    if count:
+        files, them = ("file was", "it") if count == 1 else ("files were", "them")
+        again = f"{command_hint('index --retry')} reads {them} again"
+        echo(f"binocle: {count:,} {files} forgotten: {again}", err=True)

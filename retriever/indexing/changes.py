@@ -15,13 +15,14 @@ from ..readers.large_files import cut
 from .report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ..documents.scan import Entry
+    from ..store.snapshot import Snapshot
 
     Row = dict[str, Any]
 
-FORGOTTEN = "forgotten on request"  # the reason of a row that `sync` leaves alone until asked to retry
 TRY_AGAIN = "; the next run tries again"  # ends the reason of a file that a limit stopped for the first time
 _RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again at the same mtime
 
@@ -35,13 +36,13 @@ class State(Enum):
     UNCHANGED = auto()
     SKIPPED = auto()  # passed over for a reason that the store does not have yet
     STILL_SKIPPED = auto()
-    FORGOTTEN = auto()
 
 
 @dataclass(slots=True)
 class FolderChanges:
     """The difference between a folder and the store."""
 
+    known: dict[str, Row]  # path -> document row before the sync; of a tombstone only its id
     read: list[Entry] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
     replaced: list[int] = field(default_factory=list)  # ids of rows without chunks that `rows` replace
@@ -50,62 +51,70 @@ class FolderChanges:
 
 
 def find_changes(
-    root: Path, known: dict[str, Row], *, leave_out: Path | None = None, retry: bool = False
+    root: Path, snapshot: Snapshot, *, leave_out: Path | None = None, retry: bool = False
 ) -> FolderChanges:
-    """Compare a folder with the file rows of the store. A file is hashed only if its size or mtime leaves doubt.
+    """Compare a folder with the file rows of a snapshot. A file is hashed only if its size or mtime leaves doubt.
 
-    :param known: path -> document row.
     :param retry: read again what failed before or was forgotten.
     """
-    changes = FolderChanges()
+    gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
+    changes = FolderChanges(dict(gone))
     report = changes.report
-    gone = dict(known)
     fresh: list[Entry] = []
-    forgotten = {file_of(path) for path, row in known.items() if row["reason"] == FORGOTTEN}
-    files: set[str] = set()
-    for entry in cut(root, scan(root, leave_out=leave_out)):
+    entries = cut(root, scan(root, leave_out=leave_out))
+    for entry in _without_forgotten(entries, snapshot, changes, retry=retry):
         if entry.unknown:
             _retain_below(root, entry, gone, report)
         row = gone.pop(entry.path, None)
-        file = file_of(entry.path)
-        files.add(file)
         state = classify(entry, row, root, retry=retry)
-        if row is None and file in forgotten and not retry:
-            state = State.FORGOTTEN  # a part of a file that was forgotten in other parts
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         if state is State.CHANGED:
             changes.read.append(replace(entry, tried=row["sha256"]) if row and _is_left(row) else entry)
-        if state in (State.SKIPPED, State.STILL_SKIPPED, State.FORGOTTEN):
+        if state in (State.SKIPPED, State.STILL_SKIPPED):
             report.skipped += 1
         if row is not None and state in (State.TOUCHED, State.UNCHANGED):
             _count_unchanged(report, row)
-            if state is State.TOUCHED and file == entry.path:  # the rows of a large file that grew are not written anew
+            if state is State.TOUCHED and file_of(entry.path) == entry.path:  # the rows of a large file that grew are not written anew
                 changes.rows.append({**row, **mtime_fields(entry.mtime_ns)})
-    if not retry:
-        gone = {path: row for path, row in gone.items() if row["reason"] != FORGOTTEN or file_of(path) not in files}
-    _find_moves(root, fresh, gone, known, changes)
+    _find_moves(root, fresh, gone, changes)
     changes.read.sort(key=lambda entry: entry.path)
     changes.drop = [row["id"] for row in gone.values()]
+    if retry:  # also tombstones of files that are gone
+        changes.drop += set(snapshot.tombstones.values()).difference(row["id"] for row in changes.known.values())
     report.removed = sum(row["state"] == "indexed" for row in gone.values())
     return changes
+
+
+def _without_forgotten(
+    entries: Iterable[Entry], snapshot: Snapshot, changes: FolderChanges, *, retry: bool
+) -> Iterator[Entry]:
+    """Pass over forgotten files; with `retry`, what is read replaces their tombstones: the first part of a file does."""
+    replaced: set[int] = set()
+    for entry in entries:
+        is_known = entry.unknown or entry.path in changes.known
+        tombstone = None if is_known else snapshot.tombstone_of(entry.path)
+        if tombstone is not None and retry and tombstone not in replaced:
+            replaced.add(tombstone)
+            changes.known[entry.path] = {"id": tombstone}
+        if tombstone is None or retry:
+            yield entry
+        else:
+            changes.report.skipped += 1
 
 
 def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) -> State:
     """Compare an entry with its row, None if it has none.
 
-    :param retry: a file that failed before or was forgotten has changed.
+    :param retry: a file that failed before has changed.
     """
     if entry.reason:
-        is_known = row is not None and row["reason"] in (entry.reason, FORGOTTEN)
+        is_known = row is not None and row["reason"] == entry.reason
         return State.STILL_SKIPPED if is_known else State.SKIPPED
     if row is None or not row["sha256"]:  # without a hash, the file was passed over or not readable
         return State.NEW
-    is_forgotten = row["reason"] == FORGOTTEN
-    if _is_left(row) or (retry and (row["state"] == "failed" or is_forgotten)):
+    if _is_left(row) or (retry and row["state"] == "failed"):
         return State.CHANGED
-    if is_forgotten:
-        return State.FORGOTTEN
     return _compare_bytes(entry, row, root)
 
 
@@ -136,9 +145,7 @@ def _count_unchanged(report: Report, row: Row) -> None:
     setattr(report, name, getattr(report, name) + 1)
 
 
-def _find_moves(
-    root: Path, fresh: list[Entry], gone: dict[str, Row], known: dict[str, Row], changes: FolderChanges
-) -> None:
+def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], changes: FolderChanges) -> None:
     """Recognise moved files: a new file with the bytes and the ending of a gone one, so the same reader reads it."""
     by_size_and_ending: dict[tuple[int, str], list[Row]] = {}
     for row in gone.values():
@@ -155,8 +162,8 @@ def _find_moves(
         del gone[source["path"]]
         changes.rows.append({**source, "path": entry.path, **mtime_fields(entry.mtime_ns)})
         changes.report.moved += 1
-        if entry.path in known:
-            changes.replaced.append(known[entry.path]["id"])
+        if entry.path in changes.known:
+            changes.replaced.append(changes.known[entry.path]["id"])
 
 
 def mtime_fields(mtime_ns: int) -> Row:

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from ..store import documents
-from .changes import FORGOTTEN
 from .report import Report
 
 if TYPE_CHECKING:
@@ -16,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def delete(writer: Writer, names: Sequence[str], *, erase: bool) -> Report:
-    """Take documents out by path or id, and folders by "name/". Documents deleted before do not count.
+    """Take documents out by path or id, and folders by "name/".
 
     :param erase: whether to erase their texts and vectors from the disk now.
     """
     start = time.monotonic()
     snapshot = writer.snapshot()
-    rows = [row for row in documents.named(snapshot, names) if row["reason"] != FORGOTTEN]
+    rows = documents.named(snapshot, names)
     report, before = Report(removed=len(rows)), snapshot.chunks.count_rows()
     if rows:
-        report.note = writer.forget(rows, FORGOTTEN, erase=erase)
+        report.note = writer.forget(rows, erase=erase)
     report.count_chunks(before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
     return report

@@ -51,20 +51,20 @@ def sync(
     :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """
     start = time.monotonic()
-    rows = {row["path"]: row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"}
-    changes = find_changes(root, rows, leave_out=leave_out, retry=retry)
+    snapshot = writer.snapshot()
+    changes = find_changes(root, snapshot, leave_out=leave_out, retry=retry)
     report = changes.report
-    chunks_before = writer.snapshot().chunks.count_rows()
+    chunks_before = snapshot.chunks.count_rows()
     rewrite_rows(writer, changes.rows, changes.replaced)
     if file_indexer and changes.read:
-        file_indexer(writer, root, changes.read, rows, report, progress)
+        file_indexer(writer, root, changes.read, changes.known, report, progress)
         if changes.drop:
             writer.commit(drop=changes.drop, documents=document_schema().empty_table())
     elif changes.read or changes.drop:
         indexer = Indexer(writer, encoder, report)
         for entry, reading in _tracked(_readings(root, changes.read), changes.read, indexer, progress):
             row, document = row_of(entry, reading)
-            earlier = rows.get(entry.path)
+            earlier = changes.known.get(entry.path)
             report.count(entry, row)
             if earlier and earlier["chunks"] and _is_out_of_reach(row):
                 continue

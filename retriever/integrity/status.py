@@ -22,7 +22,7 @@ class Status:
     model: str
     fingerprint: str
     dim: int
-    documents: dict[str, int]  # by state
+    documents: dict[str, int]  # by state, and the forgotten files, whose names are not stored
     chunks: int
     bytes: int
     vector_index: str | None
@@ -42,6 +42,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
     states = {"indexed": 0, "skipped": 0, "failed": 0}
     for state in snapshot.document_rows["state"].to_pylist():
         states[state] = states.get(state, 0) + 1
+    states["forgotten"] = len(snapshot.tombstones)
     index = snapshot.index
     return Status(
         path=str(snapshot.store.location),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .locations.location import Location
 
 _SETTINGS = "settings.json"
-FORMAT = 2
+FORMAT = 3
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
 
 
@@ -39,8 +39,11 @@ class Settings:
         version = data.get("format")
         if type(version) is not int:
             raise _invalid(location, _SETTINGS)
-        if version not in (_FIRST, FORMAT):
-            raise StoreError(f"{location} has format {version}, this version reads {FORMAT}: remove it and index again")
+        if not _FIRST <= version <= FORMAT:
+            raise StoreError(
+                f"{location} has format {version}, and this version of Binocle reads {_FIRST} to {FORMAT}: "
+                "a newer version made it, so upgrade Binocle (pip install -U binocle)"
+            )
         encoder = None
         if version == _FIRST:
             values = {name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}
@@ -72,6 +75,7 @@ class Head:
     demand: Requirements | None = None  # the requirements of that choice, to measure a new index against
     commits: int = 0  # grows by one with each commit, so that readers see a change
     erase: bool = False  # deleted rows may still be on the disk: the next writer erases them
+    tombstone_key: str = ""  # hashes the names of forgotten files; "" in an index of an earlier version
 
     @classmethod
     def read(cls, location: Location, encoder: EncoderId | None = None, *, file: str = HEAD) -> tuple[Head, str]:
@@ -106,6 +110,8 @@ class Head:
             and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in self.parts)
             and self.encoder is not None
             and isinstance(self.erase, bool)
+            and isinstance(self.tombstone_key, str)
+            and re.fullmatch(r"([0-9a-f]{32})?", self.tombstone_key) is not None
         )
 
     @classmethod

@@ -8,11 +8,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError, StoreError
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
+from . import tombstones
 from .filters import COLUMNS
 from .live_index import LiveIndex, LoadedIndex, load_index
 from .search_backend import CPU, SearchBackend
@@ -140,6 +142,21 @@ class Snapshot:
     @locked_cached_property
     def document_rows(self) -> pa.Table:
         """All documents, without their texts."""
+        rows = self._rows
+        return rows.filter(pc.not_equal(rows["source"], tombstones.SOURCE))
+
+    @locked_cached_property
+    def tombstones(self) -> dict[str, int]:
+        """Forgotten files: hash of the path -> id of the row."""
+        rows = self._rows.filter(pc.equal(self._rows["source"], tombstones.SOURCE))
+        return dict(zip(rows["path"].to_pylist(), rows["id"].to_pylist(), strict=True))
+
+    def tombstone_of(self, path: str) -> int | None:
+        """Return the id of a forgotten file's row; None if the file was not forgotten."""
+        return self.tombstones.get(tombstones.digest(path, self.head.tombstone_key)) if self.tombstones else None
+
+    @locked_cached_property
+    def _rows(self) -> pa.Table:
         return self.read("documents", [name for name in document_schema().names if name != "text"])
 
     @locked_cached_property

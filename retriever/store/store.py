@@ -5,7 +5,8 @@ An index folder holds
     documents.lance  chunks.lance    two tables that `lancedb.connect(folder)` opens
     HEAD.previous.json               the state before, to fall back to if HEAD.json or what it names is damaged
     HEAD.json                        the committed state: a version of each table, the vector index, the encoder,
-                                     and whether deleted rows are still to be erased from the disk
+                                     whether deleted rows are still to be erased from the disk, and the key that
+                                     hashes the names of forgotten files
     settings.json                    the indexed folder
     vectors/                         published vector indexes, caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
@@ -34,6 +35,7 @@ from .head import FORMAT, Head, Settings
 from .locations.location import ANY, HEAD, NEW, PREVIOUS
 from .locations.open_location import open_location
 from .tables import FULL_TEXT, chunk_schema, document_schema, writing
+from .tombstones import new_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +74,8 @@ class Store:
                 documents = location.table("documents").write(document_schema().empty_table())
                 chunks = location.table("chunks").write(chunk_schema(encoder.dim).empty_table())
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
-                Head(documents.version, chunks.version, encoder).write(location, over=NEW)
+                head = Head(documents.version, chunks.version, encoder, tombstone_key=new_key())
+                head.write(location, over=NEW)
         return cls.open(location)
 
     @classmethod
@@ -169,6 +172,7 @@ def upgrade(store: Store) -> Store:
     """Read the settings again, under the lock, and bring an earlier format up to date.
 
     HEAD then names the encoder, which format 1 left to the settings. A kill between the two writes does no harm.
+    The rows of format 2 for forgotten files have names; a writer replaces them.
     """
     store = store.read_settings()
     if store.settings.format == FORMAT:

@@ -6,9 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from . import benchmark_queries
+from . import benchmark_queries, tombstones
 from .commits import Commits
 from .search_backend import CPU, SearchBackend
 from .snapshot import Snapshot
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import lance
+    import pyarrow as pa
 
     from ..models.identity import EncoderId
     from .head import Head
@@ -53,6 +52,7 @@ def open_writer(store: Store, encoder_of: EncoderOf | None = None, backend: Sear
             commits = Commits(store, *store.tagged_head(), backend)
             commits.recover()
             writer = Writer(commits, encoder_of)
+            writer.hide_forgotten_names()
             writer.finish_erasure()
         yield writer
 
@@ -160,19 +160,27 @@ class Writer:
             self._commits.follow("documents", table)
             self._commits.commit(replace(self.head, documents=table.version))
 
-    def forget(self, rows: Sequence[dict[str, Any]], reason: str, *, erase: bool = True) -> str:
-        """Remove documents and erase them from the disk; leave a row with the reason for each file.
+    def forget(self, rows: Sequence[dict[str, Any]], *, erase: bool = True) -> str:
+        """Remove documents and erase them from the disk; leave a tombstone for each file.
 
         :returns: the note of `finish`.
         """
-        files = [
-            {**row, "id": self.head.next_document + number, "state": "skipped", "reason": reason, "chunks": 0}
-            for number, row in enumerate(row for row in rows if row["source"] == "file")
-        ]
-        blank = {"title": "", "metadata": "{}", "text": ""}
-        table = pa.Table.from_pylist([{**row, **blank} for row in files], document_schema())
+        files = [row["path"] for row in rows if row["source"] == "file"]
+        table = tombstones.tombstones(files, self.head.tombstone_key, self.head.next_document)
         self.commit(drop=[row["id"] for row in rows], documents=table, erase=erase)
         return self._erase() if erase else self.finish()
+
+    def hide_forgotten_names(self) -> None:
+        """Give an index of an earlier version a key, and put tombstones for its rows of forgotten files.
+
+        The key is committed with the tombstones, so that a kill does no harm.
+        """
+        if self.head.tombstone_key:
+            return
+        self._commits.head = replace(self.head, tombstone_key=tombstones.new_key())
+        rows = self.snapshot().document_rows.to_pylist()
+        if forgotten := [row for row in rows if row["reason"] == tombstones.LEGACY_REASON]:
+            self._note = self.forget(forgotten)
 
     def finish_erasure(self) -> None:
         """Finish the erasure of a killed writer; the next `finish` returns its note."""

@@ -305,7 +305,7 @@ def test_forgotten_document_has_no_text_to_show(here: Path, run):
     for words in (["show", "README.md"], ["similar", "README.md:1"]):
         done = run(*words)
         assert (done.code, done.out) == (2, "")
-        assert done.err == "binocle: 'README.md' is in the index without a text (forgotten on request)\n"
+        assert done.err == "binocle: 'README.md' was forgotten on request: 'binocle index --retry' reads it again\n"
 
 
 # Models

@@ -671,12 +671,15 @@ def test_citations_of_search_can_be_shown(here: Path, run):
 def test_forget_takes_a_file_out_until_a_retry(here: Path, run):
     assert run("forget", "notes/cats.txt") == (0, "1 document forgotten\n", "")
     assert run("search", "dog", "--mode", "lexical").code == 1
-    (row,) = [row for row in run("files", "--json").rows if row["path"] == "notes/cats.txt"]
-    assert (row["state"], row["reason"], row["passages"]) == ("skipped", "forgotten on request", 0)
+    listed = run("files", "--state", "skipped")
+    assert "cats" not in listed.out
+    assert listed.err == "binocle: 1 file was forgotten: 'binocle index --retry' reads it again\n"
+    assert "6 indexed, 4 skipped, 0 failed, 1 forgotten" in run("status").out
     assert run("index", ".", "--json").rows[0]["files"]["indexed"] == 0
     assert run("forget", "notes/cats.txt") == (1, "notes/cats.txt was forgotten already\n", "")
     assert run("index", ".", "--retry", "--json").rows[0]["files"]["indexed"] == 1
     assert run("search", "dog", "--mode", "lexical").code == 0
+    assert run("files", "--state", "skipped").err == ""
 
 
 def test_forget_erases_what_was_stored(here: Path, run, write):
@@ -714,7 +717,7 @@ def test_status_says_what_the_index_holds(here: Path, run, tiny_model):
     assert re.search(r"^passages +9$", shown.out, re.MULTILINE)
     assert f"{tiny_model}, 32 dimensions, fingerprint " in shown.out
     (row,) = run("status", "notes", "--json").rows
-    assert row["documents"] == {"indexed": 7, "skipped": 4, "failed": 0}
+    assert row["documents"] == {"indexed": 7, "skipped": 4, "failed": 0, "forgotten": 0}
     assert (row["passages"], row["dim"], row["model"]) == (9, 32, tiny_model)
     assert (row["newer_rows"], row["deleted_rows"]) == (0, 0)
 

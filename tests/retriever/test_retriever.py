@@ -693,7 +693,7 @@ def test_filters_on_files(retriever):
 
 def test_status_adds_up(retriever):
     measured = retriever.status()
-    assert measured.documents == {"indexed": 7, "skipped": 4, "failed": 0}
+    assert measured.documents == {"indexed": 7, "skipped": 4, "failed": 0, "forgotten": 0}
     assert measured.chunks == retriever.snapshot().chunks.count_rows()
     assert (measured.dim, measured.newer_rows, measured.deleted_rows) == (32, 0, 0)
     assert measured.bytes == sum(file.stat().st_size for file in retriever.path.rglob("*") if file.is_file())

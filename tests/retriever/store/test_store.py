@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -243,7 +244,7 @@ def test_no_index_says_how_to_make_one(tmp_path):
 
 def test_another_format_is_refused(store):
     change(store.path / "settings.json", format=FORMAT + 1)
-    with pytest.raises(StoreError, match="index again"):
+    with pytest.raises(StoreError, match="a newer version made it, so upgrade Binocle"):
         Store.open(store.path)
 
 
@@ -450,7 +451,7 @@ def test_a_state_that_is_gone_is_not_called_damaged(opened, read, store):
         before = Snapshot.latest(store)
         if opened:
             assert before.chunks.count_rows() == before.documents.count_rows() == 3
-        writer.forget([document_row(0)], "asked")
+        writer.forget([document_row(0)])
     with pytest.raises(StoreError) as raised:
         read(before)
     assert type(raised.value) is StoreError
@@ -467,7 +468,7 @@ def test_what_passes_a_filter_is_the_same_where_compaction_put_documents_behind_
     with open_writer(store) as writer:
         for start in (0, 10, 20):
             put(writer, *range(start, start + 10))
-        writer.forget([document_row(5)], "asked")
+        writer.forget([document_row(5)])
     snapshot, left = Snapshot.latest(store), [number for number in range(30) if number != 5]
     assert snapshot.document_rows["id"].to_pylist() != left  # else this test proves nothing
     passing = snapshot.passing(parse("path=*.txt"))
@@ -1011,7 +1012,7 @@ def test_a_head_without_the_word_on_erasing_is_read(retriever):
     assert Store.open(retriever.path).head().erase is False
 
 
-def test_a_forgotten_file_leaves_its_name_and_nothing_else(folder, tiny_model, write):
+def test_a_forgotten_file_leaves_nothing_that_names_it(folder, tiny_model, write):
     write(folder, {"notes/secret.md": "# Zyxwvut\n\nThe password is zyxwvut.\n"})
     retriever = Retriever.open(folder, model=tiny_model)
     retriever.sync()
@@ -1020,8 +1021,9 @@ def test_a_forgotten_file_leaves_its_name_and_nothing_else(folder, tiny_model, w
     for file, data in bytes_below(retriever.path).items():
         for piece in secret:
             assert piece not in data, file
-    (row,) = [row for row in retriever.documents() if row["path"] == "notes/secret.md"]
-    assert (row["state"], row["reason"], row["title"], row["chunks"]) == ("skipped", "forgotten on request", "", 0)
+    assert "notes/secret.md" not in [row["path"] for row in retriever.documents()]
+    (path,) = retriever.snapshot().tombstones
+    assert re.fullmatch("[0-9a-f]{32}", path)
     report = retriever.sync()
     assert (report.indexed, report.skipped) == (0, 5)
     assert retriever.search("zyxwvut", mode="lexical") == []
@@ -1073,7 +1075,7 @@ def test_rows_that_compaction_puts_behind_others_come_in_order_of_id(store, smal
         for start in (0, 10, 20):
             put(writer, *range(start, start + 10))
         for number in (5, 15):  # the second builds the vector index from what the first has moved
-            writer.forget([document_row(number)], "asked")
+            writer.forget([document_row(number)])
     snapshot, left = Snapshot.latest(store), [number for number in range(30) if number not in (5, 15)]
     assert snapshot.read("chunks", ["id"])["id"].to_pylist() != left  # else this test proves nothing
     batches = list(snapshot.batches(["text", "id", "vector"], rows=4))
