@@ -18,6 +18,7 @@ from .options import (
     folder_argument,
     index_option,
     is_forgotten,
+    is_interactive,
     json_option,
     open_index,
     print_note,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     default=True,
     help="Do not wait for the disk: a power cut soon after may damage the whole index.",
 )
+@click.option("--yes", is_flag=True, help="Drop the documents of missing files, however many.")
 @ray_option
 @json_option
 def index(
@@ -61,12 +63,16 @@ def index(
     model: str | None,
     retry: bool,
     durable: bool,
+    yes: bool,
     ray: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Index FOLDER, or bring its index up to date.
 
     Only new and changed files are read and embedded. You may interrupt it: the next run continues there.
+
+    If more than half of the documents are missing, or all below a folder that is now empty, a disk may not be mounted.
+    The index then keeps them, and the exit code is 1. --yes drops them; on a terminal, the command asks.
 
     \b
     binocle index ~/notes
@@ -86,13 +92,21 @@ def index(
     inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
-    with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
-        report = retriever.sync(folder, retry=retry, progress=progress)
-    print_note(report.note)
-    if as_json:
-        echo_json(report.as_dict())
-    else:
-        echo(_summary(report))
+
+    def run(*, drop_missing: bool) -> Report:
+        with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
+            report = retriever.sync(folder, retry=retry, drop_missing=drop_missing, progress=progress)
+        print_note(report.note)
+        if as_json:
+            echo_json(report.as_dict())
+        else:
+            echo(_summary(report))
+        return report
+
+    report = run(drop_missing=yes)
+    if report.missing and is_interactive() and click.confirm("Drop them from the index?", err=True):
+        report = run(drop_missing=True)
+    return EXIT_NEGATIVE if report.missing else 0
 
 
 def _summary(report: Report) -> str:

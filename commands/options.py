@@ -115,6 +115,11 @@ def print_step(text: str) -> None:
     echo(f"{text} …", err=True)
 
 
+def is_interactive() -> bool:
+    """Whether a person can be asked: the input and the notes are on a terminal."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
 def print_note(note: str) -> None:
     """Print a note on stderr, if there is one."""
     if note:

@@ -143,12 +143,16 @@ class Retriever:
         folder: str | os.PathLike[str] | None = None,
         *,
         retry: bool = False,
+        drop_missing: bool = False,
         progress: OnProgress = ignore,
     ) -> Report:
         """Update the index to a folder. A text that was embedded before is not embedded again.
 
         :param folder: by default the indexed folder, or else the folder that contains `.binocle`.
         :param retry: read files again that failed before or were deleted from the index.
+        :param drop_missing: drop the documents of missing files, however many. By default they stay if they are more
+            than half of the index, or lie below a folder that is now empty, and more than three: `missing` counts
+            them. A disk may not be mounted.
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
@@ -159,7 +163,14 @@ class Retriever:
             cluster = self._connected()
             file_indexer = cluster.index if cluster else None
             return sync(
-                writer, root, encoder, retry=retry, leave_out=self.path, file_indexer=file_indexer, progress=progress
+                writer,
+                root,
+                encoder,
+                retry=retry,
+                drop_missing=drop_missing,
+                leave_out=self.path,
+                file_indexer=file_indexer,
+                progress=progress,
             )
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:

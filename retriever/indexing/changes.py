@@ -12,6 +12,7 @@ from ..documents.file_parts import document_sha256, file_of
 from ..documents.scan import scan
 from ..readers.detect import ending_of
 from ..readers.large_files import cut
+from .missing import take_doubtful
 from .report import Report
 
 if TYPE_CHECKING:
@@ -51,11 +52,17 @@ class FolderChanges:
 
 
 def find_changes(
-    root: Path, snapshot: Snapshot, *, leave_out: Path | None = None, retry: bool = False
+    root: Path,
+    snapshot: Snapshot,
+    *,
+    leave_out: Path | None = None,
+    retry: bool = False,
+    drop_missing: bool = False,
 ) -> FolderChanges:
     """Compare a folder with the file rows of a snapshot. A file is hashed only if its size or mtime leaves doubt.
 
     :param retry: read again what failed before or was forgotten.
+    :param drop_missing: drop missing documents even if they may only be away.
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
     changes = FolderChanges(dict(gone))
@@ -79,8 +86,13 @@ def find_changes(
                 changes.rows.append({**row, **mtime_fields(entry.mtime_ns)})
     _find_moves(root, fresh, gone, changes)
     changes.read.sort(key=lambda entry: entry.path)
+    if not drop_missing:
+        ignored = {entry.path for entry in fresh if entry.path.endswith("/")}
+        indexed = sum(row.get("state") == "indexed" for row in changes.known.values())
+        doubtful = take_doubtful(root, gone, indexed, ignored)
+        report.missing = sum(row["state"] == "indexed" for row in doubtful)
     changes.drop = [row["id"] for row in gone.values()]
-    if retry:  # also tombstones of files that are gone
+    if retry and not report.missing:  # also tombstones of files that are gone
         changes.drop += set(snapshot.tombstones.values()).difference(row["id"] for row in changes.known.values())
     report.removed = sum(row["state"] == "indexed" for row in gone.values())
     return changes

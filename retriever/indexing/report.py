@@ -10,7 +10,7 @@ from ...core.progress import Progress, per_second
 if TYPE_CHECKING:
     from ..documents.scan import Entry
 
-FILE_STATES = ("indexed", "unchanged", "moved", "removed", "skipped", "failed")
+FILE_STATES = ("indexed", "unchanged", "moved", "removed", "missing", "skipped", "failed")
 
 
 @dataclass(slots=True)
@@ -21,6 +21,7 @@ class Report:
     unchanged: int = 0
     moved: int = 0
     removed: int = 0
+    missing: int = 0  # documents without a file that stay, because so many are missing that a disk may be away
     skipped: int = 0
     failed: int = 0
     chunks_total: int = 0

@@ -41,18 +41,20 @@ def sync(
     encoder: Encoder,
     *,
     retry: bool = False,
+    drop_missing: bool = False,
     leave_out: Path | None = None,
     file_indexer: FileIndexer | None = None,
     progress: OnProgress = ignore,
 ) -> Report:
     """Make the store hold the documents of a folder. Safe to interrupt anywhere: the next run goes on.
 
+    :param drop_missing: drop missing documents even if so many are missing that a disk may be away.
     :param leave_out: the folder of the index.
     :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """
     start = time.monotonic()
     snapshot = writer.snapshot()
-    changes = find_changes(root, snapshot, leave_out=leave_out, retry=retry)
+    changes = find_changes(root, snapshot, leave_out=leave_out, retry=retry, drop_missing=drop_missing)
     report = changes.report
     chunks_before = snapshot.chunks.count_rows()
     rewrite_rows(writer, changes.rows, changes.replaced)
@@ -70,10 +72,19 @@ def sync(
                 continue
             indexer.add(row, document, replaces=earlier["id"] if earlier else None)
         indexer.commit(drop=changes.drop)
-    report.note = writer.finish()
+    report.note = "; ".join(filter(None, [_note_of_missing(report, root), writer.finish()]))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
     return report
+
+
+def _note_of_missing(report: Report, root: Path) -> str:
+    if not report.missing:
+        return ""
+    return (
+        f"{report.missing:,} indexed documents are missing from {root}, and the index keeps them: is a disk not "
+        "mounted? If they were deleted, 'binocle index --yes' or sync(drop_missing=True) drops them"
+    )
 
 
 def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) -> None:

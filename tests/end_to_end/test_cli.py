@@ -31,12 +31,13 @@ def start(*arguments: object, **options) -> subprocess.Popen:
     return subprocess.Popen([*PROGRAM, *map(str, arguments)], **options)
 
 
-def in_terminal(*arguments: object, columns: int = 100, **environment: str) -> tuple[int, str]:
-    """Exit code and everything a pseudo-terminal of that width was sent."""
+def in_terminal(*arguments: object, columns: int = 100, answer: bytes = b"", **environment: str) -> tuple[int, str]:
+    """Exit code and everything a pseudo-terminal of that width was sent, while someone types the answer."""
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
     process = start(*arguments, stdin=slave, stdout=slave, stderr=slave, env=environment)
     os.close(slave)
+    os.write(master, answer)
     sent = b""
     until = time.monotonic() + 60
     while time.monotonic() < until:
@@ -248,9 +249,46 @@ def test_index_json_is_one_object_of_counts(here: Path, run):
     (row,) = done.rows
     assert (done.code, done.err) == (0, "")
     assert list(row) == ["files", "passages", "seconds"]
-    assert row["files"] == {"indexed": 2, "unchanged": 5, "moved": 1, "removed": 1, "skipped": 4, "failed": 1}
+    assert row["files"] == {
+        "indexed": 2,
+        "unchanged": 5,
+        "moved": 1,
+        "removed": 1,
+        "missing": 0,
+        "skipped": 4,
+        "failed": 1,
+    }
     assert row["passages"] == {"total": 10, "embedded": 1, "reused": 1, "removed": 1}
     assert isinstance(row["seconds"], float)
+
+
+def remove_most(here: Path) -> None:
+    for name in ("notes", "src", "web", "data"):
+        shutil.rmtree(here / name)
+
+
+def test_index_keeps_most_documents_when_their_files_are_missing_until_a_yes(here: Path, run):
+    remove_most(here)
+    note = (
+        f"6 indexed documents are missing from {here}, and the index keeps them: is a disk not mounted? If they were "
+        "deleted, 'binocle index --yes' or sync(drop_missing=True) drops them\n"
+    )
+    done = run("index", here)
+    assert (done.code, done.err) == (1, note)
+    assert done.out.startswith("1 unchanged, 6 missing, 4 skipped; 9 passages, none embedded")
+    assert run("search", "tax").code == 0
+    done = run("index", here, "--yes", "--json")
+    assert (done.code, done.err, done.rows[0]["files"]["removed"]) == (0, "", 6)
+    assert run("index", here).code == 0
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"n\n", 1), (b"y\n", 0)])
+def test_index_asks_on_a_terminal_whether_missing_documents_are_to_go(answer: bytes, code: int, here: Path):
+    remove_most(here)
+    ended, sent = in_terminal("index", here, answer=answer)
+    assert ended == code
+    assert "Drop them from the index? [y/N]:" in sent
+    assert ("6 removed" in sent) == (code == 0)
 
 
 def test_index_says_where_the_failures_are_explained(here: Path, run):

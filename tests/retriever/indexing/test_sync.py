@@ -853,7 +853,15 @@ def test_the_report_adds_up(world):
     world.write("a.txt", TEXT * 5)
     world.write("b.txt", TEXT * 5)
     report = world.retriever.sync(world.folder).as_dict()
-    assert report["files"] == {"indexed": 2, "unchanged": 0, "moved": 0, "removed": 0, "skipped": 0, "failed": 0}
+    assert report["files"] == {
+        "indexed": 2,
+        "unchanged": 0,
+        "moved": 0,
+        "removed": 0,
+        "missing": 0,
+        "skipped": 0,
+        "failed": 0,
+    }
     chunks = report["chunks"]
     assert chunks["embedded"] + chunks["reused"] == chunks["total"] > 2
     assert chunks["reused"] >= chunks["total"] // 2

@@ -1,0 +1,129 @@
+"""A sync that finds many documents missing keeps them until it is told to drop them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import InputError
+
+DISK = {f"disk/{number}.txt": f"The cat of house number {number} sat on the mat.\n" for number in range(6)}
+REST = {f"rest/{number}.txt": f"The ship of queen number {number} ran to sea.\n" for number in range(8)}
+
+
+@pytest.fixture
+def disk(tmp_path, write, tiny_model):
+    """An indexed folder; its index lies elsewhere, so that the folder can be empty."""
+    root = write(tmp_path / "root", DISK | REST)
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.sync(root)
+    return retriever, root
+
+
+def paths(retriever):
+    return {row["path"] for row in retriever.documents() if row["state"] == "indexed"}
+
+
+def empty(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def test_an_empty_folder_keeps_every_document_until_told(disk):
+    retriever, root = disk
+    empty(root)
+    report = retriever.sync()
+    assert (report.missing, report.removed, report.chunks_removed) == (14, 0, 0)
+    assert report.note.startswith(f"14 indexed documents are missing from {root}, and the index keeps them")
+    assert paths(retriever) == {*DISK, *REST}
+    assert retriever.search("cat", mode="lexical")
+    assert retriever.sync(drop_missing=True).removed == 14
+    assert paths(retriever) == set()
+
+
+def test_what_is_new_or_changed_is_indexed_while_most_is_missing(disk, write):
+    retriever, root = disk
+    shutil.rmtree(root)
+    write(root, {"new.txt": "The river and the bridge.\n", "disk/0.txt": "The dog sat on the mat.\n"})
+    report = retriever.sync()
+    assert (report.indexed, report.missing, report.removed) == (2, 13, 0)
+    assert retriever.search("dog", mode="lexical")[0].path == "disk/0.txt"
+    write(root, DISK | REST)
+    assert (retriever.sync().missing, retriever.verify().faults) == (0, [])
+
+
+def test_a_mount_point_without_its_disk_keeps_what_was_on_it(disk):
+    retriever, root = disk
+    (root / "rest/0.txt").unlink()
+    empty(root / "disk")
+    report = retriever.sync()
+    assert (report.missing, report.removed) == (6, 1)
+    assert paths(retriever) == {*DISK, *REST} - {"rest/0.txt"}
+
+
+def test_a_minority_whose_folder_was_deleted_goes_at_once(disk):
+    retriever, root = disk
+    shutil.rmtree(root / "disk")
+    report = retriever.sync()
+    assert (report.missing, report.removed) == (0, 6)
+    assert paths(retriever) == set(REST)
+
+
+def test_a_folder_that_is_ignored_from_now_on_is_not_missing(disk, write):
+    retriever, root = disk
+    write(root, {".binocleignore": "rest/\n"})
+    report = retriever.sync()
+    assert (report.missing, report.removed) == (0, 8)
+
+
+def test_a_moved_folder_is_not_missing(disk):
+    retriever, root = disk
+    (root / "rest").rename(root / "moved")
+    report = retriever.sync()
+    assert (report.missing, report.removed, report.moved) == (0, 0, 8)
+
+
+def test_three_documents_go_without_a_question(tmp_path, write, tiny_model):
+    root = write(tmp_path / "root", dict(list(DISK.items())[:3]))
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.sync(root)
+    empty(root)
+    assert retriever.sync().removed == 3
+
+
+def test_a_root_that_is_missing_or_cannot_be_listed_changes_nothing(disk, monkeypatch):
+    retriever, root = disk
+    listing = os.scandir
+
+    def refused(path):
+        if os.path.realpath(path) == str(root):  # root may list everything: refuse it as the kernel would
+            raise PermissionError(13, "Permission denied")
+        return listing(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refused)
+        with pytest.raises(InputError, match=r"root cannot be listed: Permission denied"):
+            retriever.sync()
+    root.rename(root.with_name("away"))
+    with pytest.raises(InputError, match="there is no folder"):
+        retriever.sync()
+    assert paths(retriever) == {*DISK, *REST}
+
+
+def test_a_retry_forgets_no_tombstone_of_a_disk_that_is_away(disk):
+    retriever, root = disk
+    retriever.delete("disk/0.txt")
+    empty(root / "disk")
+    assert retriever.sync(retry=True).missing == 5
+    assert len(retriever.snapshot().tombstones) == 1
+
+
+def test_a_repair_keeps_what_is_missing(disk):
+    retriever, root = disk
+    empty(root)
+    repair = retriever.repair()
+    assert paths(retriever) == {*DISK, *REST}
+    assert any("indexed documents are missing" in note for note in repair.notes)
