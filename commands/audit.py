@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.printable import printable
-from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
+from .options import (
+    EXIT_NEGATIVE,
+    FOLDER,
+    folder_argument,
+    index_option,
+    json_option,
+    open_index,
+    split_names,
+    wait_option,
+)
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
@@ -94,6 +103,7 @@ _SHARE = click.FloatRange(0)
     help="Where --apply puts the defended encoder, with its secret. Default: in ~/.local/share/binocle.",
 )
 @click.option("--erase", is_flag=True, help="With --apply: erase the undefended vectors; no rollback then.")
+@wait_option
 @json_option
 def audit(
     folder: Path | None,
@@ -106,6 +116,7 @@ def audit(
     apply: bool,
     encoder: Path | None,
     erase: bool,
+    wait: float,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -129,7 +140,7 @@ def audit(
     from ..training.audit import report_files, text_report
     from ..training.audit.audit import audit as run_audit
 
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, wait=wait)
     if apply:
         from ..training.audit.apply import check
 

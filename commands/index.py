@@ -22,8 +22,10 @@ from .options import (
     json_option,
     open_index,
     print_note,
+    print_waiting,
     ray_option,
     stdout_for_answers,
+    wait_option,
 )
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     help="Do not wait for the disk: a power cut soon after may damage the whole index.",
 )
 @click.option("--yes", is_flag=True, help="Drop the documents of missing files, however many.")
+@wait_option
 @ray_option
 @json_option
 def index(
@@ -64,6 +67,7 @@ def index(
     retry: bool,
     durable: bool,
     yes: bool,
+    wait: float,
     ray: str | None,
     as_json: bool,
 ) -> int:
@@ -88,7 +92,8 @@ def index(
         raise InputError(f"{folder} is an index, not a folder of documents: expected {hint}")
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
-    retriever = Retriever.open(index or folder / INDEX_NAME, model=model, ray=ray, durable=durable)
+    where = index or folder / INDEX_NAME
+    retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
     inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
     if inside and not is_index(retriever.path):
         raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
@@ -124,7 +129,8 @@ def _summary(report: Report) -> str:
 @click.argument("path")
 @folder_argument
 @index_option
-def forget(path: str, folder: Path | None, index: Path | None) -> int:
+@wait_option
+def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> int:
     """Take a document or a folder out of the index and erase it.
 
     Everything that the index stored of it is erased from the disk, its name too. The file itself is not touched; it
@@ -133,7 +139,7 @@ def forget(path: str, folder: Path | None, index: Path | None) -> int:
     \b
     binocle forget private/diary.md ~/notes
     """
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, wait=wait)
     if is_forgotten(retriever, path):
         echo(f"{printable_path(path)} was forgotten already")
         return EXIT_NEGATIVE

@@ -18,6 +18,7 @@ from .options import (
     print_step,
     ray_option,
     stdout_for_answers,
+    wait_option,
 )
 from .output import echo, echo_json
 
@@ -73,6 +74,7 @@ def _latency(_context: click.Context, _option: click.Parameter, value: str | Non
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="A kind of index to try. Repeatable.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The seed of the query sample.")
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw the measurements as SVG.")
+@wait_option
 @ray_option
 @json_option
 def optimize(
@@ -85,6 +87,7 @@ def optimize(
     kinds: tuple[str, ...],
     seed: int,
     plot: Path | None,
+    wait: float,
     ray: str | None,
     as_json: bool,
 ) -> int:
@@ -106,7 +109,7 @@ def optimize(
         raise InputError(f"{plot} cannot be written: expected a file in an existing folder")
     if plot is not None and plot.suffix.lower() != ".svg":
         raise InputError(f"{plot} would be an SVG by another name: expected one that ends in .svg")
-    retriever = open_index(folder, index, ray=ray)
+    retriever = open_index(folder, index, ray=ray, wait=wait)
     with stdout_for_answers(ray):
         result = retriever.optimize(
             recall,

@@ -75,6 +75,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 k_option = click.option(
     "-k", default=10, show_default=True, metavar="N", type=click.IntRange(min=1), help="Print at most N passages."
 )
+wait_option = click.option(
+    "--wait",
+    metavar="SECONDS",
+    default=0.0,
+    type=click.FloatRange(min=0.0),
+    envvar="BINOCLE_WAIT",
+    help="Wait so long for another process that writes the index. Default: not at all.",
+)
 ray_option = click.option(
     "--ray", metavar="ADDRESS", envvar="BINOCLE_RAY", help="Run on a Ray cluster: auto, local or HOST:PORT."
 )
@@ -138,13 +146,23 @@ def stdout_for_answers(ray: str | None) -> Iterator[None]:
         yield
 
 
-def open_index(folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None) -> Retriever:
-    """Open the existing index that FOLDER and --index name."""
+def print_waiting(line: str) -> None:
+    """Print on stderr that a write waits for another process."""
+    click.echo(f"binocle: {line}", err=True)
+
+
+def open_index(
+    folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None, wait: float = 0.0
+) -> Retriever:
+    """Open the existing index that FOLDER and --index name.
+
+    :param wait: the seconds that a write waits for another process.
+    """
     from ..retriever.documents.scan import find_index, is_index
     from ..retriever.retriever import Retriever
 
     if index:
-        return Retriever.open(index, model=model, ray=ray)
+        return Retriever.open(index, model=model, ray=ray, wait=wait, on_wait=print_waiting)
     start = folder or Path.cwd()
     if not start.exists():
         raise InputError(f"there is no folder {start}")
@@ -153,7 +171,7 @@ def open_index(folder: Path | None, index: Path | None, model: str | None = None
     path = start if is_index(start) else find_index(start)
     if path is None:
         raise NoIndexError(f"no index in {start} or above it: make one with {command_hint('index', folder or Path())}")
-    return Retriever.open(path, model=model, ray=ray)
+    return Retriever.open(path, model=model, ray=ray, wait=wait, on_wait=print_waiting)
 
 
 def command_hint(command: str, folder: Path | None = None, *, at: Path | None = None) -> str:

@@ -14,6 +14,7 @@ from .options import (
     json_option,
     open_index,
     print_note,
+    wait_option,
 )
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 @click.argument("model")
 @folder_argument
 @index_option
+@wait_option
 @json_option
-def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -> None:
+def switch(model: str, folder: Path | None, index: Path | None, wait: float, as_json: bool) -> None:
     """Embed every passage again, with another encoder.
 
     MODEL is a sentence-transformers folder or hub name. It must cut texts into the same passages, as an encoder does
@@ -39,7 +41,7 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
     \b
     binocle switch models/tuned docs
     """
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, wait=wait)
     with ProgressBar("loading the encoder") as progress:
         report = retriever.switch(model, progress=progress)
     print_note(report.note)
@@ -55,8 +57,9 @@ def switch(model: str, folder: Path | None, index: Path | None, as_json: bool) -
 @folder_argument
 @index_option
 @click.option("--model", metavar="NAME", help="Where the previous encoder is now, if it was moved.")
+@wait_option
 @json_option
-def rollback(folder: Path | None, index: Path | None, model: str | None, as_json: bool) -> None:
+def rollback(folder: Path | None, index: Path | None, model: str | None, wait: float, as_json: bool) -> None:
     """Bring back the encoder before the last switch.
 
     Passages that were there before the switch get their old vectors back. Those indexed since are embedded again.
@@ -64,7 +67,7 @@ def rollback(folder: Path | None, index: Path | None, model: str | None, as_json
     \b
     binocle rollback ~/notes
     """
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, wait=wait)
     with ProgressBar("loading the encoder") as progress:
         report = retriever.rollback(model, progress=progress)
     print_note(report.note)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .invert import inverter
-from .options import EXIT_NEGATIVE, FOLDER, folder_argument, index_option, json_option, open_index, split_names
+from .options import (
+    EXIT_NEGATIVE,
+    FOLDER,
+    folder_argument,
+    index_option,
+    json_option,
+    open_index,
+    split_names,
+    wait_option,
+)
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
@@ -234,9 +243,17 @@ train.add_command(inverter)
 @click.option("--steps", type=int, default=60, show_default=True, help="Steps, of 160 queries each.")
 @click.option("--publish/--no-publish", default=True, show_default=True, help="Change the index if it gains.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@wait_option
 @json_option
 def tune(
-    folder: Path | None, index: Path | None, out: Path | None, steps: int, publish: bool, as_json: bool, **options: Any
+    folder: Path | None,
+    index: Path | None,
+    out: Path | None,
+    steps: int,
+    publish: bool,
+    wait: float,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Fit an index's encoder to its documents, without labels.
 
@@ -251,7 +268,7 @@ def tune(
     from ..training.tuning.tuning_config import DistillationConfig, TuningConfig
 
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, wait=wait)
     with ProgressBar("reading the data", lines=10) as progress:
         result = tune(retriever, out=out, recipe=recipe, publish=publish, progress=progress)
     if as_json:

@@ -16,6 +16,7 @@ from .options import (
     open_index,
     path_from_here,
     print_note,
+    wait_option,
 )
 from .output import echo, echo_json
 from .progress_bar import ProgressBar
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 @index_option
 @click.option("--deep", is_flag=True, help="Also check vectors: embed again those that do not fit their texts.")
 @click.option("--repair", is_flag=True, help="Repair faults: read changed files again, rebuild from the store.")
+@wait_option
 @json_option
-def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as_json: bool) -> int:
+def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, wait: float, as_json: bool) -> int:
     """Check every passage against its document of today.
 
     Also checks that the indexes agree with the store. Exit 0 when there is no fault, else 1.
@@ -49,7 +51,7 @@ def verify(folder: Path | None, index: Path | None, deep: bool, repair: bool, as
     """
     from dataclasses import asdict
 
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, wait=wait)
     with ProgressBar("checking documents") as progress:
         result = retriever.repair(deep=deep, progress=progress) if repair else None
         verification = retriever.verify(deep=deep and not repair, progress=progress)

@@ -59,7 +59,7 @@ class NoIndexError(StoreError):
 
 
 class LockedError(StoreError):
-    """Another process writes the same files, or has overtaken this writer; nothing waits for a lock."""
+    """Another process writes the same files, or has overtaken this writer; `wait` says how long to wait for it."""
 
 
 class EncoderMismatchError(StoreError):

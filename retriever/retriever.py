@@ -47,6 +47,7 @@ from .store.filters import parse
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import is_s3, open_location
+from .store.locations.waiting_line import Patience
 from .store.root import relative_folder, root_of, to_sync
 from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
@@ -104,6 +105,8 @@ class Retriever:
         ray: str | None = None,
         gpu: bool = False,
         durable: bool = True,
+        wait: float = 0.0,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> Retriever:
         """Open the index at `path`, or the index of the folder `path`. The first `sync` or `add` creates a new one.
 
@@ -118,23 +121,28 @@ class Retriever:
             does if there is no GPU, too little memory, or an index in shards; `snapshot().searched_by` says which.
         :param durable: write to the disk what a commit names before it returns. Without, a power cut soon after may
             damage the whole index, so choose that only for an index that can be made anew. Storage on S3 is durable.
+        :param wait: the seconds that a write waits for another process to finish its own; by default none, so that it
+            raises LockedError at once. Searches never wait.
+        :param on_wait: called with a line for people when a write begins to wait.
         """
+        patience = Patience(wait, on_wait).check()
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         name = None if model is None else model_name(model)
         if is_s3(path):
-            return cls(open_location(path), model=name, ray=ray, gpu=gpu)
+            return cls(open_location(path, patience=patience), model=name, ray=ray, gpu=gpu)
         folder = expand_home(path)
         with reachable(folder):
             if folder.exists() and not folder.is_dir():
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
             if not (is_index(folder) or folder.name == INDEX_NAME or open_location(folder).is_free()):
                 folder = folder / INDEX_NAME
-        return cls(open_location(folder.resolve(), durable=durable), model=name, ray=ray, gpu=gpu)
+        return cls(open_location(folder.resolve(), durable=durable, patience=patience), model=name, ray=ray, gpu=gpu)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         # Each process opens the index for itself.
-        return _reopen, (str(self.location), self.location.durable, self._models.requested, self._ray, self._gpu)
+        place = str(self.location), self.location.durable, self.location.patience.seconds
+        return _reopen, (*place, self._models.requested, self._ray, self._gpu)
 
     # Filling
 
@@ -610,5 +618,6 @@ class Retriever:
             return store
 
 
-def _reopen(location: str, durable: bool, model: str | None, ray: str | None, gpu: bool) -> Retriever:
-    return Retriever(open_location(location, durable=durable), model=model, ray=ray, gpu=gpu)
+def _reopen(location: str, durable: bool, wait: float, model: str | None, ray: str | None, gpu: bool) -> Retriever:
+    place = open_location(location, durable=durable, patience=Patience(wait))
+    return Retriever(place, model=model, ray=ray, gpu=gpu)

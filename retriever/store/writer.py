@@ -44,7 +44,7 @@ def open_writer(store: Store, encoder_of: EncoderOf | None = None, backend: Sear
     """Take the writer's lock, recover from a killed writer, and write until the end of the block.
 
     :param encoder_of: loads an encoder, to make the queries that measure a vector index.
-    :raises LockedError: at once, naming the process that writes.
+    :raises LockedError: naming the process that writes, after as long as the location's `patience` says.
     """
     with store.location.locked():
         with writing(store.location):

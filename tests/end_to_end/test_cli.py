@@ -1100,10 +1100,16 @@ def test_second_writer_is_refused_with_the_owner_of_the_lock_while_searches_cont
             assert (refused.code, refused.out) == (2, "")
             assert re.fullmatch(
                 rf"binocle: {re.escape(str(here))}/\.binocle is being written by process {process.pid} on \S+, "
-                r"since \d\d:\d\d:\d\d: try again when it has finished\n",
+                r"since \d\d:\d\d:\d\d: try again when it has finished, or let it wait: --wait SECONDS\n",
                 refused.err,
             )
         assert run("search", "cheese").code == 0
         assert run("verify") == (0, "clean\n", "")
-        process.stdin.close()
+        with start("index", ".", "--wait", 60) as waiting:
+            line = waiting.stderr.readline().decode()
+            assert re.search(
+                rf"being written by process {process.pid} on \S+, since \S+: waiting up to 60 s for it$", line
+            )
+            process.stdin.close()
+            assert (waiting.wait(60), waiting.stderr.read()) == (0, b"")
     assert run("index", ".").code == 0

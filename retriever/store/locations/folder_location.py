@@ -14,18 +14,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....core.errors import LockedError, StoreError
+from ....core.errors import StoreError
 from ..confinement import check_files, read_file
 from ..tables import TableLocation
 from .location import ANY, HEAD, NEW, PREVIOUS, TABLES, Location
 from .new_files import NewFiles
+from .waiting_line import Busy, Patience, WaitingLine, is_ticket, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
+    from filelock import BaseFileLock
+
 
 _VECTORS = re.compile(r"\.[0-9a-f]{12}|\w+-\d+-[0-9a-f]{16}")  # the folder of an unfinished or a published vector index
 _PARTS = (*TABLES, "vectors")  # the subfolders that a commit names files of
+_POLL_SECONDS = 0.05  # between two attempts to take the lock
 _SETTINGS = "settings.json"  # written first, so that the tables beside it are ours
 _UNFINISHED = {  # the files that an unfinished index may leave -> a pattern of their bytes
     "lock": rb"",
@@ -46,6 +50,7 @@ class FolderLocation:
         self.cache = path
         self.durable = durable
         self._new_files = NewFiles(path, _PARTS, durable=durable)
+        self.patience = Patience()
 
     def __str__(self) -> str:
         return str(self.cache)
@@ -111,24 +116,42 @@ class FolderLocation:
     def locked(self) -> Iterator[None]:
         """Create the folder and lock its file `lock`; the system frees the lock when the process dies.
 
+        Writers that wait get it in order of arrival.
+
         :raises StoreError: when the folder cannot be used, or has a symbolic link or a special file in it.
         """
-        from filelock import FileLock, Timeout
+        from filelock import FileLock
 
         lock = FileLock(self.cache / "lock", timeout=0, mode=0o600)
         with reachable(self):
             self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_files(self.cache)
-            try:
-                lock.acquire()
-            except Timeout:
-                raise lock_error(self, self.cache / "lock.json") from None
+            self._acquire(lock)
         try:
             with reachable(self):
                 self._write_aside("lock.json", writer_since(now())).replace(self.cache / "lock.json")
             yield
         finally:
             lock.release()
+
+    def _acquire(self, lock: BaseFileLock) -> None:
+        from filelock import Timeout
+
+        def attempt() -> None:
+            first = line.first()
+            if first is None:
+                with contextlib.suppress(Timeout):
+                    lock.acquire()
+                    return
+            if self.patience.seconds:
+                line.join()
+            raise Busy(writer_in(self.cache / "lock.json") if first is None else f"process {first}, whose turn it is")
+
+        line = WaitingLine(self.cache)
+        try:
+            wait_for(self, attempt, poll_seconds=_POLL_SECONDS)
+        finally:
+            line.leave()
 
     def is_free(self) -> bool:
         """Tell whether the folder is missing, empty, or has only remains; it reads the small files to know."""
@@ -211,7 +234,7 @@ def unfinished_files(location: Location, names: Iterable[str]) -> bool:
 def _is_unfinished(location: Location, name: str) -> bool:
     file = _SETTINGS if name in TABLES else name
     if file not in _UNFINISHED:
-        return False
+        return is_ticket(name)
     try:
         return re.fullmatch(_UNFINISHED[file], location.read(file)[0], re.DOTALL) is not None
     except OSError:
@@ -229,12 +252,10 @@ def writer_since(moment: str) -> bytes:
     return json.dumps({**writer, "once": os.urandom(8).hex()}).encode()
 
 
-def lock_error(location: Location, file: Path | bytes) -> LockedError:
-    """Return the error that names the writer, as far as its lock.json does."""
+def writer_in(file: Path | bytes) -> str:
+    """Name the process that a lock.json describes, as far as it does."""
     try:
         record = json.loads(file if isinstance(file, bytes) else file.read_bytes())
-        writer = f"process {record['pid']} on {record['host']}, since {record['since']}"
+        return f"process {record['pid']} on {record['host']}, since {record['since']}"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        writer = "another process"
-    killed = ", or in a minute if it was killed" if location.lock_expires else ""
-    return LockedError(f"{location} is being written by {writer}: try again when it has finished{killed}")
+        return "another process"

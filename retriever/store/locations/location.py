@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..tables import TableLocation
+    from .waiting_line import Patience
 
 ANY = "*"  # the tag to overwrite any file
 NEW = ""  # the tag to write only if there is no such file
@@ -30,6 +31,7 @@ class Location(Protocol):
     cache: Path  # a folder of this machine, for mapped files and files that only this machine needs
     durable: bool  # a commit that has returned survives a power cut
     lock_expires: bool  # a live writer can lose its lock: then the next writer commits before it does anything else
+    patience: Patience  # with another writer
 
     def __str__(self) -> str:
         """Return its name, for `open_location` on another machine."""
@@ -79,9 +81,9 @@ class Location(Protocol):
         ...
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the writer's lock.
+        """Hold the writer's lock, after waiting for it as long as `patience` says.
 
-        :raises LockedError: at once, naming the process that holds it.
+        :raises LockedError: naming the process that holds it.
         """
         ...
 

@@ -10,18 +10,29 @@ from .folder_location import FolderLocation
 
 if TYPE_CHECKING:
     from .location import Location
+    from .waiting_line import Patience
 
 
-def open_location(name: str | os.PathLike[str] | Location, *, durable: bool = True) -> Location:
+def open_location(
+    name: str | os.PathLike[str] | Location, *, durable: bool = True, patience: Patience | None = None
+) -> Location:
     """Return the location with this name: `s3://BUCKET/PREFIX`, or a folder.
 
     :param durable: sync what a commit writes to a folder; object storage does so in any case.
+    :param patience: with other writers; by default none.
     """
+    location = _named(name, durable=durable) if isinstance(name, (str, os.PathLike)) else name
+    if patience is not None:
+        location.patience = patience
+    return location
+
+
+def _named(name: str | os.PathLike[str], *, durable: bool) -> Location:
     if isinstance(name, str) and is_s3(name):
         from .s3_location import S3Location
 
         return S3Location.of(name)
-    return FolderLocation(Path(name), durable=durable) if isinstance(name, (str, os.PathLike)) else name
+    return FolderLocation(Path(name), durable=durable)
 
 
 def is_s3(name: Any) -> bool:

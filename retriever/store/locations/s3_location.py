@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from ....core.errors import InputError, LockedError, StoreError
 from ..head import Head
 from ..tables import TableLocation
-from .folder_location import FolderLocation, lock_error, now, reachable, unfinished_files, writer_since
+from .folder_location import FolderLocation, now, reachable, unfinished_files, writer_in, writer_since
 from .location import ANY, HEAD, KEEP_SECONDS, NEW, TABLES
 from .s3_objects import Changed, S3Objects
+from .waiting_line import Busy, Patience, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .s3_objects import Objects
 
 _LEASE_SECONDS = 60.0  # a writer that does not renew its lease for so long counts as dead
+_POLL_SECONDS = 1.0  # between two attempts to take the lease: whoever asks first when it is free has it
 _LEASE = "lock.json"
 _FETCHED = "fetched"  # an empty file in the folder of an index that was downloaded or uploaded whole
 _OWN_SECONDS = 86_400.0  # the longest time to download an index, or to build, upload and commit it
@@ -53,6 +55,7 @@ class S3Location:
         self._objects = objects
         self._options = options
         self.cache = cache
+        self.patience = Patience()
 
     @classmethod
     def of(cls, name: str) -> S3Location:
@@ -119,14 +122,18 @@ class S3Location:
         with reachable(self.cache, _CACHE):
             self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         since = now()
-        lease = _Lease(self._objects, self._claim(since), since)
+        tag = wait_for(self, lambda: self._claim(since), poll_seconds=_POLL_SECONDS)
+        lease = _Lease(self._objects, tag, since)
         try:
             yield
         finally:
             lease.end()
 
     def _claim(self, since: str) -> str:
-        """Take the lease and return its tag."""
+        """Take the lease and return its tag.
+
+        :raises Busy: when another process has it.
+        """
         with contextlib.suppress(Changed):
             return self._objects.put(_LEASE, writer_since(since), NEW)
         try:
@@ -135,7 +142,7 @@ class S3Location:
                 return self._objects.put(_LEASE, writer_since(since), tag)
         except (FileNotFoundError, Changed):  # released or taken over at this moment
             holder = b""
-        raise lock_error(self, holder)
+        raise Busy(writer_in(holder))
 
     def is_free(self) -> bool:
         """List keys up to the first that no unfinished index leaves."""

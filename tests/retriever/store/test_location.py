@@ -480,7 +480,7 @@ def test_a_lease_says_since_when_it_is_held_and_when_it_ends(place, objects, tin
             pass
     assert str(told.value).endswith(
         f"{os.getpid()} on {socket.gethostname()}, since 08:00:00: try again when it has finished, or in a minute if "
-        "it was killed"
+        "it was killed, or let it wait: --wait SECONDS"
     )
 
 
