@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import time
 from collections import deque
 from dataclasses import asdict, replace
@@ -235,6 +236,7 @@ class Cluster:
 
 def connect(address: str) -> Any:
     """Connect to a Ray cluster and return the `ray` module."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a cluster that Ray starts here reports to its makers
     try:
         import ray
     except ImportError:

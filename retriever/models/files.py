@@ -145,6 +145,7 @@ def _download(names: list[str], role: Role) -> Path:
         missing = f"there is no folder {names[-1]} here, and {missing}"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # else it sends the versions of Python and torch along
     from huggingface_hub import hf_hub_download, snapshot_download
 
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles
