@@ -148,7 +148,7 @@ def stdout_for_answers(ray: str | None) -> Iterator[None]:
 
 def print_waiting(line: str) -> None:
     """Print on stderr that a write waits for another process."""
-    click.echo(f"binocle: {line}", err=True)
+    echo(f"binocle: {line}", err=True)
 
 
 def open_index(

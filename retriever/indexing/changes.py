@@ -12,6 +12,7 @@ from ..documents.file_parts import document_sha256, file_of
 from ..documents.scan import scan
 from ..readers.detect import ending_of
 from ..readers.large_files import cut
+from ..store import tombstones
 from .missing import take_doubtful
 from .report import Report
 
@@ -43,7 +44,7 @@ class State(Enum):
 class FolderChanges:
     """The difference between a folder and the store."""
 
-    known: dict[str, Row]  # path -> document row before the sync; of a tombstone only its id
+    known: dict[str, Row]  # path -> document row before the sync; of a tombstone only id, state and chunks
     read: list[Entry] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
     replaced: list[int] = field(default_factory=list)  # ids of rows without chunks that `rows` replace
@@ -88,7 +89,7 @@ def find_changes(
     changes.read.sort(key=lambda entry: entry.path)
     if not drop_missing:
         ignored = {entry.path for entry in fresh if entry.path.endswith("/")}
-        indexed = sum(row.get("state") == "indexed" for row in changes.known.values())
+        indexed = sum(row["state"] == "indexed" for row in changes.known.values())
         doubtful = take_doubtful(root, gone, indexed, ignored)
         report.missing = sum(row["state"] == "indexed" for row in doubtful)
     changes.drop = [row["id"] for row in gone.values()]
@@ -108,7 +109,7 @@ def _without_forgotten(
         tombstone = None if is_known else snapshot.tombstone_of(entry.path)
         if tombstone is not None and retry and tombstone not in replaced:
             replaced.add(tombstone)
-            changes.known[entry.path] = {"id": tombstone}
+            changes.known[entry.path] = {"id": tombstone, "state": tombstones.SOURCE, "chunks": 0}
         if tombstone is None or retry:
             yield entry
         else:

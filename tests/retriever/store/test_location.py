@@ -379,9 +379,7 @@ def test_a_writer_taken_for_dead_does_not_tidy_away_what_another_has_not_committ
         objects.clock += buckets._LEASE_SECONDS + 1
         (folder / "new.md").write_text("# Later\n\nA word that came later.\n")
         with open_writer(store) as second:
-            entries = find_changes(
-                folder, {row["path"]: row for row in second.snapshot().document_rows.to_pylist()}
-            ).read
+            entries = find_changes(folder, second.snapshot()).read
             worker = Worker(store, second.head)
             done = worker.do(FileBatch(tuple(entries), second.head.next_document, second.head.next_chunk), folder)
             worker.close()
@@ -577,7 +575,7 @@ def test_portions_make_the_rows_that_one_machine_makes(tmp_path, folder, tiny):
     with open_writer(whole) as writer:
         expected = sync(writer, folder, tiny)
     with open_writer(spread) as writer:
-        made = find_changes(folder, {})
+        made = find_changes(folder, writer.snapshot())
         entries, report = made.read, made.report
         portions = [
             FileBatch(tuple(entries[at : at + 2]), writer.head.next_document + at, at * CHUNK_IDS)
