@@ -13,7 +13,7 @@ from ..documents.scan import scan
 from ..readers.detect import ending_of
 from ..readers.large_files import cut
 from ..store import tombstones
-from .missing import take_doubtful
+from .missing import count_indexed, take_doubtful
 from .report import Report
 
 if TYPE_CHECKING:
@@ -83,15 +83,15 @@ def find_changes(
             report.skipped += 1
         if row is not None and state in (State.TOUCHED, State.UNCHANGED):
             _count_unchanged(report, row)
-            if state is State.TOUCHED and file_of(entry.path) == entry.path:  # the rows of a large file that grew are not written anew
+            is_part = file_of(entry.path) != entry.path  # the rows of a large file that grew are not written anew
+            if state is State.TOUCHED and not is_part:
                 changes.rows.append({**row, **mtime_fields(entry.mtime_ns)})
     _find_moves(root, fresh, gone, changes)
     changes.read.sort(key=lambda entry: entry.path)
     if not drop_missing:
         ignored = {entry.path for entry in fresh if entry.path.endswith("/")}
-        indexed = sum(row["state"] == "indexed" for row in changes.known.values())
-        doubtful = take_doubtful(root, gone, indexed, ignored)
-        report.missing = sum(row["state"] == "indexed" for row in doubtful)
+        doubtful = take_doubtful(root, gone, count_indexed(changes.known.items()), ignored)
+        report.missing = count_indexed(doubtful)
     changes.drop = [row["id"] for row in gone.values()]
     if retry and not report.missing:  # also tombstones of files that are gone
         changes.drop += set(snapshot.tombstones.values()).difference(row["id"] for row in changes.known.values())
@@ -102,7 +102,7 @@ def find_changes(
 def _without_forgotten(
     entries: Iterable[Entry], snapshot: Snapshot, changes: FolderChanges, *, retry: bool
 ) -> Iterator[Entry]:
-    """Pass over forgotten files; with `retry`, what is read replaces their tombstones: the first part of a file does."""
+    """Pass over forgotten files; with `retry`, what is read, of a large file the first part, replaces the tombstone."""
     replaced: set[int] = set()
     for entry in entries:
         is_known = entry.unknown or entry.path in changes.known

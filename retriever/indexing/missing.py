@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ..documents.file_parts import file_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -17,24 +19,34 @@ if TYPE_CHECKING:
 _FEW = 3  # documents that a sync drops in any case: to embed them again takes a moment
 
 
-def take_doubtful(root: Path, gone: dict[str, Row], indexed: int, ignored: set[str]) -> list[Row]:
-    """Take the rows to keep out of `gone`, and return them.
+def take_doubtful(root: Path, gone: dict[str, Row], indexed: int, ignored: set[str]) -> list[tuple[str, Row]]:
+    """Take the rows to keep out of `gone`, and return them with their paths.
 
-    They are kept if more than half of the indexed documents are missing; else only those below a folder that is there
+    They are kept if more than half of the indexed files are missing; else only those below a folder that is there
     and empty, such as the mount point of a disk.
 
-    :param gone: path -> row of a file that is not in the folder.
-    :param indexed: documents with passages before the sync.
+    :param gone: path -> row of a file, or of a part of one, that is not in the folder.
+    :param indexed: files with passages before the sync.
     :param ignored: folders that a rule passes over, each ending in "/": what lies below is not missing.
     """
-    paths = [path for path in gone if not _is_below(path, ignored)]
-    if _count_indexed(gone, paths) * 2 <= indexed:
-        paths = _below_empty_folders(root, paths)
-    return [gone.pop(path) for path in paths] if _count_indexed(gone, paths) > _FEW else []
+    missing = [(path, row) for path, row in gone.items() if not (_is_below(path, ignored) or _is_cut_off(root, path))]
+    if count_indexed(missing) * 2 <= indexed:
+        missing = _below_empty_folders(root, missing)
+    if count_indexed(missing) <= _FEW:
+        return []
+    for path, _ in missing:
+        del gone[path]
+    return missing
 
 
-def _count_indexed(rows: dict[str, Row], paths: Iterable[str]) -> int:
-    return sum(rows[path]["state"] == "indexed" for path in paths)
+def count_indexed(rows: Iterable[tuple[str, Row]]) -> int:
+    """Count the files with passages; the parts of a large one are one."""
+    return len({file_of(path) for path, row in rows if row["state"] == "indexed"})
+
+
+def _is_cut_off(root: Path, path: str) -> bool:
+    """Whether this is a part of a file that is there, but shorter now."""
+    return file_of(path) != path and (root / file_of(path)).exists()
 
 
 def _is_below(path: str, folders: set[str]) -> bool:
@@ -42,12 +54,11 @@ def _is_below(path: str, folders: set[str]) -> bool:
     return bool(folders) and any("/".join(names[:depth]) + "/" in folders for depth in range(1, len(names)))
 
 
-def _below_empty_folders(root: Path, paths: list[str]) -> list[str]:
-    """Return the paths whose nearest folder that exists is empty."""
-    empty: dict[str, bool] = {}  # folder -> whether the nearest one that exists is empty
-    for folder in {path.rstrip("/").rpartition("/")[0] for path in paths}:
-        empty[folder] = _is_empty(_nearest(root, root / folder))
-    return [path for path in paths if empty[path.rstrip("/").rpartition("/")[0]]]
+def _below_empty_folders(root: Path, rows: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+    """Return the rows whose nearest folder that exists is empty."""
+    folders = [file_of(path).rstrip("/").rpartition("/")[0] for path, _ in rows]
+    empty = {folder: _is_empty(_nearest(root, root / folder)) for folder in set(folders)}
+    return [row for row, folder in zip(rows, folders, strict=True) if empty[folder]]
 
 
 def _nearest(root: Path, folder: Path) -> Path:

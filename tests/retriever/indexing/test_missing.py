@@ -9,6 +9,8 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.documents import file_parts
+from binocle.retriever.readers import large_files
 
 DISK = {f"disk/{number}.txt": f"The cat of house number {number} sat on the mat.\n" for number in range(6)}
 REST = {f"rest/{number}.txt": f"The ship of queen number {number} ran to sea.\n" for number in range(8)}
@@ -127,3 +129,17 @@ def test_a_repair_keeps_what_is_missing(disk):
     repair = retriever.repair()
     assert paths(retriever) == {*DISK, *REST}
     assert any("indexed documents are missing" in note for note in repair.notes)
+
+
+def test_the_parts_of_a_large_file_count_as_one(tmp_path, write, tiny_model, monkeypatch):
+    monkeypatch.setattr(large_files, "MAX_WHOLE", 1_500)
+    monkeypatch.setattr(large_files, "MAX_BYTES", 2_000)
+    monkeypatch.setattr(file_parts, "PART_BYTES", 1_000)
+    root = write(tmp_path / "root", {"big.log": "The cat sat on the mat.\n" * 400, **dict(list(DISK.items())[:2])})
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    assert retriever.sync(root).indexed > 6
+    write(root, {"big.log": "The cat sat on the mat.\n" * 200})
+    assert retriever.sync().missing == 0
+    (root / "big.log").unlink()
+    assert retriever.sync().missing == 0
+    assert paths(retriever) == set(list(DISK)[:2])
