@@ -141,8 +141,8 @@ class Retriever:
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         # Each process opens the index for itself.
-        place = str(self.location), self.location.durable, self.location.patience.seconds
-        return _reopen, (*place, self._models.requested, self._ray, self._gpu)
+        address = str(self.location), self.location.durable, self.location.patience.seconds
+        return _reopen, (*address, self._models.requested, self._ray, self._gpu)
 
     # Filling
 
@@ -619,5 +619,4 @@ class Retriever:
 
 
 def _reopen(location: str, durable: bool, wait: float, model: str | None, ray: str | None, gpu: bool) -> Retriever:
-    place = open_location(location, durable=durable, patience=Patience(wait))
-    return Retriever(place, model=model, ray=ray, gpu=gpu)
+    return Retriever(open_location(location, durable=durable, patience=Patience(wait)), model=model, ray=ray, gpu=gpu)
