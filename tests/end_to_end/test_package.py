@@ -84,7 +84,7 @@ def test_a_source_distribution_holds_what_its_tests_read():
     manifest = (ROOT / "MANIFEST.in").read_text("utf-8")
     for folder in ("tests", "docs", "benchmarks", ".ci"):
         assert f"graft {folder}\n" in manifest
-    assert "include CHANGELOG.md constraints.txt\n" in manifest
+    assert "include CHANGELOG.md constraints.txt requirements.lock\n" in manifest
 
 
 EXTRAS = PROJECT["project"]["optional-dependencies"]
