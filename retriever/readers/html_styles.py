@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _BRACE = re.compile("[{}]")
 _SELECTOR = re.compile(r"[a-z][a-z0-9]*|(?:[a-z][a-z0-9]*)?[.#][\w-]+", re.IGNORECASE)
-_LENGTH = re.compile(r"([-+]?\d*\.?\d+)(px|pt|em|rem|ex|ch|vw|vh|%)?")
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)"
+_LENGTH = re.compile(rf"({_NUMBER})(px|pt|em|rem|ex|ch|vw|vh|%)?+")
 _PIXELS = {"pt": 4 / 3, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "vw": 10.0, "vh": 10.0, "%": 0.16}  # about
 _TINY = 2.0  # pixels: smaller letters cannot be read
 _FAR = -500.0  # pixels: further to the left or above, nothing can be scrolled to
@@ -51,6 +52,7 @@ _POSITIONS = name_set("left top margin-left margin-top text-indent")
 _PAGE = name_set("html body")  # a script shows a page that is hidden as a whole
 _FONT = re.compile(rf"(?:^|\s)({_LENGTH.pattern})(?=[\s/])")
 _MAX_RULES = 5_000
+_MAX_BLOCK = 5_000  # characters of a rule's declarations
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Look:
 class StyleSheet:
     """The rules of a page that name a tag, a class or an id."""
 
-    rules: dict[str, str] = field(default_factory=dict)  # selector -> declarations
+    rules: dict[str, list[str]] = field(default_factory=dict)  # selector -> declarations of each of its rules
     is_whole: bool = True  # no other rule sets a background
     _parsed: dict[str, Declarations] = field(default_factory=dict)
 
@@ -84,10 +86,9 @@ class StyleSheet:
         """Add the rules of a `style` element."""
         source = _without_comments(source)
         for selectors, block in islice(_rules(source), _MAX_RULES):
-            for selector in selectors.split(","):
-                name = selector.strip().lower()
+            for name in {selector.strip().lower() for selector in selectors.split(",")}:
                 if _SELECTOR.fullmatch(name):
-                    self.rules[name] = f"{self.rules[name]};{block}" if name in self.rules else block
+                    self.rules.setdefault(name, []).append(block[:_MAX_BLOCK])
                 elif "background" in block:
                     self.is_whole = False
         self._parsed.clear()
@@ -119,7 +120,7 @@ class StyleSheet:
         if selector not in self.rules:
             return {}
         if selector not in self._parsed:
-            self._parsed[selector] = _declarations(self.rules[selector])
+            self._parsed[selector] = _declarations(";".join(self.rules[selector]))
         return self._parsed[selector]
 
 
@@ -181,7 +182,7 @@ def _conceals(declarations: Declarations) -> bool:
     is_cut = re.search(r"hidden|clip", get("overflow", ""))
     if is_cut and any(_pixels(get(name, "auto"), 99) <= 1 for name in ("width", "height", "max-height", "max-width")):
         return True
-    return bool(re.match(r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)", get("clip", ""))) or bool(
+    return bool(re.match(r"rect\((?:\s*+[01](?:px)?+[\s,]*+){4}\)", get("clip", ""))) or bool(
         re.match(r"inset\((?:50|[6-9]\d|100)%", get("clip-path", ""))
     )
 
@@ -191,7 +192,7 @@ def _transforms(value: str) -> Iterator[str]:
     for name, lengths in re.findall(r"(translate[xy]?|scale[xy]?)\(([^()]*)\)", value):
         if name.startswith("translate"):
             yield from (part.strip() for part in lengths.split(","))
-        elif re.fullmatch(r"\s*0?\.?0*\s*(?:,\s*0?\.?0*\s*)?", lengths):
+        elif any(_pixels(part.strip(), 1) == 0 for part in lengths.split(",")):
             yield "0)"
 
 
@@ -229,7 +230,9 @@ def _colour(value: str) -> Colour | str | None:
         digits = match[1] if len(match[1]) > 4 else "".join(2 * digit for digit in match[1])
         red, green, blue, *alpha = (int(digits[index : index + 2], 16) for index in range(0, len(digits), 2))
         return _TRANSPARENT if alpha and alpha[0] < 13 else (red, green, blue)
-    if match := re.fullmatch(r"rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,/]+([\d.]+)(%)?)?\s*\)", value):
+    if match := re.fullmatch(
+        rf"rgba?\(\s*+(\d{{1,3}})[\s,]++(\d{{1,3}})[\s,]++(\d{{1,3}})(?:[\s,/]++({_NUMBER})(%)?)?\s*+\)", value
+    ):
         alpha_share = float(match[4]) * (0.01 if match[5] else 1) if match[4] else 1.0
         return _TRANSPARENT if alpha_share < 0.05 else (int(match[1]), int(match[2]), int(match[3]))
     return None

@@ -24,6 +24,7 @@ _TINY = 1.5  # points: smaller letters cannot be read
 _WHITE = 243  # of 255, in each colour
 _FAINT = 13  # of 255: less opaque letters cannot be seen
 _BROAD = 2.0  # points: a broader line can be a background
+_MAX_PAIRS = 100_000  # of a text that may be hidden and an area that may show it
 _MAX_DEPTH = 4  # forms inside forms
 _MAX_SHIFT = 16  # characters that PDFium counts and does not return, or the other way round
 
@@ -60,6 +61,8 @@ def _hidden_objects(page: Any) -> set[int]:
             areas.append(placed)
         elif (look := _look(placed, sheet)) is not _Look.SEEN:
             doubtful.append((placed, look))
+    if len(doubtful) * len(areas) > _MAX_PAIRS:  # a map with many labels: they count as visible
+        doubtful = [(text, look) for text, look in doubtful if look is _Look.HIDDEN]
     return {_address(text[0]) for text, look in doubtful if not _is_shown(text, look, areas)}
 
 

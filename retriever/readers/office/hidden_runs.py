@@ -224,7 +224,7 @@ def _is_plain_slide(root: Any, package: Package, part: str) -> bool:
 
 _ODF_LOOKS = ("display", "font-size", "color", "background-color")
 _ODF_AREAS = ("{*}table-cell", "{*}text-box", "{*}custom-shape", "{*}page")  # may have a background of their own
-_LENGTH = re.compile(r"(\d*\.?\d+)(pt|px|in|cm|mm|%)")
+_LENGTH = re.compile(r"(\d++(?:\.\d*+)?|\.\d++)(pt|px|in|cm|mm|%)")
 _POINTS = {"pt": 1.0, "px": 0.75, "in": 72.0, "cm": 28.3, "mm": 2.83, "%": 0.12}
 
 

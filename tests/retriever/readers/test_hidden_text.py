@@ -142,13 +142,26 @@ def test_metadata_of_another_type_hides_nothing(wrong):
 
 def test_a_hostile_style_takes_linear_time():
     many = 100_000
-    for rules in ("@media{" * many + "{" * many, "a" * many, "/* " * many, "a{b:c;" * many, "}" * many):
+    for rules in (
+        "@media{" * many + "{" * many,
+        "a" * many,
+        "/* " * many,
+        ".a," * many + "p{x:y}" * 9,
+        "a{b:c;" * many,
+        "}" * many,
+    ):
         assert hidden(page("<p class=a>x</p>", f"<style>{rules}</style>")) == []
     for style in (
         "font: " + "1 " * many,
         "transform:" + "scale(" * many,
         "clip:rect(" + "0" * many,
         "color:rgb(" + " " * many,
+        "color:rgb(" + "1" * many + ",0,0)",
+        "color:rgba(0,0,0," + "." * many + ")",
+        "font:" + "1" * many,
+        "font-size:" + "1" * many,
+        "clip:rect(0" + " " * many + "x",
+        "transform:scale(" + " " * many + "x)",
     ):
         assert page(f"<p style='{style}'>x</p>").text == "x"
 
