@@ -96,8 +96,8 @@ def load_weights(file: Path) -> dict[str, Floats]:
     if not header:
         return {}
     start = 8 + length
-    mode = "c"  # nothing is written; OpenVINO shares only writable arrays
-    data = np.memmap(file, np.uint8, mode, offset=start) if file.stat().st_size > start else np.empty(0, np.uint8)
+    # Mode c is for OpenVINO, which shares only writable arrays; nothing is written.
+    data = np.memmap(file, np.uint8, "c", offset=start) if file.stat().st_size > start else np.empty(0, np.uint8)
     return {
         name.removeprefix("bert."): _FLOATS[entry["dtype"]](data[slice(*entry["data_offsets"])]).reshape(entry["shape"])
         for name, entry in header.items()
