@@ -29,6 +29,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "files": "status",
     "verify": "verify",
     "forget": "index",
+    "trust": "trust",
     "optimize": "optimize",
     "evaluate": "evaluate",
     "compare": "evaluate",

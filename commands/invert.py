@@ -240,4 +240,4 @@ def _sources(texts: Sequence[str], encoder: str | None, index: Path | None) -> t
             raise click.UsageError("give TEXTS or --index")
         return list(texts), encoder
     retriever = open_index(None, index)
-    return [str(retriever.path), *texts], encoder or retriever.snapshot().head.encoder.model
+    return [str(retriever.path), *texts], encoder or retriever.encoder.name

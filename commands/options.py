@@ -194,9 +194,10 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
 
 def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[str]:
     """The filter for FOLDER; none unless it lies below `root`, the indexed folder."""
+    from ..retriever.documents.scan import INDEX_NAME
     from ..retriever.store.filters import below_folder
 
-    if folder is None or folder.resolve() == index:
+    if folder is None or folder.resolve() == index or (root is None and folder.resolve() / INDEX_NAME == index):
         return []
     if not folder.exists():
         raise InputError(f"there is no folder {folder}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import InputError
+from ..core.errors import InputError, UntrustedError
 from ..core.printable import printable
 from ..retriever.search.snippet import blocks
 from .options import (
@@ -121,6 +121,7 @@ def search(
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model, ray)
     recover, root = _recovery(inverter, retriever, explain=explain), retriever.folder
+    mode = _allowed_mode(mode, retriever)
     with stdout_for_answers(ray):
         hits = retriever.search(
             query,
@@ -185,6 +186,18 @@ def show(citation: str, folder: Path | None, index: Path | None) -> None:
     else:
         text = retriever.text(find_document(retriever, citation))
     echo(text)
+
+
+def _allowed_mode(mode: Mode, retriever: Retriever) -> Mode:
+    """Search by words alone, with a note, where the index names an encoder and the user has not allowed that."""
+    if mode != "hybrid" or retriever.trusted:
+        return mode
+    try:
+        _ = retriever.encoder
+    except UntrustedError as error:
+        echo(f"binocle: searched by words alone: {error}", err=True)
+        return "lexical"
+    return mode
 
 
 def _warn_of_long_query(query: str, retriever: Retriever) -> None:

@@ -40,7 +40,8 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
 
     from ..core.units import format_bytes
 
-    status = open_index(folder, index).status()
+    retriever = open_index(folder, index)
+    status = retriever.status()
     if as_json:
         echo_json(asdict(status))
         return
@@ -60,6 +61,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *_benchmark(status),
         *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
         ("size", format_bytes(status.bytes)),
+        *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
     ):
         echo(f"{name:<10} {printable(str(value))}")
 

@@ -10,6 +10,7 @@
         ├── NoIndexError                   there is no index
         ├── LockedError                    another process is writing
         ├── EncoderMismatchError           the index was built with another encoder
+        ├── UntrustedError                 the user did not make this index, and has not allowed it
         └── DamagedError                   a file of it was damaged or changed
 
 A message has one line: the expectation, the actual value, and the remedy.
@@ -64,6 +65,10 @@ class LockedError(StoreError):
 
 class EncoderMismatchError(StoreError):
     """Vectors come from another encoder than the one in use, so they cannot be compared with its own."""
+
+
+class UntrustedError(StoreError):
+    """The index came from elsewhere: until its user says `binocle trust`, it is not written and loads no model."""
 
 
 class DamagedError(StoreError):

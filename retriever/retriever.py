@@ -51,7 +51,7 @@ from .store.locations.waiting_line import Patience
 from .store.root import relative_folder, root_of, to_sync
 from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
-from .store.store import Store, go_back, naming_way_back, set_folder, with_way_back
+from .store.store import Store, allow, go_back, naming_way_back, set_folder, with_way_back
 from .store.writer import open_writer
 
 if TYPE_CHECKING:
@@ -79,7 +79,13 @@ class Retriever:
     """
 
     def __init__(
-        self, location: Location, *, model: str | None = None, ray: str | None = None, gpu: bool = False
+        self,
+        location: Location,
+        *,
+        model: str | None = None,
+        ray: str | None = None,
+        gpu: bool = False,
+        trust: bool = False,
     ) -> None:
         if isinstance(location, (str, os.PathLike)):
             raise InputError(f"an index is opened by Retriever.open({os.fspath(location)!r})")
@@ -87,8 +93,9 @@ class Retriever:
         self.path = location.cache
         self._ray = ray
         self._gpu = gpu
+        self._trust = trust
         self._cluster: Cluster | None = None
-        self._models = ModelCache(self.path, model)
+        self._models = ModelCache(location, model, lambda: self.trusted)
         self._lock = threading.RLock()  # of the attributes below
         self._store: Store | None = None
         self._current: Snapshot | None = None  # the state last read or written
@@ -107,6 +114,7 @@ class Retriever:
         durable: bool = True,
         wait: float = 0.0,
         on_wait: Callable[[str], None] = lambda _: None,
+        trust: bool = False,
     ) -> Retriever:
         """Open the index at `path`, or the index of the folder `path`. The first `sync` or `add` creates a new one.
 
@@ -124,25 +132,28 @@ class Retriever:
         :param wait: the seconds that a write waits for another process to finish its own; by default none, so that it
             raises LockedError at once. Searches never wait.
         :param on_wait: called with a line for people when a write begins to wait.
+        :param trust: trust an index that came from elsewhere, for this object only: write to it, and load the encoder
+            that it names. Indexes that you made or allowed by `binocle trust` need no such word.
         """
         patience = Patience(wait, on_wait).check()
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         name = None if model is None else model_name(model)
         if is_s3(path):
-            return cls(open_location(path, patience=patience), model=name, ray=ray, gpu=gpu)
+            return cls(open_location(path, patience=patience), model=name, ray=ray, gpu=gpu, trust=trust)
         folder = expand_home(path)
         with reachable(folder):
             if folder.exists() and not folder.is_dir():
                 raise InputError(f"{path} is a file: expected a folder of documents or an index")
             if not (is_index(folder) or folder.name == INDEX_NAME or open_location(folder).is_free()):
                 folder = folder / INDEX_NAME
-        return cls(open_location(folder.resolve(), durable=durable, patience=patience), model=name, ray=ray, gpu=gpu)
+        location = open_location(folder.resolve(), durable=durable, patience=patience)
+        return cls(location, model=name, ray=ray, gpu=gpu, trust=trust)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         # Each process opens the index for itself.
-        address = str(self.location), self.location.durable, self.location.patience.seconds
-        return _reopen, (*address, self._models.requested, self._ray, self._gpu)
+        options = {"model": self._models.requested, "ray": self._ray, "gpu": self._gpu, "trust": self._trust}
+        return _reopen, (str(self.location), self.location.durable, self.location.patience.seconds, options)
 
     # Filling
 
@@ -498,6 +509,21 @@ class Retriever:
             result = repair(writer, faults, self._models.encoder_of, deep=deep, progress=progress)
         return result.followed_by(self.sync()) if self.folder else result
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the user made this index, or allowed it; else it is read-only and the model that it names not loaded.
+
+        An index from elsewhere still answers: with the default encoder if it was made with that, else with a `model`
+        that you name, or in mode "lexical".
+        """
+        return self._opened().trusted
+
+    def allow(self) -> None:
+        """Trust this index from now on, in other processes too, as `binocle trust` does."""
+        store = allow(self._reopened())
+        with self._lock:
+            self._store = store
+
     # The parts
 
     def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
@@ -533,7 +559,7 @@ class Retriever:
 
     def _reopened(self) -> Store:
         """Open the store, or read its settings again."""
-        store = Store.open(self.location)
+        store = Store.open(self.location, trusted=self._trust)
         with self._lock:
             self._store = store
         return store
@@ -609,6 +635,7 @@ class Retriever:
                 new = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
                 store = Store.create(self.location, new, folder)
             else:
+                store.check_trusted()
                 self._models.encoder_of(store.head().encoder)  # raises before anything is changed
                 indexed = root_of(store)
                 if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
@@ -618,5 +645,5 @@ class Retriever:
             return store
 
 
-def _reopen(location: str, durable: bool, wait: float, model: str | None, ray: str | None, gpu: bool) -> Retriever:
-    return Retriever(open_location(location, durable=durable, patience=Patience(wait)), model=model, ray=ray, gpu=gpu)
+def _reopen(location: str, durable: bool, wait: float, options: dict[str, Any]) -> Retriever:
+    return Retriever(open_location(location, durable=durable, patience=Patience(wait)), **options)

@@ -40,10 +40,12 @@ MTIME = 1_700_000_000  # of every file in `folder`: long enough ago to be relied
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
-    """Caches go to a temporary folder, and the hub is never asked."""
+    """Caches and state go to temporary folders, and the hub is never asked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("BINOCLE_TRUST", "all")  # tests copy indexes; those of trust take it back
         for name in ("HF_HOME", "HF_HUB_CACHE", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
             patch.delenv(name, raising=False)
         yield

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from typing import TYPE_CHECKING
 
-from ...core.errors import EncoderMismatchError, InputError
+from ...core.errors import EncoderMismatchError, InputError, UntrustedError
 from .bert.bert_encoder import expect_queries
-from .files import DEFAULT_MODEL
+from .files import DEFAULT_MODEL, find_default
 from .load import load_encoder, load_reranker
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from .encoder import Encoder
     from .identity import EncoderId
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 class ModelCache:
     """Models that threads share. Each loads once; an encoder and a reranker may load side by side.
 
-    :param index: the folder of the index, for messages.
+    :param index: the folder or address of the index, for messages.
     :param requested: the folder or name of the encoder to begin with; None: the index's own, or the default.
+    :param is_trusted: tells whether the index may name its encoder.
     """
 
-    def __init__(self, index: Path, requested: str | None) -> None:
+    def __init__(self, index: object, requested: str | None, is_trusted: Callable[[], bool] = lambda: True) -> None:
         self.requested = requested
         self._index = index
+        self._is_trusted = is_trusted
         self._encoder_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         self._encoder: Encoder | None = None
         self._is_warm = False
@@ -45,6 +48,8 @@ class ModelCache:
             return encoder
 
     def _load(self, identity: EncoderId | None) -> Encoder:
+        if identity and not self.requested and not self._is_trusted():
+            return self._load_default(identity)
         name = self.requested or (identity.model if identity else DEFAULT_MODEL)
         encoder = load_encoder(name)
         if identity and encoder.fingerprint != identity.fingerprint:
@@ -52,6 +57,21 @@ class ModelCache:
                 f"the index at {self._index} was made with {identity.model} (fingerprint {identity.fingerprint[:8]}) "
                 f"but {name} has {encoder.fingerprint[:8]}: use that model, or embed the index with this one by "
                 f"'binocle switch {name}', or index into another folder with --index"
+            )
+        return encoder
+
+    def _load_default(self, identity: EncoderId) -> Encoder:
+        """Load the default encoder, from this machine alone, for an index that may not name its encoder.
+
+        :raises UntrustedError: when the index was made with another one.
+        """
+        folder = find_default()
+        encoder = load_encoder(folder) if folder else None
+        if encoder is None or encoder.fingerprint != identity.fingerprint:
+            raise UntrustedError(
+                f"the index at {self._index} names the encoder {identity.model!r}, which is not loaded: you did not "
+                "make this index here, or an earlier version did. If you know where it comes from, allow it once by "
+                f"'binocle trust --index {shlex.quote(str(self._index))}', or name the encoder with --model"
             )
         return encoder
 

@@ -61,6 +61,12 @@ def find(name: str, role: Role = ENCODER) -> Path:
     return _download(names, role)
 
 
+def find_default() -> Path | None:
+    """Return the folder of the default encoder if this machine has all of it; it asks nobody."""
+    folder = _bundled(DEFAULT_MODEL) or _cached(DEFAULT_MODEL)
+    return None if folder is None or _missing(folder, ENCODER) else folder
+
+
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()

@@ -44,7 +44,7 @@ def check_files(index: Path) -> None:
         except (FileNotFoundError, NotADirectoryError):  # another process removed it meanwhile
             continue
         except OSError as error:
-            raise StoreError(f"{folder} cannot be listed: {(error.strerror or str(error)).lower()}") from error
+            raise StoreError(f"{folder} cannot be used ({error.strerror or error})") from error
 
 
 def _refuse(entry: os.DirEntry[str]) -> None:

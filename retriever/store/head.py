@@ -28,6 +28,7 @@ class Settings:
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
     encoder: EncoderId | None = None  # in format 1, where HEAD does not name it
+    id: str | None = None  # random, by which its maker knows it again; None in an index of an earlier version
 
     @classmethod
     def read(cls, location: Location) -> Settings:
@@ -48,14 +49,17 @@ class Settings:
         if version == _FIRST:
             values = {name: data.pop(name, None) for name in ("model", "fingerprint", "dim")}
             encoder = _encoder(values, location, _SETTINGS)
-        folder = data.get("folder")
+        index_id, folder = data.pop("id", None), data.get("folder")
+        if index_id is not None and not (isinstance(index_id, str) and re.fullmatch("[0-9a-f]{32}", index_id)):
+            raise _invalid(location, _SETTINGS)
         if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
             raise _invalid(location, _SETTINGS)
-        return cls(version, folder, encoder)
+        return cls(version, folder, encoder, index_id)
 
     def write(self, location: Location) -> None:
         """Write settings.json over any earlier one, in the newest form: without the encoder, which HEAD names."""
-        location.write(_SETTINGS, json.dumps({"format": self.format, "folder": self.folder}).encode(), over=ANY)
+        values = {"format": self.format, "folder": self.folder} | ({"id": self.id} if self.id else {})
+        location.write(_SETTINGS, json.dumps(values).encode(), over=ANY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 
 
 def root_of(store: Store) -> Path | None:
-    """Return the indexed folder; None if only documents were added."""
+    """Return the indexed folder; None if only documents were added.
+
+    An index that the user does not trust has the folder that it lies in or none, since a search looks at files there.
+    """
     folder = store.settings.folder
-    return None if folder is None else Path(os.path.normpath(store.path / folder))
+    if folder is None:
+        return None
+    root = Path(os.path.normpath(store.path / folder))
+    return root if store.trusted or store.path == root / INDEX_NAME else None
 
 
 def relative_folder(root: Path, index: Path) -> str:

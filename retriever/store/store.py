@@ -29,7 +29,8 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...core.errors import DamagedError, NoIndexError, StoreError
+from ...core.errors import DamagedError, NoIndexError, StoreError, UntrustedError
+from . import trust
 from .confinement import check_files
 from .head import FORMAT, Head, Settings
 from .locations.location import ANY, HEAD, NEW, PREVIOUS
@@ -51,6 +52,7 @@ class Store:
 
     location: Location
     settings: Settings
+    trusted: bool = False  # else it is not written, and its model names are not followed
 
     @property
     def path(self) -> Path:
@@ -64,24 +66,27 @@ class Store:
         :param folder: the folder to index, None for added documents only.
         :raises StoreError: when something else is there.
         """
-        location = open_location(path)
+        location, new = open_location(path), False
         if not (location.is_free() or _is_index(location)):
             raise StoreError(f"{location} is not empty and not an index: give another folder with --index")
         with location.locked(), writing(location):
             if not _is_index(location):
                 location.prepare()
-                Settings(FORMAT, folder).write(location)  # first: it shows that the tables beside it are ours
+                settings, new = Settings(FORMAT, folder, id=trust.new_id()), True
+                settings.write(location)  # first: it shows that the tables beside it are ours
                 documents = location.table("documents").write(document_schema().empty_table())
                 chunks = location.table("chunks").write(chunk_schema(encoder.dim).empty_table())
                 chunks.create_scalar_index("context", "INVERTED", **FULL_TEXT)
                 head = Head(documents.version, chunks.version, encoder, tombstone_key=new_key())
+                trust.remember(location, str(settings.id))
                 head.write(location, over=NEW)
-        return cls.open(location)
+        return cls.open(location, trusted=new)
 
     @classmethod
-    def open(cls, path: Path | Location) -> Store:
+    def open(cls, path: Path | Location, *, trusted: bool = False) -> Store:
         """Open an existing index.
 
+        :param trusted: trust it, although the user has not said so of this index.
         :raises NoIndexError: when there is no index.
         :raises StoreError: when a symbolic link or a special file is in its folder.
         :raises DamagedError: when its settings cannot be read.
@@ -90,7 +95,19 @@ class Store:
         if not _is_index(location):
             raise NoIndexError(f"no index at {location}: make one with 'binocle index FOLDER'")
         check_files(location.cache)
-        return cls(location, Settings.read(location))
+        settings = Settings.read(location)
+        return cls(location, settings, trusted or trust.is_trusted(location, settings.id))
+
+    def check_trusted(self) -> None:
+        """Check that the user made this index or allowed it.
+
+        :raises UntrustedError: with the command that allows it.
+        """
+        if not self.trusted:
+            raise UntrustedError(
+                f"{self.location} is read-only: you did not make it here, or an earlier version did. "
+                f"If you know where it comes from, allow it once by '{trust.command(self.location)}'"
+            )
 
     def read_settings(self) -> Store:
         """Return this store with its present settings."""
@@ -151,6 +168,7 @@ def go_back(store: Store, damaged: Head | None) -> None:
 
     :param damaged: the committed state, None if it cannot be read. One that was committed meanwhile stays.
     """
+    store.check_trusted()
     with store.location.locked(), writing(store.location):
         previous, present = store.previous(), None
         with contextlib.suppress(DamagedError):
@@ -159,8 +177,25 @@ def go_back(store: Store, damaged: Head | None) -> None:
             replace(previous, commits=previous.commits + 2).write(store.location, over=ANY)
 
 
+def allow(store: Store) -> Store:
+    """Trust an index from now on. One of an earlier version gets an id.
+
+    :raises StoreError: when it needs an id and cannot be written.
+    """
+    index_id = store.settings.id
+    if index_id is None:
+        with store.location.locked(), writing(store.location):
+            store = upgrade(store)
+            index_id = store.settings.id or trust.new_id()
+            store = replace(store, settings=replace(store.settings, id=index_id))
+            store.settings.write(store.location)
+    trust.remember(store.location, index_id)
+    return replace(store, trusted=True)
+
+
 def set_folder(store: Store, folder: str) -> Store:
     """Set the indexed folder, for an index of added documents or of a folder that moved."""
+    store.check_trusted()
     with store.location.locked(), writing(store.location):
         store = upgrade(store)
         settings = replace(store.settings, folder=folder)

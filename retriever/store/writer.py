@@ -45,7 +45,9 @@ def open_writer(store: Store, encoder_of: EncoderOf | None = None, backend: Sear
 
     :param encoder_of: loads an encoder, to make the queries that measure a vector index.
     :raises LockedError: naming the process that writes, after as long as the location's `patience` says.
+    :raises UntrustedError: when the user neither made nor allowed the index.
     """
+    store.check_trusted()
     with store.location.locked():
         with writing(store.location):
             store = upgrade(store)

@@ -529,6 +529,8 @@ def test_index_whose_json_is_damaged(file: str, damage: str, here: Path, run):
         ("HEAD.json", "demand", {"surplus": 1}),
         ("settings.json", "model", "m"),
         ("settings.json", "surplus", 1),
+        ("settings.json", "id", 1),
+        ("settings.json", "id", "../../x"),
     ],
 )
 def test_index_whose_json_holds_an_impossible_value(file: str, field: str, value: object, here: Path, run):

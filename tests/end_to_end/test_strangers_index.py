@@ -248,6 +248,42 @@ def queries_that_are_a_pickle(index: Path, victim: Path) -> None:
         file.write_bytes(stream.getvalue())
 
 
+# What an index names, which only a user who trusts it follows.
+
+
+def name_encoder(index: Path, name: str) -> None:
+    values = head(index)["encoder"] | {"model": name}
+    edit(index / "HEAD.json", encoder=values, previous=values)
+
+
+@attack
+def encoder_on_the_hub(index: Path, victim: Path) -> None:
+    name_encoder(index, "attacker-org/some-model")
+
+
+@attack
+def encoder_in_a_folder_of_the_victim(index: Path, victim: Path) -> None:
+    name_encoder(index, f"{victim}/model")
+
+
+@attack
+def default_encoder_which_is_not_here(index: Path, victim: Path) -> None:
+    name_encoder(index, "sentence-transformers/all-MiniLM-L6-v2")
+
+
+@attack
+def folder_of_the_victim(index: Path, victim: Path) -> None:
+    edit(index / "settings.json", folder=str(victim))
+    rename_document(index, "precious.txt")
+
+
+@attack
+def folder_above(index: Path, victim: Path) -> None:
+    edit(index / "settings.json", folder="../..")
+    rename_document(index, "victim/precious.txt")
+
+
+NAMES = list(ATTACKS)[-5:]
 CHILD = """
 import contextlib, io, json, os, sys
 from binocle.cli import main
@@ -276,6 +312,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> Path:
         (root / name).parent.mkdir(parents=True)
         (root / name).write_text(text)
         Retriever.open((root / name).parent, model=tiny_model).sync()
+    shutil.copytree(tiny_model, root / "victim/model")
     (root / "victim/sub").mkdir()
     for name in ("precious.txt", "data.lance", "18446744073709551000.manifest", "sub/deep.md", "manifest.json"):
         (root / "victim" / name).write_text(f"{SECRET} {name}")
@@ -290,12 +327,12 @@ def state_of(folder: Path) -> dict[str, tuple]:
     }
 
 
-def assert_confined(root: Path, attacks: list[str], commands: list[str]) -> None:
+def assert_confined(root: Path, attacks: list[str], commands: list[str], *, trust: str) -> None:
     """Run the commands on the index of each attack, and compare what they touched with what they may touch."""
     jobs = []
     for number, name in enumerate(attacks):
         for command in commands:
-            folder = root / f"{number}-{command}"
+            folder = root / f"{trust}-{number}-{command}"
             shutil.copytree(root / "download", folder)
             here = Path.cwd()
             os.chdir(folder)  # for the short path of a socket
@@ -308,7 +345,7 @@ def assert_confined(root: Path, attacks: list[str], commands: list[str]) -> None
     before = state_of(root / "victim")
     log = root / "strace.log"
     words = [*STRACE, "-o", str(log), sys.executable, "-c", CHILD, str(root / "jobs.json")]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1", "BINOCLE_TRUST": trust}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-2_000:]
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -379,11 +416,20 @@ def test_trace_shows_a_read_a_write_and_a_connection(tmp_path):
 
 
 @needs_strace
-def test_strangers_index_is_confined(stranger):
-    assert_confined(stranger, list(ATTACKS), ["search", "index"])
+def test_strangers_index_is_confined_even_if_the_user_trusts_it(stranger):
+    attacks = [name for name in ATTACKS if name not in NAMES]
+    assert_confined(stranger, attacks, ["search", "index"], trust="all")
+
+
+@needs_strace
+def test_strangers_index_that_the_user_does_not_trust_is_confined(stranger):
+    assert_confined(stranger, NAMES, ["search", "index"], trust="")
 
 
 @needs_strace
 @pytest.mark.slow
-def test_strangers_index_is_confined_by_every_command(stranger):
-    assert_confined(stranger, list(ATTACKS), [name for name in COMMANDS if name not in ("search", "index")])
+@pytest.mark.parametrize("trust", ["", "all"])
+def test_strangers_index_is_confined_by_every_command(trust, stranger):
+    attacks = [name for name in ATTACKS if not trust or name not in NAMES]
+    commands = [name for name in COMMANDS if not trust or name not in ("search", "index")]
+    assert_confined(stranger, attacks, commands, trust=trust)

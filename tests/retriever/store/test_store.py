@@ -137,7 +137,7 @@ def vectors_of(snapshot, numbers):
 def test_a_new_store_is_empty_and_hides_itself_from_git(store):
     assert ids(store) == ([], [])
     assert (store.path / ".gitignore").read_text() == "*\n"
-    assert store.settings == Store.open(store.path).settings == Settings(FORMAT, None)
+    assert store.settings == Store.open(store.path).settings == Settings(FORMAT, None, id=store.settings.id)
     assert store.head().encoder == ENCODER
 
 

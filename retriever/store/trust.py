@@ -1,0 +1,75 @@
+"""The indexes that this user made or allowed: only these are written, and only their model names are followed.
+
+Each has a file, named by the random id in the settings of the index, below the user's state folder. Nothing in the
+index itself can be proof: a downloaded archive belongs to the user who unpacks it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .locations.open_location import is_s3
+
+if TYPE_CHECKING:
+    from .locations.location import Location
+
+ALL = "BINOCLE_TRUST"  # the environment variable that, set to "all", trusts every index
+
+
+def new_id() -> str:
+    """Return an id for a new index, which nobody can guess."""
+    return os.urandom(16).hex()
+
+
+def command(location: Location) -> str:
+    """Return the command that allows an index."""
+    return f"binocle trust --index {shlex.quote(str(location))}"
+
+
+def is_trusted(location: Location, index_id: str | None) -> bool:
+    """Tell whether the user made or allowed the index with this id, and it is still in that place or that folder.
+
+    A folder that was moved within its file system keeps its inode number; a copy, perhaps changed, does not.
+    """
+    if os.environ.get(ALL) == "all":
+        return True
+    if index_id is None:
+        return False
+    try:
+        known = json.loads(_file(index_id).read_bytes())
+        address = _address(location)
+        return known["place"] == address["place"] or ("inode" in address and known.get("inode") == address["inode"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def remember(location: Location, index_id: str) -> None:
+    """Trust an index from now on; where that cannot be noted there is a warning."""
+    file = _file(index_id)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        staging = file.with_name(f".{file.name}.{os.getpid()}")
+        with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+            json.dump(_address(location), stream)
+        staging.replace(file)
+    except OSError as error:
+        message = f"{file} cannot be written ({error.strerror}), so {location} is read-only in later runs"
+        warnings.warn(f"{message}: set XDG_STATE_HOME to a folder of yours, or {ALL}=all", stacklevel=2)
+
+
+def _file(index_id: str) -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "binocle" / "trusted" / index_id
+
+
+def _address(location: Location) -> dict[str, Any]:
+    """Describe where an index is: its name on object storage, or its path and the inode number of its folder."""
+    if is_s3(str(location)):
+        return {"place": str(location)}
+    folder = location.cache.resolve()
+    return {"place": str(folder), "inode": folder.stat().st_ino}

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import ModelNotFoundError, UntrustedError
+from binocle.retriever.models import files as model_files
+from binocle.retriever.store import trust
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state of a user who has made nothing yet."""
+    monkeypatch.delenv("BINOCLE_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(model_files, "_bundled", lambda _: None)
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def mine(tmp_path: Path, tiny_model: str) -> Path:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/a.txt").write_text("The cat sat on the mat.\n")
+    Retriever.open(tmp_path / "mine", model=tiny_model).sync()
+    return tmp_path / "mine"
+
+
+def without_id(index: Path) -> None:
+    """As an earlier version left it."""
+    settings = json.loads((index / "settings.json").read_text())
+    del settings["id"]
+    (index / "settings.json").write_text(json.dumps(settings))
+
+
+def bytes_of(index: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in index.rglob("*") if file.is_file()}
+
+
+def assert_untrusted(folder: Path) -> None:
+    """It answers by words, and nothing else."""
+    retriever = Retriever.open(folder)
+    before = bytes_of(retriever.path)
+    assert not retriever.trusted
+    assert [hit.path for hit in retriever.search("cat", mode="lexical")] == ["a.txt"]
+    assert retriever.text("a.txt")
+    assert not retriever.verify().faults
+    calls = [
+        lambda: retriever.search("cat"),
+        lambda: retriever.encoder,
+        retriever.warm_up,
+        lambda: retriever.context("cat"),
+        lambda: retriever.verify(deep=True),
+        retriever.sync,
+        lambda: retriever.add([{"text": "new"}]),
+        lambda: retriever.delete("a.txt"),
+        retriever.rollback,
+        retriever.repair,
+        lambda: retriever.build_index("flat"),
+        retriever.optimize,
+    ]
+    for call in calls:
+        with pytest.raises(UntrustedError, match="allow it once by 'binocle trust --index ") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert bytes_of(retriever.path) == before
+
+
+def test_own_index_is_trusted_also_after_it_was_moved(mine, tmp_path):
+    assert Retriever.open(mine).trusted
+    mine.rename(tmp_path / "elsewhere")
+    assert Retriever.open(tmp_path / "elsewhere").search("cat")
+    assert Retriever.open(tmp_path / "elsewhere").sync().embedded == 0
+
+
+def test_index_that_was_copied_here_is_read_only_until_the_user_allows_it(mine, tmp_path):
+    shutil.copytree(mine, tmp_path / "copy")
+    assert_untrusted(tmp_path / "copy")
+    Retriever.open(tmp_path / "copy").allow()
+    opened = Retriever.open(tmp_path / "copy")
+    assert opened.trusted
+    assert opened.search("cat")
+    assert opened.sync().unchanged == 1
+
+
+def test_other_index_in_the_place_of_an_own_one_is_not_trusted(mine, tmp_path, tiny_model, state):
+    own = state.rename(tmp_path / "own state")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/a.txt").write_text("The cat sat on the mat.\n")
+    Retriever.open(tmp_path / "theirs", model=tiny_model).sync()
+    shutil.rmtree(state)
+    own.rename(state)
+    shutil.rmtree(mine)
+    (tmp_path / "theirs").rename(mine)
+    assert_untrusted(mine)
+
+
+@pytest.mark.parametrize("index_id", [None, "f" * 32])
+def test_index_without_an_id_of_ours_is_not_trusted(index_id, mine):
+    settings = json.loads((mine / ".binocle/settings.json").read_text())
+    settings["id"] = index_id
+    (mine / ".binocle/settings.json").write_text(json.dumps(settings))
+    assert_untrusted(mine)
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b"{", b"{}", b"\xff", b'{"place": 1}', b'{"place": "/", "inode": 1}'])
+def test_note_that_says_nothing_is_no_trust(note, mine, state):
+    for file in (state / "binocle/trusted").iterdir():
+        file.write_bytes(note)
+    assert not Retriever.open(mine).trusted
+
+
+def test_index_of_an_earlier_version_is_allowed_once(mine):
+    without_id(mine / ".binocle")
+    assert_untrusted(mine)
+    Retriever.open(mine).allow()
+    assert Retriever.open(mine).sync().unchanged == 1
+    assert Retriever.open(mine).trusted
+
+
+def test_word_of_the_program_and_of_the_environment_trust_without_a_note(mine, state, monkeypatch):
+    shutil.rmtree(state)
+    assert_untrusted(mine)
+    trusting = Retriever.open(mine, trust=True)
+    assert trusting.sync().unchanged == 1
+    assert pickle.loads(pickle.dumps(trusting)).trusted
+    monkeypatch.setenv("BINOCLE_TRUST", "all")
+    assert Retriever.open(mine).sync().unchanged == 1
+    monkeypatch.setenv("BINOCLE_TRUST", "1")
+    assert_untrusted(mine)
+    assert not state.exists()
+
+
+def test_encoder_that_the_user_names_needs_no_trust(mine, state, tiny_model):
+    shutil.rmtree(state)
+    named = Retriever.open(mine, model=tiny_model)
+    assert named.search("cat", mode="semantic")
+    with pytest.raises(UntrustedError):
+        named.sync()
+
+
+def test_default_encoder_needs_no_trust_if_it_is_here(mine, state, tiny_model, monkeypatch):
+    shutil.rmtree(state)
+    monkeypatch.setattr(model_files, "_bundled", lambda _: Path(tiny_model))
+    assert Retriever.open(mine).search("cat", mode="semantic")
+
+
+def test_nobody_is_asked_for_the_encoder_of_an_untrusted_index(mine, state, monkeypatch):
+    """Neither the hub, nor a folder that it names."""
+    shutil.rmtree(state)
+    head = json.loads((mine / ".binocle/HEAD.json").read_text())
+    for name in ("attacker-org/some-model", "/etc", model_files.DEFAULT_MODEL):
+        head["encoder"]["model"] = name
+        (mine / ".binocle/HEAD.json").write_text(json.dumps(head))
+        for function in ("find", "_download"):
+            monkeypatch.setattr(model_files, function, lambda *_: pytest.fail("asked"))
+        with pytest.raises(UntrustedError):
+            Retriever.open(mine).search("cat")
+
+
+def test_untrusted_index_names_no_folder_but_its_own(mine, state, tmp_path):
+    settings = json.loads((mine / ".binocle/settings.json").read_text())
+    assert Retriever.open(mine).folder == mine
+    for folder in ("/etc", "../..", str(tmp_path), "../../mine/..", "."):
+        (mine / ".binocle/settings.json").write_text(json.dumps(settings | {"folder": folder}))
+        assert Retriever.open(mine).folder is not None
+    shutil.rmtree(state)
+    assert Retriever.open(mine).folder is None
+    (mine / ".binocle/settings.json").write_text(json.dumps(settings | {"folder": str(mine)}))
+    assert Retriever.open(mine).folder == mine
+    (mine / ".binocle").rename(tmp_path / "index")
+    (tmp_path / "index/settings.json").write_text(json.dumps(settings))
+    assert Retriever.open(tmp_path / "index").folder is None
+
+
+def test_state_that_cannot_be_written_is_a_warning(tmp_path, tiny_model, state):
+    state.write_text("a file in the way")
+    index = Retriever.open(tmp_path / "new", model=tiny_model)
+    with pytest.warns(UserWarning, match=r"cannot be written .* read-only in later runs.*BINOCLE_TRUST=all"):
+        index.add([{"text": "The cat sat."}])
+    assert not Retriever.open(tmp_path / "new").trusted
+
+
+def test_notes_are_for_the_user_alone(mine, state):
+    notes = list((state / "binocle/trusted").iterdir())
+    assert [note.name for note in notes] == [json.loads((mine / ".binocle/settings.json").read_text())["id"]]
+    assert os.stat(notes[0]).st_mode & 0o777 == 0o600
+    assert notes[0].parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_commands_say_what_to_do(mine, state, run, monkeypatch):
+    shutil.rmtree(state)
+    monkeypatch.chdir(mine)
+    done = run("search", "cat", ".")
+    assert done.code == 0
+    assert "a.txt" in done.out
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("binocle: searched by words alone: ")
+    assert "binocle trust --index " in done.err
+    assert run("search", "cat", ".", "--mode", "semantic").code == 2
+    assert "trust      none, so it is read-only: 'binocle trust' allows it" in run("status", ".").out
+    done = run("index", ".")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"'binocle trust --index {mine}/.binocle'" in done.err
+    done = run("trust", ".")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"trusted: {mine}/.binocle, of the folder {mine}, with the encoder ")
+    assert run("search", "cat", ".").err == ""
+    assert run("index", ".").code == 0
+    assert "trust  " not in run("status", ".").out
+
+
+def test_missing_encoder_of_a_trusted_index_is_still_named(mine):
+    head = json.loads((mine / ".binocle/HEAD.json").read_text())
+    head["encoder"]["model"] = "some-org/some-model"
+    (mine / ".binocle/HEAD.json").write_text(json.dumps(head))
+    with pytest.raises(ModelNotFoundError):
+        Retriever.open(mine).search("cat")
+
+
+def test_ids_are_random():
+    assert len({trust.new_id() for _ in range(100)}) == 100
