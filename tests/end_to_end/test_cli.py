@@ -381,6 +381,7 @@ def test_search_json_has_one_whole_object_a_line(here: Path, run):
         "page": type(None),
         "heading": list,
         "text": str,
+        "hidden": list,
         "title": str,
         "metadata": dict,
         "format": str,
