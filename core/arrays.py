@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ _NPY = re.compile(
 )
 
 
-def from_npy(data: bytes) -> NDArray[np.generic]:
+def from_npy(data: bytes) -> NDArray[Any]:
     """Return the array of one or two dimensions in a .npy file that `np.save` wrote.
 
     numpy's own reader allocates what a header claims before it looks at the size of the file.

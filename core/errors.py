@@ -18,9 +18,11 @@ A message has one line: the expectation, the actual value, and the remedy.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
 
@@ -77,6 +79,17 @@ class DamagedError(StoreError):
 
 class UnsupportedError(UnreadableError):
     """A file without text or without a reader for its format: reported as skipped, not as failed."""
+
+
+@contextlib.contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Turn a panic of a library in Rust into a RuntimeError: it is no Exception, and has no class to import."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError(first_line(error)) from error
 
 
 def first_line(error: BaseException, limit: int = 160) -> str:

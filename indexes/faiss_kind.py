@@ -40,10 +40,10 @@ _SAMPLE_PER_LIST = 48  # and at least so many for each list
 _BLOCK = 32_768  # vectors added at a time
 _GPU = Parameter("gpu", "whether it is built on the GPUs, 0 or 1; it is searched on the CPU", 0, 1, 0)
 _TYPES = frozenset(  # the first four bytes of the FAISS files that may be read
-    b"IxFI IxF2 IxSQ IxPq IPfs Ixrq Ixrr Irfn IxPT IxRq IwFl IwSq IwPQ IwPf Iwrq Iwrr Iwrn IHNf IHNs IHNp INSf".split()
+    b"IxFI IxF2 IxSQ IxPq IPfs Ixrq Ixrr Irfn IxPT IxRq IwFl IwSq IwPQ IwPf Iwrq Iwrr Iwrn IHNf IHNs IHNp".split()
 )
 _MAX_NUMBER = 2**20  # in a factory string: a greater one would exhaust the memory or never end
-_NEIGHBOURS = {"HNSW": (2, 256), "NSG": (16, 256)}  # of a node: minimum and maximum
+_NEIGHBOURS = 2, 256  # of a node: minimum and maximum
 _VIEW_EXCESS = 8
 _limits = threading.Lock()  # FAISS's limits hold for the whole process
 
@@ -191,12 +191,12 @@ class FactoryKind(FaissKind):
         return (*Lists.search_parameters, *Graph.search_parameters, *self._rerank_parameters)
 
     def check(self, dim: int, build: Parameters, search: Parameters) -> None:
-        """Refuse IDMap, Refine and numbers that crash FAISS, then let FAISS create the empty index."""
+        """Refuse IDMap, Refine, NSG and numbers that crash FAISS, then let FAISS create the empty index."""
         recipe = build.get("factory")
-        if not isinstance(recipe, str) or not recipe or re.search("IDMap|Refine|RFlat", recipe):
+        if not isinstance(recipe, str) or not recipe or re.search("IDMap|Refine|RFlat|NSG", recipe):
             raise InputError(
                 f"{recipe!r} is not the factory string of an index of vectors: expected one such as IVF1024,PQ48x4fs, "
-                "without IDMap and Refine, which are seen to here"
+                "without IDMap and Refine, which are seen to here, and without NSG, whose damaged graphs never end"
             )
         check_parameters("building this kind of index", self.build_parameters, build)
         check_parameters("searching this kind of index", self.search_parameters, search)
@@ -247,12 +247,10 @@ def _check_numbers(recipe: str) -> None:
     """Check the numbers of a factory string: for a few of them FAISS would end the process or never return."""
     if not all(0 < int(number) <= _MAX_NUMBER for number in re.findall("[0-9]+", recipe)):
         raise InputError(f"{recipe!r} holds a number that no index can have: expected each from 1 to {_MAX_NUMBER:,}")
-    for graph, number in re.findall("(HNSW|NSG)([0-9]+)", recipe):
-        minimum, maximum = _NEIGHBOURS[graph]
+    minimum, maximum = _NEIGHBOURS
+    for number in re.findall("HNSW([0-9]+)", recipe):
         if not minimum <= int(number) <= maximum:
-            raise InputError(
-                f"a node of {graph} in {recipe!r} has from {minimum} to {maximum} neighbours, not {number}"
-            )
+            raise InputError(f"a node of HNSW in {recipe!r} has from {minimum} to {maximum} neighbours, not {number}")
 
 
 def _train(index: Any, vectors: Floats, metric: Metric) -> None:

@@ -21,9 +21,8 @@ _NUMBERS = (
     *("bbs", "qbs", "qbs2", "implem", "skip", "n_per_block", "block_size", "use_precomputed_table", "polysemous_ht"),
     *("d_in", "d_out", "have_bias", "tot_bits", "norm_bits", "only_8bit", "search_bounded_queue"),
     *("use_beam_LUT", "max_beam_size", "total_codebook_size", "is_similarity", "is_panorama", "keep_max_size_level0"),
-    *("R", "L", "C", "search_L", "build_type"),
 )
-_QUANTIZERS = ("pq", "sq", "rabitq", "rq", "hnsw", "nsg", "direct_map")
+_QUANTIZERS = ("pq", "sq", "rabitq", "rq", "hnsw", "direct_map")
 
 
 def check_index(index: Any, empty: Any, count: int) -> None:
@@ -38,8 +37,6 @@ def check_index(index: Any, empty: Any, count: int) -> None:
     _check_codes(index, count)
     if hasattr(empty, "hnsw"):
         _check_graph(index.hnsw, count)
-    if hasattr(empty, "nsg") and (index.nsg.ntotal != count or not index.nsg.is_built):
-        raise ValueError(f"the graph has {index.nsg.ntotal} of {count} nodes")
     if getattr(empty, "invlists", None) is not None:
         _check_lists(index.invlists, count)
     for part, empty_part, part_count in _parts(index, empty, count):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import InputError, first_line
+from ...core.errors import InputError, first_line, panics_as_errors
 from . import settings as model_settings
 from .bert.weights import load_integers, load_weights
 from .encoder import check_texts
@@ -34,15 +34,17 @@ class StaticEncoder:
 
         table = _table(folder / "model.safetensors")
         try:
-            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            with panics_as_errors():
+                self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+                self._tokenizer.no_padding()
+                self._tokenizer.no_truncation()
+                self._tokenizer.encode("a")  # some damage shows only now
         except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
             reason = first_line(error, 120)
             raise InputError(f"{folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
         size = self._tokenizer.get_vocab_size()
         if table.ndim != 2 or len(table) < size:
             raise InputError(f"{folder / 'model.safetensors'} holds no vector for each of {size:,} tokens")
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
         self._table = table
         self._settings = settings
         self.name = name

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
+_MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no search
 _MAX_WORDS = 256  # different words of a query that full-text search looks up: more tell it nothing
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
 _MORE = 4  # times as many in the next attempt
@@ -214,6 +215,8 @@ def check(query: str, k: int, mode: Mode) -> str:
     query = encodable(query).strip()
     if not query:
         raise InputError("the query is empty: say what to look for")
+    if len(query) > _MAX_CHARACTERS:
+        raise InputError(f"the query has {len(query):,} characters: expected {_MAX_CHARACTERS:,} at most")
     return query
 
 

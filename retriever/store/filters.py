@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 _CONDITION = re.compile(r"\s*([\w.-]+)\s*(!=|<=|>=|==?|<|>|:)\s*(.*?)\s*", re.DOTALL)
+_MAX_CHARACTERS = 1_000  # of a condition: the time to read one may grow with the square of its length
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _FIELDS = ("path", "type", "modified", "size", "title")
@@ -119,6 +120,8 @@ def _members(name: str, value: Any) -> Sequence[Any]:
         raise InputError(
             f"the filter on {name!r} compares with {value!r}: expected a text, a number, a date or a list of them"
         )
+    if any(isinstance(member, int) and member.bit_length() > _MAX_CHARACTERS for member in members):
+        raise InputError(f"the filter on {name!r} compares with a number of more than {_MAX_CHARACTERS:,} bits")
     return members
 
 
@@ -137,6 +140,10 @@ def _is_same(value: Any, member: Any) -> bool:
 
 
 def _condition(text: str) -> Callable[[Row], bool]:
+    if len(text) > _MAX_CHARACTERS:
+        raise InputError(
+            f"the filter {text[:40]!r}… has {len(text):,} characters: expected {_MAX_CHARACTERS:,} at most"
+        )
     match = _CONDITION.fullmatch(text)
     if not match or not match[3]:
         raise InputError(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ...core.arrays import isin_sorted
-from ...core.errors import DamagedError, StoreError
+from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
 from . import tombstones
@@ -90,7 +90,8 @@ class Snapshot:
         :raises StoreError: then; a retriever reads the next state instead.
         """
         try:
-            yield
+            with panics_as_errors():
+                yield
         except StoreError as error:
             self._refuse_if_outdated(error)
             raise
@@ -119,13 +120,14 @@ class Snapshot:
         from lance.query import MatchQuery
 
         try:
-            return self.chunks.scanner(
-                columns=["id", "_score"],
-                full_text_query=MatchQuery(words, "context"),
-                filter=where,
-                prefilter=where is not None,
-                limit=limit,
-            ).to_table()
+            with panics_as_errors():
+                return self.chunks.scanner(
+                    columns=["id", "_score"],
+                    full_text_query=MatchQuery(words, "context"),
+                    filter=where,
+                    prefilter=where is not None,
+                    limit=limit,
+                ).to_table()
         except LANCE_ERRORS as error:
             self.read("chunks", ["id", "context"])  # raises if the table itself is damaged
             self._refuse_if_outdated(error)

@@ -11,8 +11,9 @@ import lance
 import pyarrow as pa
 
 from ...core import forking
-from ...core.errors import BinocleError, DamagedError, StoreError, first_line
+from ...core.errors import BinocleError, DamagedError, StoreError, first_line, panics_as_errors
 from .confinement import check_table
+from .deletion_files import check_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,10 +112,12 @@ class TableLocation:
     def at(self, version: int | None = None) -> lance.LanceDataset:
         """Open a version of the table, the latest by default.
 
-        :raises StoreError: when it names files outside of its folder.
+        :raises StoreError: when it names files outside of its folder, or its list of deleted rows is damaged.
         """
         table = lance.dataset(self.uri, version=version, storage_options=self.options)
         check_table(table)
+        if "://" not in self.uri:
+            check_deletions(table)
         return table
 
     def write(self, rows: Any, **options: Any) -> lance.LanceDataset:
@@ -210,7 +213,8 @@ def delete(table: lance.LanceDataset, condition: str) -> None:
 def reading(table: TableLocation | Path) -> Iterator[None]:
     """Turn Lance's errors, of many kinds, into ours."""
     try:
-        yield
+        with panics_as_errors():
+            yield
     except StoreError:
         raise
     except LANCE_ERRORS as error:
@@ -231,7 +235,8 @@ def reading_error(table: TableLocation | Path, error: Exception) -> StoreError:
 def writing(path: object) -> Iterator[None]:
     """Turn Lance's errors of a write into ours."""
     try:
-        yield
+        with panics_as_errors():
+            yield
     except BinocleError:
         raise
     except LANCE_ERRORS as error:

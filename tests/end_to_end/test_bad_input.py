@@ -134,6 +134,10 @@ def test_empty_query(words: list[str], stdin: bytes, assert_refused):
     assert_refused("search", *words, "--json", stdin=stdin, naming="the query is empty")
 
 
+def test_endless_query(assert_refused):
+    assert_refused("search", "-", stdin="龍".encode() * 100_001, naming="100,001 characters: expected 100,000 at most")
+
+
 # Folders and indexes
 
 

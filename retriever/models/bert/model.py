@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....core import forking as forked
-from ....core.errors import InputError, first_line
+from ....core.errors import InputError, first_line, panics_as_errors
 from .numpy import BertNumpy
 from .weights import WORDS, check_weights, load_weights
 
@@ -76,12 +76,14 @@ class BertModel:
             from tokenizers import Tokenizer
 
             try:
-                tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+                with panics_as_errors():
+                    tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+                    tokenizer.no_padding()
+                    tokenizer.no_truncation()
+                    tokenizer.encode("a", "b")  # some damage shows only now
             except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
                 reason = first_line(error, 120)
                 raise InputError(f"{self._folder / 'tokenizer.json'} is not a tokenizer ({reason})") from None
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
             if truncated:
                 tokenizer.enable_truncation(self.limit)
             self._tokenizers[truncated] = tokenizer

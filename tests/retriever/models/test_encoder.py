@@ -409,6 +409,31 @@ def test_a_damaged_model_folder_is_refused_in_one_line(file, content, tiny_model
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+        {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"], "continuing_subword_prefix": "##"}},
+        {
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "X", "type_id": 0}}],
+                "pair": [{"SpecialToken": {"id": "X", "type_id": 0}}],
+                "special_tokens": {},
+            }
+        },
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_tokenizer_in_which_its_library_panics_is_refused_in_one_line(change, tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text()) | change
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match="is not a tokenizer") as caught:
+        load_encoder(str(folder)).encode(["cat"])
+    assert "\n" not in str(caught.value)
+
+
 def test_weights_that_lack_a_layer_are_refused(tiny_model, tmp_path):
     from safetensors.numpy import load_file, save_file
 

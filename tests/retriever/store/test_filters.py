@@ -465,3 +465,20 @@ def test_odd_values_match_or_do_not_but_never_break(value):
 def test_a_mapping_names_what_it_looks_at_by_texts():
     with pytest.raises(InputError, match=r"names its fields by texts, such as 'type', not as \{1: 2\} does"):
         parse({1: 2})
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "a=" + " " * 200_000 + "x" + " " * 200_000 + "y",
+        " " * 10**6,
+        "n" * 10**6,
+        {"n": 10**5_000},
+        {"size": [10**5_000]},
+    ],
+    ids=["spaces within", "spaces", "letters", "a number", "a size"],
+)
+def test_a_filter_of_endless_length_is_refused_at_once_and_not_repeated(where):
+    with pytest.raises(InputError) as caught:
+        parse(where)
+    assert len(str(caught.value)) < 300

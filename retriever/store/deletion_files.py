@@ -1,0 +1,89 @@
+"""Check the files that say which rows of a table are deleted, before Lance reads them.
+
+Lance allocates what these small files claim, and a claim beyond the memory ends the process. Arrow's own reader raises
+an error instead. Lance keeps a few deleted rows in an Arrow file, and many in a bitmap.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...core.errors import DamagedError
+from .confinement import read_file
+
+if TYPE_CHECKING:
+    import lance
+
+_MAGIC = b"ARROW1"
+_SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
+
+
+def check_deletions(table: lance.LanceDataset) -> None:
+    """Check the deletion files of an open table in a folder.
+
+    :raises DamagedError: naming a file that does not hold the deleted rows that the table counts.
+    """
+    for fragment in table.get_fragments():
+        deletion = fragment.metadata.deletion_file
+        if deletion is not None and deletion.file_type == "array":
+            file = Path(table.uri.removeprefix("file://")) / fragment.deletion_file()
+            try:
+                _check_array(read_file(file), deletion.num_deleted_rows or 0)
+            except FileNotFoundError:
+                continue  # Lance says so, and a reader then looks for a later state
+            except (OSError, ValueError, struct.error, pa.ArrowException) as error:
+                raise DamagedError(
+                    f"{file} does not hold the deleted rows of its table ({error}): index again"
+                ) from None
+
+
+def _check_array(data: bytes, count: int) -> None:
+    """Check an Arrow file: one batch within the file, of `count` numbers without null."""
+    _check_sizes(data, 4 * count)
+    with pa.ipc.open_file(pa.py_buffer(data)) as reader:
+        rows = reader.get_batch(0)
+    rows.validate(full=True)
+    if rows.schema != _SCHEMA or rows.num_rows != count or rows.column(0).null_count:
+        raise ValueError(f"it has {rows.num_rows} rows, not {count}")
+
+
+def _check_sizes(data: bytes, size: int) -> None:
+    """Check that the only batch of an Arrow file lies within it, and that its buffers unpack to `size` bytes each."""
+    if not data.startswith(_MAGIC) or not data.endswith(_MAGIC):
+        raise ValueError("it is no Arrow file")
+    (length,) = struct.unpack_from("<i", data, len(data) - 10)
+    footer = data[-10 - length : -10] if 0 < length < len(data) - 10 else b""
+    (root,) = struct.unpack_from("<I", footer)
+    dictionaries, batches = _vector(footer, root, 2), _vector(footer, root, 3)
+    if dictionaries[1] or batches[1] != 1:
+        raise ValueError("it has not one batch")
+    offset, metadata, body = struct.unpack_from("<qi4xq", footer, batches[0])
+    if min(offset, metadata, body) < 0 or offset + metadata + body > len(data):
+        raise ValueError("it names bytes that it does not have")
+    message, content = data[offset + 8 : offset + metadata], data[offset + metadata : offset + metadata + body]
+    (root,) = struct.unpack_from("<I", message)
+    position, number = _vector(message, _field(message, root, 2), 2)
+    for start, length in struct.iter_unpack("<qq", message[position : position + 16 * number]):
+        if start < 0 or length < 0 or start + length > body:
+            raise ValueError("it names bytes that it does not have")
+        if length and struct.unpack_from("<q", content, start)[0] > size + 64:
+            raise ValueError(f"it claims more than the {size} bytes of its rows")
+
+
+def _field(buffer: bytes, table: int, number: int) -> int:
+    """Return the position of what a field of a FlatBuffers table refers to; 0 if the table has no such field."""
+    fields = table - struct.unpack_from("<i", buffer, table)[0]
+    if fields < 0 or 4 + 2 * number >= struct.unpack_from("<H", buffer, fields)[0]:
+        return 0
+    place = struct.unpack_from("<H", buffer, fields + 4 + 2 * number)[0]
+    return table + place + int(struct.unpack_from("<I", buffer, table + place)[0]) if place else 0
+
+
+def _vector(buffer: bytes, table: int, number: int) -> tuple[int, int]:
+    """Return the position and the length of a vector in a field of a FlatBuffers table."""
+    position = _field(buffer, table, number)
+    return (position + 4, struct.unpack_from("<I", buffer, position)[0]) if position else (0, 0)
