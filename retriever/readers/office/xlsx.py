@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,22 @@ def _displayed(value: str) -> str:
 
 def read_xls(data: bytes, format_name: str) -> Document:
     """Read the old binary formats with calamine."""
+    with _panics_reported():
+        return _read_xls(data, format_name)
+
+
+@contextmanager
+def _panics_reported() -> Iterator[None]:
+    """Report a panic of Rust, which is no `Exception`, as damage: it would end the process."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise UnreadableError(f"damaged workbook: {str(error)[:200]}") from None
+
+
+def _read_xls(data: bytes, format_name: str) -> Document:
     import python_calamine
 
     try:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from binocle.core.errors import UnreadableError
 from binocle.retriever.readers import FORMATS, UnsupportedError, read
+from binocle.retriever.readers.office.xlsx import read_xls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -1341,6 +1342,17 @@ def test_a_book_reads_nothing_outside_of_itself(tmp_path: Path) -> None:
         "</package>",
     }
     assert read(package(files), "a.epub").text == ""
+
+
+@pytest.mark.parametrize(("directory", "rest"), [(0, 0), (2, 100), (1, 10)], ids=["no sectors", "far", "cut"])
+def test_an_old_workbook_on_which_its_parser_panics_is_damaged(directory: int, rest: int) -> None:
+    none, end = 0xFFFFFFFF, 0xFFFFFFFE
+    sizes, sectors = (62, 3, 0xFFFE, 9, 6), (0, 1, directory, 0, 4096, end, 0, end, 0)
+    head = struct.pack("<8s16x5H6x9I", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", *sizes, *sectors)
+    head += struct.pack("<109I", 0, *[none] * 108)
+    allocation = struct.pack("<128I", 0xFFFFFFFD, *[end] * 127) if rest else b""
+    with pytest.raises(UnreadableError, match="damaged workbook"):
+        read_xls(head + allocation + bytes(rest), "xls")
 
 
 def test_rtf_with_a_letter_beyond_all_letters_is_damaged() -> None:
