@@ -177,8 +177,9 @@ class Regime:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.documents = folder / "documents"
-        self.first, self.other = folder / "first", folder / "other"
+        self.documents: Path = folder / "documents"
+        self.first: Path = folder / "first"
+        self.other: Path = folder / "other"
         self.calls = Calls()
         self._bases: dict[str, dict[str, bytes | None]] = {}
         self._number = 0
