@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _DIM, _COUNT = 16, 600
 _MEMORY, _SECONDS = 8 << 30, 20  # of one case; of processor time
-_BATCH = 40  # cases of one child
+_BATCH = 20  # cases of one child
 _ENDS = {0: "right answers", 1: "a clear error", 2: "wrong answers", 3: "another exception"}
 _FACTORIES = (
     *("PCA8,IVF12,SQ8", "IVF12_HNSW8,Flat", "RQ4x4", "IVF4,PQ8x4fsr", "OPQ8,IVF4,PQ8", "PCAR8,SQfp16"),
@@ -94,10 +94,10 @@ def _mutated_once(data: bytearray, chance: random.Random) -> bytearray:
     return data
 
 
-def in_children(part: Vectors | Store, seeds: Iterable[int], *, show: bool) -> Iterator[tuple[int, str]]:
+def in_children(part: Vectors | Store, seeds: Iterable[int], until: float, *, show: bool) -> Iterator[tuple[int, str]]:
     """Run cases in children with limits, some after one another in each child; yield each seed with its end."""
     waiting = list(seeds)
-    while waiting:
+    while waiting and time.perf_counter() < until:
         batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
         reader, writer = os.pipe()
         child = os.fork()
@@ -332,13 +332,11 @@ def main() -> None:
         part = (Vectors if arguments.part == "vectors" else Store)(Path(folder))
         part.copy.mkdir(exist_ok=True)
         seeds = range(arguments.seed, arguments.seed + arguments.cases)
-        for seed, end in in_children(part, seeds, show=arguments.show):
+        for seed, end in in_children(part, seeds, began + arguments.seconds, show=arguments.show):
             ends[end] += 1
             if end not in (_ENDS[0], _ENDS[1]):
                 findings.append({"seed": seed, "file": part.case(random.Random(seed))[0], "end": end})
                 print(findings[-1], flush=True)
-            if time.perf_counter() - began > arguments.seconds:
-                break
     results = {"cases": sum(ends.values()), "ends": ends, "findings": findings}
     if arguments.show:
         print(results)
