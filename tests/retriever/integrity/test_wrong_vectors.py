@@ -191,7 +191,9 @@ def test_swapped_vectors_and_those_of_another_encoder_are_found(many, tiny, not_
     found = search(many, encoder)
     apart = {number for number in ids if planted[number] @ vectors[number] < 0.98}  # some texts are much alike
     assert len(apart) > 12
-    assert {row.chunk for row in found.wrong} == apart
+    wrong = {row.chunk for row in found.wrong}
+    assert {number for number in apart if planted[number] @ vectors[number] < 0.9} <= wrong <= apart
+    assert len(apart - wrong) <= found.missed
     assert encoder.count < 0.4 * COUNT
     for row in found.wrong:
         assert row.vector == pytest.approx(vectors[row.chunk], abs=NEAR)
