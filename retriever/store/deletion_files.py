@@ -28,9 +28,9 @@ def check_deletions(table: lance.LanceDataset) -> None:
     :raises DamagedError: naming a file that does not hold the deleted rows that the table counts.
     """
     for fragment in table.get_fragments():
-        deletion = fragment.metadata.deletion_file
-        if deletion is not None and deletion.file_type == "array":
-            file = Path(table.uri.removeprefix("file://")) / fragment.deletion_file()
+        deletion, name = fragment.metadata.deletion_file, fragment.deletion_file()
+        if deletion is not None and name and deletion.file_type == "array":
+            file = Path(table.uri.removeprefix("file://")) / name
             try:
                 _check_array(read_file(file), deletion.num_deleted_rows or 0)
             except FileNotFoundError:
@@ -79,8 +79,8 @@ def _field(buffer: bytes, table: int, number: int) -> int:
     fields = table - struct.unpack_from("<i", buffer, table)[0]
     if fields < 0 or 4 + 2 * number >= struct.unpack_from("<H", buffer, fields)[0]:
         return 0
-    place = struct.unpack_from("<H", buffer, fields + 4 + 2 * number)[0]
-    return table + place + int(struct.unpack_from("<I", buffer, table + place)[0]) if place else 0
+    distance = struct.unpack_from("<H", buffer, fields + 4 + 2 * number)[0]
+    return table + distance + int(struct.unpack_from("<I", buffer, table + distance)[0]) if distance else 0
 
 
 def _vector(buffer: bytes, table: int, number: int) -> tuple[int, int]:
