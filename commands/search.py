@@ -12,6 +12,7 @@ import click
 
 from ..core.errors import InputError, UntrustedError
 from ..core.printable import printable
+from ..retriever.search.exact import parse
 from ..retriever.search.snippet import blocks
 from .options import (
     EXIT_NEGATIVE,
@@ -107,9 +108,14 @@ def search(
     from standard input. Paths open from the current folder; JSON has them relative to the indexed folder. Exit 1 when
     nothing is found.
 
+    Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
+    definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
+    every passage. Words with a minus at the end of QUERY (-word) must not.
+
     With --rerank a cross-encoder reads the best passages again, together with the query, and orders them.
 
     \b
+    binocle search '"invoice of march" -draft' docs
     binocle search "lifetime of a borrowed value" docs
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
@@ -137,7 +143,7 @@ def search(
     _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover)
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
-    return _comment(hits, where, folder, root, retriever, as_json=as_json)
+    return _comment(hits, where, folder, root, retriever, as_json=as_json, required=parse(query).required)
 
 
 @click.command()
@@ -243,12 +249,13 @@ def _comment(
     retriever: Retriever,
     *,
     as_json: bool,
+    required: tuple[str, ...] = (),
 ) -> int:
     """Print notes on the hits to stderr, and return the exit code."""
     if not as_json:
         _warn_of_changed_files(hits, root, retriever)
     if not hits:
-        _explain_no_hits(where, folder, root, retriever)
+        _explain_no_hits(where, folder, root, retriever, required)
     return 0 if hits else EXIT_NEGATIVE
 
 
@@ -267,12 +274,15 @@ def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retrie
         echo(f"binocle: {changed} changed or removed after indexing: {hint} brings the index up to date", err=True)
 
 
-def _explain_no_hits(where: tuple[str, ...], folder: Path | None, root: Path | None, retriever: Retriever) -> None:
+def _explain_no_hits(
+    where: tuple[str, ...], folder: Path | None, root: Path | None, retriever: Retriever, required: tuple[str, ...]
+) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
-    from ..retriever.store.filters import parse, unknown_fields, unmet_conditions
+    from ..retriever.store.filters import parse as parse_filter
+    from ..retriever.store.filters import unknown_fields, unmet_conditions
 
     rows = [row for row in retriever.documents() if row["chunks"]]
-    inside = parse(folder_filter(folder, root, retriever.path))
+    inside = parse_filter(folder_filter(folder, root, retriever.path))
     below = [row for row in rows if inside is None or inside.passes(row)]
     if not rows:
         hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
@@ -280,9 +290,18 @@ def _explain_no_hits(where: tuple[str, ...], folder: Path | None, root: Path | N
     elif not below:
         reason = f"no document in {folder} has passages in the index"
     else:
-        reason = unknown_fields(where, rows) or unmet_conditions(where, below) or "nothing found" * sys.stdout.isatty()
+        reason = (
+            unknown_fields(where, rows)
+            or unmet_conditions(where, below)
+            or (required and f"no passage holds {_quoted(required)}")
+            or "nothing found" * sys.stdout.isatty()
+        )
     if reason:
         echo(f"binocle: {printable(reason)}", err=True)
+
+
+def _quoted(literals: tuple[str, ...]) -> str:
+    return " and ".join(f'"{literal}"' for literal in literals)
 
 
 def _recovery(

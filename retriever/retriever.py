@@ -349,6 +349,9 @@ class Retriever:
         `first_stage_weight`, such as {"first_stage_weight": 0.3}: then the order is the mean, with this weight, of the
         standard scores of both stages.
 
+        Passages that hold an identifier of the query literally come before the others, definitions before uses. Words
+        in double quotes and +word are in every hit, -word at the end of the query is in none: see `search.exact`.
+
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
         :param where: filters such as `"path=docs/**"`, `["type=pdf", "modified>=2026-01-01"]` or
             `{"author": "Ada"}`: see `retriever.store.filters`.

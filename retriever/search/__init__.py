@@ -1,4 +1,5 @@
 """From a query to hits: candidates of two searches, fused, filtered, reranked and cited.
 
-`query` is the way through, `context` packs hits for a prompt, `snippet` prints them.
+`query` is the way through, `exact` finds what has to be found literally. `context` packs hits for a prompt,
+`snippet` prints them.
 """

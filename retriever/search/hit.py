@@ -28,7 +28,8 @@ class Hit:
 
     Lines count in the file if it is made of lines, else in the extracted text. `score` orders the hits of
     one query and does not compare between queries. It is the fused score, the cosine or BM25, as the mode says, or what
-    a reranker made of it. `scores` has the score of each stage, None if the stage did not find or reach the passage.
+    a reranker made of it; passages that hold an identifier of the query are lifted above the others. `scores` has
+    the score of each stage, None if the stage did not find or reach the passage.
     """
 
     rank: int  # from 1

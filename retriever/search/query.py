@@ -6,6 +6,9 @@
 A reranker reads the best passages together with the query. The passages that it reached come first; the rest follow in
 the order of the first stage. Among those reached, the score is the mean of two standard scores, the reranker's and the
 first stage's. The model folder sets the weights; by default the reranker alone decides.
+
+The exact parts of a query decide first: see `exact`. Passages with an identifier of the query come before the others,
+also after a reranker: it has learnt from questions in words, and reads an identifier in pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -26,6 +29,7 @@ from ...core.words import encodable
 from ...indexes.tuning.benchmark import DEPTH
 from ..models.encoder import encode_finite
 from ..store.tables import rows_among
+from . import exact
 from .fusion import Candidates, fuse, mean_standard_scores
 from .hit import Hit, cite
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
     from ..models.encoder import Encoder
@@ -49,6 +54,7 @@ _MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no 
 _MAX_WORDS = 256  # different words of a query that full-text search looks up: more tell it nothing
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
 _MORE = 4  # times as many in the next attempt
+_LOOKED_UP = 1_000  # passages with all words of an exact part, in which it is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,12 @@ class SearchRequest:
 
     def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> list[Hit]:
         """The k best passages, best first."""
+        parts = exact.parse(self.text)
 
         def encode() -> Floats:
-            return encode_finite(encoder_of(snapshot.head.encoder), [self.text], kind="query")
+            return encode_finite(encoder_of(snapshot.head.encoder), [parts.text], kind="query")
 
-        query = Query(snapshot, self.text, encode)
+        query = Query(snapshot, parts.text, encode, parts)
         return query.hits(self.k, mode=self.mode, where=self.where, reranking=self.reranking)
 
 
@@ -90,11 +97,20 @@ class Query:
     """A query against one snapshot.
 
     :param vector: gives the vector of the query, shape (1, dim). It is called once, if the mode needs it.
+    :param parts: what passages have to hold literally.
     """
 
-    def __init__(self, snapshot: Snapshot, text: str, vector: Callable[[], Floats]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        text: str,
+        vector: Callable[[], Floats],
+        parts: exact.ExactQuery | None = None,
+    ) -> None:
         self._snapshot = snapshot
         self._text = text
+        self._exact = parts or None
+        self._passages: dict[int, dict[str, Any]] = {}  # read for the exact parts, by id
         self._vector = cache(vector)
         self._seconds: dict[str, float] = {}  # by stage
 
@@ -119,10 +135,19 @@ class Query:
             return []
         depth = max(k, reranking.depth) if reranking else k
         candidates = self._candidates(depth + (without is not None), mode, passing)
-        if reranking:
+        if self._exact:
+            candidates = self._exact_first(candidates, self._exact, mode)
+        if reranking and len(candidates.ids):
             candidates = self._rerank(candidates, reranking)
+            if self._exact:
+                candidates = self._exact_first(candidates, self._exact, mode)
+        if self._exact:
+            candidates = self._lifted(candidates, self._exact, mode)
         ids = candidates.ids if without is None else candidates.ids[candidates.ids != without]
-        return cite(self._snapshot, candidates, ids[:k], mode=mode, seconds=self._seconds)
+        hits = cite(self._snapshot, candidates, ids[:k], mode=mode, seconds=self._seconds)
+        for hit in hits if self._exact else ():
+            hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
+        return hits
 
     def ranked(self, k: int, *, mode: Mode) -> tuple[Ids, Floats]:
         """Ids and cosines of the k best passages, best first; no citations, which cost more than the search."""
@@ -134,7 +159,7 @@ class Query:
     def _candidates(self, k: int, mode: Mode, passing: Passing | None) -> Candidates:
         """The first stage: at least k candidates if the index has as many, best first."""
         depth = min(self._snapshot.chunks.count_rows(), max(DEPTH, k))
-        search = {"hybrid": self._hybrid, "semantic": self._semantic, "lexical": self._lexical}[mode]
+        search = {"hybrid": self._hybrid, "semantic": self._semantic_exact, "lexical": self._lexical}[mode]
         return search(depth, passing).best_first()
 
     def _hybrid(self, depth: int, passing: Passing | None) -> Candidates:
@@ -146,25 +171,84 @@ class Query:
             table = self._full_text(words, depth, passing)
             scores, ids = table["_score"].to_numpy().astype(np.float32), table["id"].to_numpy()
             best = np.lexsort((ids, -scores))[:depth]
-            return Candidates.by_words(ids[best], scores[best])
+            ids, scores = ids[best], scores[best]
+        if self._exact and len(missing := np.setdiff1d(self._look_up(self._exact, passing), ids)):
+            with self._timed("exact"):
+                table = self._snapshot.full_text(words, len(missing), rows_among("id", missing.tolist()))
+                ids = np.concatenate([ids, table["id"].to_numpy()])
+                scores = np.concatenate([scores, table["_score"].to_numpy().astype(np.float32)])
+        return Candidates.by_words(ids, scores)
 
-    def _full_text(self, words: str, depth: int, passing: Passing | None) -> pa.Table:
+    def _semantic_exact(self, depth: int, passing: Passing | None) -> Candidates:
+        """The candidates by meaning, and those that hold what is required."""
+        candidates = self._semantic(depth, passing)
+        if not self._exact or not self._exact.required:
+            return candidates
+        missing = np.setdiff1d(self._look_up(self._exact, passing), candidates.ids)
+        ids = np.concatenate([candidates.ids, missing])
+        return Candidates.by_meaning(ids, np.concatenate([candidates.semantic, self._cosines(missing)]))
+
+    def _look_up(self, parts: exact.ExactQuery, passing: Passing | None) -> Ids:
+        """Passages anywhere in the index that hold the exact parts, among the best with all words of one of them.
+
+        The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
+        """
+        with self._timed("exact"):
+            tables = [self._full_text(words, _LOOKED_UP, passing, every=True) for words in parts.lookups]
+            ids = np.unique(np.concatenate([np.empty(0, np.int64), *(table["id"].to_numpy() for table in tables)]))
+            contexts = self._contexts(ids)
+            holds = [parts.passes(contexts[number]) and parts.level(contexts[number])[0] for number in ids.tolist()]
+            held: Ids = ids[np.array(holds, bool)]
+            return held
+
+    def _contexts(self, ids: Ids) -> dict[int, str]:
+        """The headings and texts of passages, each read once for a query."""
+        unread = [number for number in ids.tolist() if number not in self._passages]
+        for number, row in self._snapshot.chunks_by_id(unread, ["context", "heading"]).items() if unread else ():
+            self._passages[number] = row
+        return {number: self._passages[number]["context"] for number in ids.tolist()}
+
+    def _exact_first(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> Candidates:
+        """Leave out what does not pass the exact parts; what holds more of them, or holds them better, comes first."""
+        contexts = self._contexts(candidates.ids)
+        passing = np.array([parts.passes(contexts[number]) for number in candidates.ids.tolist()], bool)
+        candidates = candidates.take(np.flatnonzero(passing))
+        return candidates.take(np.argsort(-self._levels(candidates, parts, mode), kind="stable"))
+
+    def _levels(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> NDArray[np.intp]:
+        """Number how well each candidate holds the exact parts, from 0. By meaning alone, all are equal."""
+        if mode == "semantic" or not len(candidates.ids):
+            return np.zeros(len(candidates.ids), np.intp)
+        rows = [self._passages[number] for number in candidates.ids.tolist()]
+        levels = [parts.level(row["context"], row["heading"]) for row in rows]
+        order = {level: number for number, level in enumerate(sorted(set(levels)))}
+        return np.array([order[level] for level in levels], np.intp)
+
+    def _lifted(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> Candidates:
+        """Lift the scores of each level above those of the next, so that scores fall with the rank."""
+        levels = self._levels(candidates, parts, mode)
+        if not levels.any():
+            return candidates
+        score = candidates.score + levels * (np.ptp(candidates.score) + 1)
+        return replace(candidates, score=score.astype(np.float32))
+
+    def _full_text(self, words: str, depth: int, passing: Passing | None, *, every: bool = False) -> pa.Table:
         """The `depth` best chunks by words that pass the filter, or more.
 
         Lance takes about as long for a document in a condition as for one more result. So if many documents pass, all
         chunks are searched for enough results, and again for more if too few of them pass.
         """
         if passing is None:
-            return self._snapshot.full_text(words, depth)
+            return self._snapshot.full_text(words, depth, every=every)
         share = len(passing.chunks) / self._snapshot.chunks.count_rows()
         limit = math.ceil(_SPARE * depth / share)
         while limit < len(passing.documents):
-            table = self._snapshot.full_text(words, limit)
+            table = self._snapshot.full_text(words, limit, every=every)
             matches = table.filter(isin_sorted(table["id"].to_numpy(), passing.chunks))
             if len(matches) >= depth or len(table) < limit:
                 return matches
             limit *= _MORE
-        return self._snapshot.full_text(words, depth, rows_among("document", passing.documents.tolist()))
+        return self._snapshot.full_text(words, depth, rows_among("document", passing.documents.tolist()), every=every)
 
     def _semantic(self, depth: int, passing: Passing | None) -> Candidates:
         with self._timed("encoding"):
@@ -190,7 +274,7 @@ class Query:
             return replace(candidates, reranker=np.full(len(candidates.ids), np.nan, np.float32))
         mean = mean_standard_scores(scores, candidates.score[:reached], reranking.reranker.first_stage_weight)
         rest = candidates.score[reached:]
-        rest = rest + (mean.min() - 1 - rest[0]) if len(rest) else rest  # one below the last that was reached
+        rest = rest + (mean.min() - 1 - rest.max()) if len(rest) else rest  # one below the last that was reached
         reranker = np.full(len(candidates.ids), np.nan, np.float32)
         reranker[:reached] = scores
         best = np.argsort(-mean, kind="stable")
@@ -201,7 +285,7 @@ class Query:
     def _timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
-        self._seconds[stage] = time.perf_counter() - start
+        self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
 
 
 def check(query: str, k: int, mode: Mode) -> str:

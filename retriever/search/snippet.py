@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from ...core.printable import printable, printable_path
 from ...core.words import UNSPACED, word_spans
 from ..documents.file_parts import file_of
+from .exact import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from .exact import ExactQuery
     from .hit import Hit
 
     Word = tuple[int, int, str]
@@ -51,10 +53,11 @@ def blocks(
     """
     from ..readers.formats import LINE_BY_LINE
 
-    words = {word for _, _, word in _words(query)} - _COMMON
+    parts = parse(query)
+    words = {word for _, _, word in _words(parts.text)} - _COMMON
     for hit in hits:
         lines = [_citation(hit, path_of(hit.path) if hit.source == "file" else hit.path, colour=colour)]
-        excerpt = _excerpt(hit.text, words, max(16, width - 6), flowing=hit.format not in LINE_BY_LINE)
+        excerpt = _excerpt(hit.text, words, max(16, width - 6), parts, flowing=hit.format not in LINE_BY_LINE)
         lines += [f"    {_highlight(line, words) if colour else line}" for line in excerpt]
         if explain:
             lines.append(f"    {_explained(hit)}")
@@ -80,15 +83,18 @@ def _explained(hit: Hit) -> str:
         among = f" of {hit.explanation['reranked']}" if name == "reranker" else ""
         stages.append(f"{name} {score:.3f} (rank {rank}{among})" if score is not None else f"{name} –")
     times = ", ".join(f"{name} {time:.1f} ms" for name, time in hit.explanation["milliseconds"].items())
+    exact = ", ".join(f"{literal} ({kind})" for literal, kind in hit.explanation.get("exact", {}).items())
+    stages += [f"exact: {printable(exact)}"] if exact else []
     return f"score {hit.score:.3f} = {hit.explanation['mode']} of {', '.join(stages)}; {times}"
 
 
-def _excerpt(text: str, words: set[str], width: int, *, flowing: bool) -> list[str]:
-    """The `_SHOWN` lines of a passage with most of the different words, wrapped to width where needed."""
+def _excerpt(text: str, words: set[str], width: int, parts: ExactQuery, *, flowing: bool) -> list[str]:
+    """The `_SHOWN` lines of a passage with most of the exact parts and of the different words, wrapped to width."""
     lines = list(_fitted(text, words, width, flowing=flowing))
     matches = [_hit_words(line, words) for line in lines]
     starts = range(max(1, len(lines) - _SHOWN + 1))
-    best = max(starts, key=lambda start: (len(set().union(*matches[start : start + _SHOWN])), -start))
+    levels = [parts.level("\n".join(lines[start : start + _SHOWN])) if parts.literals else (0, 0) for start in starts]
+    best = max(starts, key=lambda start: (levels[start], len(set().union(*matches[start : start + _SHOWN])), -start))
     shown = [line.rstrip() for line in lines[best : best + _SHOWN]] or [""]
     if best:  # the first line of a passage has lost its indent already, the lines after it keep theirs
         shown = textwrap.dedent("\n".join(shown)).splitlines()

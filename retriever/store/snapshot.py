@@ -115,15 +115,19 @@ class Snapshot:
         with self.reading(table):
             return getattr(self, table).to_table(columns=columns, filter=where)
 
-    def full_text(self, words: str, limit: int, where: str | None = None) -> pa.Table:
-        """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first."""
-        from lance.query import MatchQuery
+    def full_text(self, words: str, limit: int, where: str | None = None, *, every: bool = False) -> pa.Table:
+        """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first.
 
+        :param every: of the chunks that contain all of them.
+        """
+        from lance.query import FullTextOperator, MatchQuery
+
+        operator = FullTextOperator.AND if every else FullTextOperator.OR
         try:
             with panics_as_errors():
                 return self.chunks.scanner(
                     columns=["id", "_score"],
-                    full_text_query=MatchQuery(words, "context"),
+                    full_text_query=MatchQuery(words, "context", operator=operator),
                     filter=where,
                     prefilter=where is not None,
                     limit=limit,

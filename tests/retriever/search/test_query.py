@@ -258,7 +258,9 @@ def asked(monkeypatch):
     monkeypatch.setattr(
         Snapshot,
         "full_text",
-        lambda self, words, limit, where=None: calls.append((limit, where)) or full_text(self, words, limit, where),
+        lambda self, words, limit, where=None, *, every=False: (
+            calls.append((limit, where)) or full_text(self, words, limit, where, every=every)
+        ),
     )
     return calls
 

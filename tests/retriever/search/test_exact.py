@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binocle import Retriever
+from binocle.core.errors import BinocleError
+from binocle.retriever.search.exact import (
+    DEFINITION,
+    DEFINITION_IN_OTHER_CASE,
+    USE,
+    USE_IN_OTHER_CASE,
+    ExactQuery,
+    grade,
+    parse,
+)
+
+ORDINARY = [
+    "how do I cancel a running task",
+    "What did Angela Merkel say in Berlin in 2015?",
+    "the well-known up-to-date state-of-the-art method",
+    "either/or, and/or, his/her",
+    "C++ or C# - which is faster",
+    'a 5" disk and a 3" disk',
+    "NASA and the EU, i.e. the U.S. e.g. at 5 p.m.",
+    "what does tar -czf do",
+    "what methods -dash exact or approximate -dash are available",
+    "ls -l and tar -xz of minus -5 degrees",
+    "-unfinished at the start",
+    "1990 2015 42 50% 1,000 3rd 10:30 +49 30",
+    "don't say \"\" or ' '",
+    "Queue, Worker; (Server) [Client]!",
+]
+
+
+@pytest.mark.parametrize("query", ORDINARY)
+def test_an_ordinary_sentence_has_no_exact_part(query):
+    assert parse(query) == ExactQuery(query)
+    assert not parse(query)
+
+
+@pytest.mark.parametrize(
+    "token",
+    "full_like __init__ _private MAX_SIZE maxRetries BadParameter HTTPServer2Go std::vec::Vec np.linalg.norm Cargo.toml "
+    "src/main.rs /etc/hosts ./run ~/notes docs\\guide.md 1.2.3 v2 v1.0-rc1 3.11 #2809 0x1F 2024-01-31 CVE-2024-1234 "
+    "miR-155 E0382 SHA256 --dry-run".split(),
+)
+def test_what_looks_like_an_identifier_is_a_token(token):
+    query = f"what is ({token})?"
+    assert parse(query) == ExactQuery(query, tokens=(token,))
+    assert parse(token) == ExactQuery(token, tokens=(token,))
+
+
+def test_in_a_sentence_only_the_definition_of_a_plain_name_counts():
+    sentence = "effect of miR-155 and IL-10 with BadParameter and 3.11 in task_queue of E0382"
+    parts = parse(sentence)
+    assert parts == ExactQuery(
+        sentence, tokens=("task_queue", "E0382"), names=("miR-155", "IL-10", "BadParameter", "3.11")
+    )
+    assert parts.level("IL-10 BadParameter 3.11") == (0, 0)
+    assert parts.level("class BadParameter:") == (1, DEFINITION)
+    assert parts.held("IL-10\nclass BadParameter:") == {"IL-10": "use", "BadParameter": "definition"}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('find "borrowed  value" now', ExactQuery("find borrowed value now", required=("borrowed value",))),
+        ("find “borrowed value”, now", ExactQuery("find borrowed value, now", required=("borrowed value",))),
+        ("„geliehener Wert“ suchen", ExactQuery("geliehener Wert suchen", required=("geliehener Wert",))),
+        ('he wrote "to be or not."', ExactQuery("he wrote to be or not", required=("to be or not",))),
+        ("snake -python", ExactQuery("snake", excluded=("python",))),
+        ('snake -"monty python"', ExactQuery("snake", excluded=("monty python",))),
+        ("snake -python +boa -monty", ExactQuery("snake boa", ("boa",), ("python", "monty"))),
+        ("snake +python", ExactQuery("snake python", required=("python",))),
+        ("+go routine", ExactQuery("go routine", required=("go",))),
+        (
+            'full_like in "a b" +must -never',
+            ExactQuery("full_like in a b must", ("a b", "must"), ("never",), ("full_like",)),
+        ),
+        ('"full_like" full_like()', ExactQuery("full_like full_like()", required=("full_like",))),
+    ],
+)
+def test_operators_are_taken_out_of_the_text(query, expected):
+    assert parse(query) == expected
+
+
+@given(st.text() | st.text('ab_"“”„ -+.:/#1A()\n'))
+def test_every_query_is_parsed_and_keeps_some_text(query):
+    query = query.strip()
+    parts = parse(query)
+    assert bool(parts.text) == bool(query)
+    for literal in (*parts.required, *parts.excluded, *parts.tokens):
+        assert literal.strip()
+        assert grade(literal, f"x\n{literal} y") in (DEFINITION, USE), literal
+    parts.passes(query)
+
+
+@given(st.lists(st.from_regex(r"[A-Z]?[a-z]{1,9}[,.!?]?", fullmatch=True), min_size=1).map(" ".join))
+def test_a_sentence_of_words_is_itself(sentence):
+    assert parse(sentence) == ExactQuery(sentence)
+
+
+@pytest.mark.parametrize(
+    ("literal", "passage", "expected"),
+    [
+        ("run_all", "    async def run_all(self):", DEFINITION),
+        ("Task", "text\nclass Task(Base):", DEFINITION),
+        ("Task", "pub(crate) struct Task<T> {", DEFINITION),
+        ("Next", "func (it *Iterator) Next() bool {", DEFINITION),
+        ("run_all", "export async function run_all() {", DEFINITION),
+        ("LIMIT_A", "LIMIT_A: Final[int] = 3", DEFINITION),
+        ("LIMIT_A", "const LIMIT_A = 3;", DEFINITION),
+        ("LIMIT_A", "#define LIMIT_A 3", DEFINITION),
+        ("LIMIT_A", "if (\nLIMIT_A == 3", USE),
+        ("run_all", "    run_all=True,", USE),
+        ("run_all", "# def run_all", USE),
+        ("run_all", "def run_all_now(): run_all()", USE),
+        ("run_all", "def Run_All():", DEFINITION_IN_OTHER_CASE),
+        ("run_all", "RUN_ALL", USE_IN_OTHER_CASE),
+        ("run_all", "prerun_all run_all2 run_all_", 0),
+        ("1.2.3", "1.2.3.4 11.2.3 0.1.2.3", 0),
+        ("1.2.3", "version 1.2.3.", USE),
+        ("#2809", "#28091 2809 ##2809", 0),
+        ("#2809", "fixes:#2809,", USE),
+        ("--all", "--all-of --allow", 0),
+        ("two words", "Two\n   words", USE_IN_OTHER_CASE),
+        ("東京", "在東京都内", USE),
+    ],
+)
+def test_definitions_are_better_than_uses(literal, passage, expected):
+    assert grade(literal, passage) == expected
+
+
+def test_a_heading_that_is_the_name_defines_it():
+    assert grade("run_all", "run_all\ntext", ["API", "`run_all()`"]) == DEFINITION
+
+
+FILLER = "queue worker server client network request response error search index vector text document".split()
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, tiny_model):
+    """Six documents among 300 that hold the parts of `task_queue` too, in fewer words: those six are not among the 200 best."""
+    retriever = Retriever.open(tmp_path_factory.mktemp("exact") / "index", model=tiny_model)
+    rows = [
+        {"id": "use", "text": "the river task_queue is read by the worker of the server at night, when the sea is out"},
+        {
+            "id": "definition",
+            "text": "the sea and the river\ndef task_queue(worker):\n    return the moon and the ship",
+        },
+        {"id": "case", "text": "the river TASK_QUEUE is read by the worker of the server at night, as the ship is out"},
+        {"id": "phrase", "text": "bread and\ncheese of the city, with more butter in it than salt, for the king of it"},
+        {"id": "words", "text": "cheese and bread and cheese, bread"},
+        {"id": "issue", "text": "see #2809 for the recipe of bread"},
+    ]
+    rows += [{"id": f"{number}", "text": f"task queue {FILLER[number % 13]}"} for number in range(300)]
+    retriever.add(rows)
+    return retriever
+
+
+def paths(hits):
+    return [hit.path for hit in hits]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@pytest.mark.parametrize("query", ["task_queue", "where is the task_queue of the client"])
+def test_a_passage_with_the_identifier_comes_first_wherever_it_is(mode, query, library):
+    hits = library.search(query, 5, mode=mode)
+    assert paths(hits)[:3] == ["definition", "use", "case"]
+    assert [hit.explanation["exact"] for hit in hits] == [
+        {"task_queue": "definition"},
+        {"task_queue": "use"},
+        {"task_queue": "use"},
+        {},
+        {},
+    ]
+    assert all(left.score >= right.score for left, right in pairwise(hits))
+
+
+def test_the_identifier_changes_nothing_by_meaning(library):
+    meaning = library.search("task_queue", 5, mode="semantic")
+    assert [hit.score for hit in meaning] == [hit.scores["semantic"] for hit in meaning]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+def test_a_phrase_is_in_every_hit(mode, library):
+    assert paths(library.search('"bread and cheese"', mode=mode)) == ["words", "phrase"] or mode != "lexical"
+    assert set(paths(library.search('"bread and cheese"', mode=mode))) == {"words", "phrase"}
+    assert paths(library.search('"bread and cheese" -butter', mode=mode)) == ["words"]
+    assert paths(library.search('"bread and cheese" +salt', mode=mode)) == ["phrase"]
+    assert paths(library.search('"cheese of bread"', mode=mode)) == []
+
+
+def test_exact_parts_and_filters_go_together(library):
+    assert paths(library.search("task_queue", 2, where=["path=case"])) == ["case"]
+    assert paths(library.search('"bread and cheese"', where=["path!=words"])) == ["phrase"]
+
+
+def test_the_context_for_a_prompt_begins_with_the_definition(library):
+    assert library.context("task_queue", k=2).passages[0].path == "definition"
+
+
+@pytest.mark.parametrize("query", ["task queue", "bread and cheese", "moon - river"])
+def test_a_query_without_exact_parts_reads_nothing_more(query, library, monkeypatch):
+    expected = library.search(query, 20)
+    monkeypatch.setattr("binocle.retriever.search.query.exact.parse", ExactQuery)
+    assert library.search(query, 20) == expected
+    assert all("exact" not in hit.explanation for hit in expected)
+
+
+def test_the_command_explains_and_shows_the_line(library, run):
+    options = ["--index", library.path, "-k", "1"]
+    shown = run("search", "task_queue", *options, "--explain")
+    assert "def task_queue(worker):" in shown.out
+    assert "exact: task_queue (definition)" in shown.out
+    missing = run("search", '"no such words"', *options)
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.err == 'binocle: no passage holds "no such words"\n'
+
+
+def test_errors_of_a_query_stay(library):
+    with pytest.raises(BinocleError, match="the query is empty"):
+        library.search("  ")
