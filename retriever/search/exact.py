@@ -98,8 +98,8 @@ class ExactQuery:
 
     def passes(self, passage: str) -> bool:
         """Whether a passage holds all that is required, in any case, and nothing that is excluded."""
-        return all(_pattern(literal, any_case=True).search(passage) for literal in self.required) and not any(
-            _pattern(literal, any_case=True).search(passage) for literal in self.excluded
+        return all(_holds(literal, passage) for literal in self.required) and not any(
+            _holds(literal, passage) for literal in self.excluded
         )
 
     def level(self, passage: str, headings: Sequence[str] = ()) -> tuple[int, int]:
@@ -185,6 +185,8 @@ def _identifier(word: str) -> str | None:
 
 def grade(literal: str, passage: str, headings: Sequence[str] = ()) -> int:
     """How well a passage holds a literal: `DEFINITION` the best, 0 if it does not."""
+    if not _may_hold(literal, passage):
+        return 0
     for any_case, definition, use in (
         (False, DEFINITION, USE),
         (True, DEFINITION_IN_OTHER_CASE, USE_IN_OTHER_CASE),
@@ -192,6 +194,16 @@ def grade(literal: str, passage: str, headings: Sequence[str] = ()) -> int:
         if _pattern(literal, any_case=any_case).search(passage):
             return definition if _defines(literal, passage, headings, any_case=any_case) else use
     return 0
+
+
+def _holds(literal: str, passage: str) -> bool:
+    return _may_hold(literal, passage) and _pattern(literal, any_case=True).search(passage) is not None
+
+
+def _may_hold(literal: str, passage: str) -> bool:
+    """Whether a passage has the words of a literal anywhere, in any case: much faster than a regular expression."""
+    folded = passage.casefold()
+    return all(word in folded for word in literal.casefold().split())
 
 
 def _defines(literal: str, passage: str, headings: Sequence[str], *, any_case: bool) -> bool:

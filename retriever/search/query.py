@@ -198,8 +198,8 @@ class Query:
             ids = np.unique(np.concatenate([np.empty(0, np.int64), *(table["id"].to_numpy() for table in tables)]))
             contexts = self._contexts(ids)
             holds = [parts.passes(contexts[number]) and parts.level(contexts[number])[0] for number in ids.tolist()]
-            held: Ids = ids[np.array(holds, bool)]
-            return held
+            literal: Ids = ids[np.array(holds, bool)]
+            return literal
 
     def _contexts(self, ids: Ids) -> dict[int, str]:
         """The headings and texts of passages, each read once for a query."""
