@@ -64,10 +64,11 @@ def test_documents_may_have_the_names_that_an_indexs_files_have(folder, tiny_mod
     assert {hit.path for hit in Retriever.open(folder).search("tide", mode="lexical")} == {*names}
 
 
-@pytest.mark.parametrize("name", ["settings.json", "HEAD.json"])
-def test_an_index_that_lacks_a_file_is_said_to(name, retriever, tmp_path):
+@pytest.mark.parametrize("names", [["settings.json"], ["HEAD.json", "HEAD.previous.json"]])
+def test_an_index_that_lacks_a_file_is_said_to(names, retriever, tmp_path):
     index = retriever.path.rename(tmp_path / "index")
-    (index / name).unlink()
+    for name in names:
+        (index / name).unlink()
     with pytest.raises(StoreError, match="no index") as caught:
         Retriever.open(index).search("cat")
     assert "remove" not in str(caught.value)
