@@ -185,7 +185,7 @@ def compare(
     elif sys.stdout.isatty():
         _show(comparison)
     else:
-        echo(comparison.text())
+        echo(comparison.text().removesuffix("\n"))
 
 
 def _show(comparison: Comparison) -> None:

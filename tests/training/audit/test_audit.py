@@ -191,7 +191,7 @@ def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
 def test_the_attacker_learns_something_and_noise_takes_some_of_it_away(found):
     plain, noise, truncated, _ = (result.attacks[PAIRS].by_length[8]["f1"] for result in found.results)
     assert plain > found.frequent[8]["f1"] + 0.05
-    assert noise < plain - 0.1 and truncated < plain + 0.02
+    assert noise < plain - 0.1 and truncated < plain + 0.05
     assert found.results[1].keep < 1
 
 
