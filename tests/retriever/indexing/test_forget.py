@@ -138,7 +138,9 @@ def test_forget_leaves_none_of_200_secrets(planted):
 
 
 def kept_queries(retriever: Retriever) -> Floats:
-    return benchmark_queries.read_stored(retriever.location, retriever.snapshot().head.encoder)
+    queries = benchmark_queries.read_stored(retriever.location, retriever.snapshot().head.encoder)
+    assert queries is not None
+    return queries
 
 
 def test_a_tombstone_differs_from_one_index_to_another(tmp_path, tiny_model, write):

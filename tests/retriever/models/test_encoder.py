@@ -5,6 +5,7 @@ import json
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,8 +84,9 @@ def test_a_documents_vector_does_not_depend_on_the_texts_beside_it(tiny_model, p
 
 
 def test_several_loads_of_a_model_share_one_graph(tiny_model, make_model, tmp_path):
-    one, same = load_encoder(tiny_model), load_encoder(tiny_model)
-    other = load_encoder(str(make_model(tmp_path / "other", seed=9)))
+    one: Any = load_encoder(tiny_model)
+    same: Any = load_encoder(tiny_model)
+    other: Any = load_encoder(str(make_model(tmp_path / "other", seed=9)))
     graphs = [encoder._model.compiled() for encoder in (one, same, other)]
     assert graphs[0] is graphs[1] is not graphs[2]
     assert np.abs(one.encode(["cat"]) - other.encode(["cat"])).max() > 1e-2
