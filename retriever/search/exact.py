@@ -41,6 +41,7 @@ _SIGNS_BEFORE, _SIGNS_AFTER = "([{<'`‘*,;", ")]}>'`’*,;:.!?"  # punctuation 
 
 _NAME = r"[A-Za-z_]\w*"
 _SENTENCE = 4  # words of a query from which on a name is only one of them
+_PROSE = 6  # more words outside of quotes than this are prose, and what it quotes is no demand
 _PLAIN_NAME = re.compile(  # an identifier that may be a word of a text: no sign of code in it
     r"(?!v\d+\Z)[^\W_]+(?:-\d\w*)?|\d+\.\d+"
 )
@@ -150,13 +151,16 @@ def _operators(query: str) -> list[re.Match[str]]:
     """The operators of a query. A minus word before an ordinary one is text, as in: what does tar -czf do.
 
     A word that should have been excluded shows in the hits; that a passage was excluded by mistake would not show.
+    For the same reason the quotes of a long question or a paragraph are text.
     """
     operators = []
+    is_prose = len(_OPERATOR.sub(" ", query).split()) > _PROSE
     position, is_end = len(query), True
     for match in reversed(list(_OPERATOR.finditer(query))):
         is_end = is_end and not query[match.end() : position].strip()
         position = match.start()
-        if is_end or match["excluded"] is None:
+        demands = is_end if match["excluded"] else not is_prose or match["sign"] or match["required"]
+        if demands:
             operators.append(match)
     return operators[::-1]
 

@@ -33,6 +33,7 @@ ORDINARY = [
     "1990 2015 42 50% 1,000 3rd 10:30 +49 30",
     "don't say \"\" or ' '",
     "Queue, Worker; (Server) [Client]!",
+    'What does the author of this letter mean by "freedom of the press", and why?',
 ]
 
 
@@ -225,3 +226,11 @@ def test_the_command_explains_and_shows_the_line(library, run):
 def test_errors_of_a_query_stay(library):
     with pytest.raises(BinocleError, match="the query is empty"):
         library.search("  ")
+
+
+def test_quotes_in_prose_demand_nothing_without_a_plus():
+    prose = 'what does the author of the letter mean by {}"freedom of the press"'
+    assert parse(prose.format("")) == ExactQuery(prose.format(""))
+    assert parse(prose.format("+")).required == ("freedom of the press",)
+    assert parse('who wrote about "freedom of the press"').required == ("freedom of the press",)
+    assert parse('"' + "a long phrase of many words " * 4 + '"').required
