@@ -23,7 +23,7 @@ _ALLOWED = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_READ = {  # distributions whose metadata name no licence by itself, and what their files say
+_READ = {  # the metadata of these distributions name no licence; their files do
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",  # and PDFium's parts, all permissive: BUILD_LICENSES in the wheel
 }
 

@@ -1,4 +1,4 @@
-"""Write requirements.lock: what a search needs, each file by its sha256, for Python 3.11 on Linux x86-64.
+"""Write requirements.lock: the packages of a search, each file by its sha256, for Python 3.11 on Linux x86-64.
 
 pip resolves the dependencies under constraints.txt and reports the files; this program writes names, versions and
 checksums, and no address. The extra `offline` is there without its own dependencies, which Binocle does not use.

@@ -1,10 +1,10 @@
-"""Stop each operation of an index at every moment, and fail each of its calls; check what is left, and go on from it.
+"""Stop each operation of an index at every moment, fail each of its calls, check the index, and repeat the operation.
 
     python -m benchmarks.crash_states [--operations sync forget] [--regimes kill power fail] [--every 1]
 
 One traced run of an operation gives every call that changes a file of the index, with the bytes written. From these
 the states are made in memory: `kill` has every distinct state before a call and after half of a write; `power` has
-those that a power cut may leave, where what was not synced is lost in several ways. `fail` runs the operation again
+the states after a power cut, which loses unsynced changes in several ways. `fail` runs the operation again
 for each call, which fails once, or it and all later ones, with each of several errors.
 
 Each state is opened, verified, and searched against brute force over its rows. Its content must be the old or the new
@@ -139,7 +139,7 @@ Content = dict[str, Any]
 
 @dataclass(slots=True)
 class Result:
-    """What a regime found in one operation."""
+    """The findings of a regime in one operation."""
 
     states: int = 0
     checked: int = 0
@@ -232,7 +232,7 @@ class Check:
     def _trace(self) -> list[Call]:
         """Run the operation once.
 
-        :raises SystemExit: when the calls do not add up to what it left, so that some were not seen.
+        :raises SystemExit: when a replay of the calls differs from the folder: the tracer missed a call.
         """
         index, log = self.regime.place(), self.regime.folder / "log"
         if self.base:
@@ -272,7 +272,7 @@ class Check:
             return [f"{type(error).__name__}: {error}"[:400]]
 
     def problems(self, index: Path, *, done: bool) -> list[str]:
-        """The faults of an index, of the operation's next run, and of what that leaves."""
+        """The faults of an index, of the operation's next run, and of the index after it."""
         problems = []
         try:
             if (index / "HEAD.json").exists():
@@ -352,7 +352,7 @@ def difference(one: Content, other: Content) -> list[str]:
 
 
 def wrong_answers(retriever: Retriever, now: Content, *, lexical: int = 4) -> Iterator[str]:
-    """Searches whose answers are not those of brute force over the rows.
+    """Searches that differ from brute force over the rows.
 
     :param lexical: the number of documents that full text must find.
     """
@@ -373,7 +373,7 @@ def wrong_answers(retriever: Retriever, now: Content, *, lexical: int = 4) -> It
 
 
 def shortcuts(batch: int) -> ExitStack:
-    """Load each encoder once, read files in one pool of workers, and commit so many passages at a time."""
+    """Load each encoder once, read files in one pool of workers, and commit this number of passages at a time."""
     stack = ExitStack()
     encoders: dict[str, Any] = {}
     original = load.load_encoder

@@ -93,7 +93,7 @@ class LoggedDisk:
 
     def answer_initialize(self, _node: int, body: memoryview) -> bytes:
         major, minor, ahead, flags = struct.unpack_from("<IIII", body)
-        flags &= 1 << 5 | 1 << 22  # large writes, of so many pages
+        flags &= 1 << 5 | 1 << 22  # large writes, and their maximum in pages
         return struct.pack("<IIIIHHIIHH28x", major, min(minor, 31), ahead, flags, 64, 48, _MAXIMUM_WRITE, 1, 256, 0)
 
     def _attributes(self, node: int) -> bytes:

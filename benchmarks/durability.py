@@ -1,4 +1,4 @@
-"""Measure what it costs that a commit waits for the disk.
+"""Measure the time that commits wait for the disk.
 
     python -m benchmarks.durability --folder DIR [--syncs 20]
 

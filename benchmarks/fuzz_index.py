@@ -162,7 +162,7 @@ class Vectors:
             build(self.root, spec.check(_DIM), [(ids, vectors)], dim=_DIM, covers=1).publish(IndexMetadata())
 
     def case(self, chance: random.Random) -> tuple[str, Callable[[], None]]:
-        """Write one mutated index; return its name and what to do with it."""
+        """Write one mutated index; return its name and the function that checks it."""
         manifest, files = chance.choice(self.indexes)
         names = [name for name in files if name != "manifest.json"]
         name = "index.faiss" if "index.faiss" in names and chance.random() < 0.9 else chance.choice(names)

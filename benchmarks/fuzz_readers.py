@@ -1,4 +1,4 @@
-"""Fuzz every reader, guided by the coverage of its code, and read what that found in the pool of workers.
+"""Fuzz every reader, guided by the coverage of its code, and read its findings in the pool of workers.
 
     python -m benchmarks.fuzz_readers --seeds DIR [--minutes 60] [--seed 0] [--formats pdf,docx]
 
@@ -118,7 +118,7 @@ def run(ending: str, options: argparse.Namespace, minutes: float) -> dict[str, A
 
 
 class Target:
-    """Reads each input, and counts what came of it."""
+    """Reads each input, and counts the results."""
 
     def __init__(self, ending: str, folder: Path) -> None:
         from binocle.core.errors import UnreadableError, UnsupportedError

@@ -67,7 +67,7 @@ class Regime:
 
 
 class DiskCheck(Check):
-    """The check of one operation, whose old and new content are known."""
+    """The check of one operation against its old and its new content."""
 
     def __init__(self, regime: Regime, name: str, old: Content, new: Content) -> None:
         self.regime, self.name, self.operation = regime, name, OPERATIONS[name]

@@ -74,7 +74,7 @@ def read_log(log: Path, root: Path) -> list[Call]:
 @dataclass(eq=False, slots=True)
 class _File:
     data: bytes = b""
-    synced: bytes = b""  # what a power cut leaves for sure
+    synced: bytes = b""  # these survive a power cut
 
 
 @dataclass(eq=False, slots=True)
@@ -87,7 +87,7 @@ Node = _File | _Folder
 
 
 class Disk:
-    """A folder in memory, with what of it is synced: the contents of each file, the names in each folder."""
+    """A folder in memory. It knows the synced contents of each file and the synced names of each folder."""
 
     def __init__(self, files: dict[str, bytes | None]) -> None:
         """Start with files that are all synced."""
@@ -166,7 +166,7 @@ class Disk:
                 waiting += [(f"{parent}{name}", child) for name, child in names(node).items()]
 
     def state(self, label: str, *, lost: Collection[Node] = (), all_lost: str = "") -> State:
-        """What is there after a kill or, less what of it is lost, after a power cut.
+        """The files after a kill, or after a power cut that loses some of them.
 
         :param lost: files and folders that are as they were last synced.
         :param all_lost: "contents", if all files are so; "names", if all folders are; "names below", all but the top.
@@ -186,7 +186,7 @@ class Disk:
         return State(label, {path: content(node) for path, node in walk})
 
     def after_power_cut(self, label: str) -> Iterator[State]:
-        """What a power cut may leave: what was synced, and of the rest this or that. All subsets would be too many."""
+        """The states after a power cut: all synced changes, and some of the others. All subsets would be too many."""
         for lost in ("contents", "names", "names below"):
             yield self.state(f"{label}, {lost} lost", all_lost=lost)
         for path, node in self._walk():
@@ -238,7 +238,7 @@ def cut(base: dict[str, bytes | None], calls: Sequence[Call]) -> Iterator[State]
     disk, known = Disk(base), set()
     for number, call in enumerate([*calls, None]):
         if call is None:
-            known.clear()  # what an earlier moment may leave is a loss at the end
+            known.clear()  # an earlier state is a loss at the end
         if call is None or call.kind in "RLUDSA":
             label = "end" if call is None else f"before call {number} ({call.kind} {call.path})"
             for state in disk.after_power_cut(label):

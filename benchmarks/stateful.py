@@ -54,7 +54,7 @@ WEIGHTS = {
 ATOMIC = ("add", "add_many", "delete", "delete_later")
 SYNCS = ("sync", "repair")
 REFUSALS = ("there is nothing to roll back", "no document")
-MAX_CALLS = 150  # a writer is killed at one of so many calls
+MAX_CALLS = 150  # a writer is killed at one of its first calls, at most this one
 MODELS = ("first", "other")
 
 
@@ -187,7 +187,7 @@ class Run:
         self.fingerprints, self.seed, self.tally = fingerprints, seed, tally
         self.chance = random.Random(seed)
         self.documents: dict[str, str] = {file.name: file.read_text() for file in self.folder.glob("*.txt")}
-        self.disk = dict(self.documents)  # what the folder has, and the index after the next sync
+        self.disk = dict(self.documents)  # the contents of the folder, and of the index after the next sync
         self.encoders = {fingerprints[0]}  # the possible ones
         self.erased: set[str] = set()
         self.version = 0
@@ -260,7 +260,7 @@ class Run:
             self.writers[write.writer] = Process(self.index)
 
     def _read(self, flight: dict[str, set[str | None]], writes: list[Write], *, whole: bool) -> dict[str, Any]:
-        """Compare the index with what it may hold now."""
+        """Compare the index with its possible contents now."""
         now, faults = self.reader.ask("read", whole)
         self.tally.reads += 1
         self.tally.checks += whole
@@ -282,7 +282,7 @@ class Run:
         return {"": fingerprint, **now}
 
     def _settle(self, writes: list[Write], flight: dict[str, set[str | None]], number: int) -> None:
-        """After the writers are done or dead: what was acknowledged is there, what was erased is not."""
+        """After all writers ended: acknowledged documents are there, erased ones are not."""
         for write in writes:
             if write.outcome == "done":
                 flight |= {key: {value} for key, value in write.values.items()}

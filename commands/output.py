@@ -21,7 +21,7 @@ def echo(text: object = "", *, err: bool = False) -> None:
 
 
 def echo_coloured(text: str) -> None:
-    """Print lines with colours of our own, whose other parts went through `printable` already."""
+    """Print lines with our own colours; the rest went through `printable` already."""
     click.echo(text)
 
 

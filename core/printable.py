@@ -31,7 +31,7 @@ _OTHERS = (  # overrides, embeddings and isolates; zero width; fillers; deprecat
 )
 _INVISIBLE = f"{_TAGS}{_SELECTORS}{_DIRECTIONS}{_OTHERS}"
 
-# What emoji are made of.
+# The characters of emoji.
 _PICTURES = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _JOINED = "\u0590-\u061b\u061d-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u18af\ua840-\ua87f\ufb1d-\ufdff"
 _JOINED += "\ufe70-\ufefc\U00010a00-\U00011fff"  # scripts in which letters join: Arabic, Indic, Mongolian and others
@@ -77,7 +77,7 @@ def _is_plain(text: str) -> bool:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Show what a person would not see, on one line: a document must not command the terminal.
+    """Show invisible characters, on one line: a document must not command the terminal.
 
     Control characters become symbols (␛), hidden letters are spelt out (`<tags: …>`), others become `<U+202E>`. White
     space becomes spaces, and characters without any meaning become U+FFFD.
@@ -90,7 +90,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Show in each line what a person would not see; tabs stay."""
+    """Show invisible characters in each line; tabs stay."""
     return "\n".join(printable(line, "\t") for line in text.split("\n"))
 
 
@@ -102,7 +102,7 @@ def printable_path(path: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Leave out what a person would not see, for a prompt: a model reads hidden letters like any others."""
+    """Leave out invisible characters, for a prompt: a model reads hidden letters like any others."""
     if _is_plain(text.replace("\n", " ")):
         return text
     plain = re.sub("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))  # colours

@@ -102,7 +102,7 @@ def find_changes(
 def _without_forgotten(
     entries: Iterable[Entry], snapshot: Snapshot, changes: FolderChanges, *, retry: bool
 ) -> Iterator[Entry]:
-    """Pass over forgotten files; with `retry`, what is read, of a large file the first part, replaces the tombstone."""
+    """Pass over forgotten files. With `retry` they are read; the file, or its first part, replaces the tombstone."""
     replaced: set[int] = set()
     for entry in entries:
         is_known = entry.unknown or entry.path in changes.known

@@ -1,4 +1,4 @@
-"""Documents whose files are missing in such a way that they may be away and not deleted: a disk is not mounted.
+"""Documents that miss their files, perhaps because a disk is not mounted.
 
 A sync keeps them until it is told to drop them.
 """
@@ -27,7 +27,7 @@ def take_doubtful(root: Path, gone: dict[str, Row], indexed: int, ignored: set[s
 
     :param gone: path -> row of a file, or of a part of one, that is not in the folder.
     :param indexed: files with passages before the sync.
-    :param ignored: folders that a rule passes over, each ending in "/": what lies below is not missing.
+    :param ignored: folders that a rule passes over, each ending in "/": files below are not missing.
     """
     missing = [(path, row) for path, row in gone.items() if not (_is_below(path, ignored) or _is_cut_off(root, path))]
     if count_indexed(missing) * 2 <= indexed:
@@ -55,7 +55,7 @@ def _is_below(path: str, folders: set[str]) -> bool:
 
 
 def _below_empty_folders(root: Path, rows: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
-    """Return the rows whose nearest folder that exists is empty."""
+    """Return the rows below an empty folder."""
     folders = [file_of(path).rstrip("/").rpartition("/")[0] for path, _ in rows]
     empty = {folder: _is_empty(_nearest(root, root / folder)) for folder in set(folders)}
     return [row for row, folder in zip(rows, folders, strict=True) if empty[folder]]

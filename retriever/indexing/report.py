@@ -21,7 +21,7 @@ class Report:
     unchanged: int = 0
     moved: int = 0
     removed: int = 0
-    missing: int = 0  # documents without a file that stay, because so many are missing that a disk may be away
+    missing: int = 0  # documents that stay without their files: too many are missing, so a disk may be away
     skipped: int = 0
     failed: int = 0
     chunks_total: int = 0

@@ -48,7 +48,7 @@ def sync(
 ) -> Report:
     """Make the store hold the documents of a folder. Safe to interrupt anywhere: the next run goes on.
 
-    :param drop_missing: drop missing documents even if so many are missing that a disk may be away.
+    :param drop_missing: drop missing documents, however many: else many stay, since a disk may be away.
     :param leave_out: the folder of the index.
     :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """

@@ -22,7 +22,7 @@ class Status:
     model: str
     fingerprint: str
     dim: int
-    documents: dict[str, int]  # by state, and the forgotten files, whose names are not stored
+    documents: dict[str, int]  # by state; forgotten files are counted without their names
     chunks: int
     bytes: int
     vector_index: str | None

@@ -41,7 +41,7 @@ _SIGNS_BEFORE, _SIGNS_AFTER = "([{<'`‘*,;", ")]}>'`’*,;:.!?"  # punctuation 
 
 _NAME = r"[A-Za-z_]\w*"
 _SENTENCE = 4  # words of a query from which on a name is only one of them
-_PROSE = 6  # more words outside of quotes than this are prose, and what it quotes is no demand
+_PROSE = 6  # with more words outside of quotes, a query is prose, and its quotes demand nothing
 _PLAIN_NAME = re.compile(  # an identifier that may be a word of a text: no sign of code in it
     r"(?!v\d+\Z)[^\W_]+(?:-\d\w*)?|\d+\.\d+"
 )
@@ -76,23 +76,23 @@ _ASSIGNED = r"(?:(?:export|pub|const|let|var|static|final)\s+)*"
 class ExactQuery:
     """A query and its exact parts; false if it has none."""
 
-    text: str  # for the encoder, BM25 and a reranker: without the operators and what is excluded
+    text: str  # for the encoder, BM25 and a reranker: without operators and excluded words
     required: tuple[str, ...] = ()  # phrases in quotes, and words after +
     excluded: tuple[str, ...] = ()
-    tokens: tuple[str, ...] = ()  # what looks like an identifier
-    names: tuple[str, ...] = ()  # what may be one: only its definition counts
+    tokens: tuple[str, ...] = ()  # they look like identifiers
+    names: tuple[str, ...] = ()  # perhaps an identifier: only its definition counts
 
     def __bool__(self) -> bool:
         return bool(self.required or self.excluded or self.tokens or self.names)
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """What decides about the order: tokens, and what is required, whose definition comes first too."""
+        """The literals that decide the order: tokens and required words."""
         return tuple(dict.fromkeys((*self.required, *self.tokens, *self.names)))
 
     @property
     def lookups(self) -> list[str]:
-        """Texts of which a passage has to hold every word: all that is required, with each token in turn."""
+        """Texts to look up with all their words: the required words with each token in turn."""
         required = " ".join(self.required)
         texts = [f"{required} {token}".strip() for token in (*self.tokens, *self.names)] or [required]
         return [text for text in texts if re.search(r"\w", text)]

@@ -97,7 +97,7 @@ class Query:
     """A query against one snapshot.
 
     :param vector: gives the vector of the query, shape (1, dim). It is called once, if the mode needs it.
-    :param parts: what passages have to hold literally.
+    :param parts: the exact parts of the query.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Query:
         return Candidates.by_words(ids, scores)
 
     def _semantic_exact(self, depth: int, passing: Passing | None) -> Candidates:
-        """The candidates by meaning, and those that hold what is required."""
+        """The candidates by meaning, and passages with all required words."""
         candidates = self._semantic(depth, passing)
         if not self._exact or not self._exact.required:
             return candidates
@@ -209,7 +209,7 @@ class Query:
         return {number: self._passages[number]["context"] for number in ids.tolist()}
 
     def _exact_first(self, candidates: Candidates, parts: exact.ExactQuery, mode: Mode) -> Candidates:
-        """Leave out what does not pass the exact parts; what holds more of them, or holds them better, comes first."""
+        """Leave out passages that fail the exact parts. More exact parts, or better ones, come first."""
         contexts = self._contexts(candidates.ids)
         passing = np.array([parts.passes(contexts[number]) for number in candidates.ids.tolist()], bool)
         candidates = candidates.take(np.flatnonzero(passing))

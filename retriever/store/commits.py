@@ -35,7 +35,7 @@ class Commits:
         self.head = head
         self.backend = backend
         self.latest = {"documents": head.documents, "chunks": head.chunks}  # this writer's latest table versions
-        self.previous = _state_before(store, head)  # whose files are kept, None if it was not
+        self.previous = _state_before(store, head)  # its files are kept; None if there is none
         self._tag = tag
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
 
@@ -113,7 +113,7 @@ class Commits:
         for name in set(self.head.parts).difference(head.parts):
             self.store.location.supersede(name)
         head = replace(head, commits=self.head.commits + 1)
-        previous = head if head.erase else self.head  # what is to be erased must not come back
+        previous = head if head.erase else self.head  # erased rows must not come back
         self._tag = head.write(self.store.location, over=self._tag, previous=previous)
         self.head, self.previous = head, previous
         self.latest = {"documents": head.documents, "chunks": head.chunks}

@@ -75,7 +75,7 @@ def _check_sizes(data: bytes, size: int) -> None:
 
 
 def _field(buffer: bytes, table: int, number: int) -> int:
-    """Return the position of what a field of a FlatBuffers table refers to; 0 if the table has no such field."""
+    """Return the position of the target of a field of a FlatBuffers table; 0 if the table has no such field."""
     fields = table - struct.unpack_from("<i", buffer, table)[0]
     if fields < 0 or 4 + 2 * number >= struct.unpack_from("<H", buffer, fields)[0]:
         return 0

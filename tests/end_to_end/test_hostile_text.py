@@ -1,4 +1,4 @@
-"""Documents, names of files and models whose text tries to deceive: what people, programs and prompts get of it."""
+"""Documents, names of files and models with text that tries to deceive, as people, programs and prompts get it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def inside(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def raw(text: str) -> set[str]:
-    """What no terminal may get: controls, marks of direction, tags, zero width."""
+    """Characters that no terminal may get: controls, marks of direction, tags, zero width."""
     return {char for char in text if char != "\n" and unicodedata.category(char) in {"Cc", "Cf", "Zl", "Zp"}}
 
 

@@ -248,7 +248,7 @@ def queries_that_are_a_pickle(index: Path, victim: Path) -> None:
         file.write_bytes(stream.getvalue())
 
 
-# What an index names, which only a user who trusts it follows.
+# Encoders and folders in an index: followed only after the user trusts it.
 
 
 def name_encoder(index: Path, name: str) -> None:
@@ -328,7 +328,7 @@ def state_of(folder: Path) -> dict[str, tuple]:
 
 
 def assert_confined(root: Path, attacks: list[str], commands: list[str], *, trust: str) -> None:
-    """Run the commands on the index of each attack, and compare what they touched with what they may touch."""
+    """Run the commands on the index of each attack, and compare the touched files with the allowed ones."""
     jobs = []
     for number, name in enumerate(attacks):
         for command in commands:

@@ -1,4 +1,4 @@
-"""What Binocle is built from: files by checksum, licences that let anyone use them."""
+"""The dependencies of Binocle: files by checksum, licences that let anyone use them."""
 
 from __future__ import annotations
 

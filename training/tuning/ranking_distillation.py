@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _SCALE = 30.0  # of cosines, for their softmax
-_BEST = 20  # the passages to encode again are drawn from so many of the teacher's best
+_BEST = 20  # the passages to encode again are drawn from this number of the teacher's best
 _BATCH_CHARACTERS = 6_000  # of texts of similar length that are encoded together
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..data.documents import Source
 
-_BOILERPLATE = 3  # a sentence of so many documents is boilerplate
+_BOILERPLATE = 3  # a sentence in this number of documents is boilerplate
 
 
 def normalised(text: str) -> str:

@@ -156,7 +156,7 @@ def _lies_on_colour(run: Any) -> bool:
 
 _SLIDE_STYLING = re.compile(rb'hidden="(?:1|true)"|sz="\d{1,3}"|noFill|val="[fF][0-9a-fA-F][fF]')
 _FILLS = ("{*}pic", "{*}solidFill", "{*}gradFill", "{*}blipFill", "{*}pattFill")
-_FILLED = name_set("spPr tcPr spTree grpSp")  # what a fill belongs to, except letters and lines
+_FILLED = name_set("spPr tcPr spTree grpSp")  # the parents of a fill, except letters and lines
 _TINY = 150  # hundredths of a point
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...documents.document import Document
 
 _TITLES = name_set("title ctrTitle")
-_WIDTH, _HEIGHT = 9_144_000, 6_858_000  # of a slide, in units of which an inch has 914,400
+_WIDTH, _HEIGHT = 9_144_000, 6_858_000  # of a slide; an inch has 914,400 units
 _SKIPPED_PLACEHOLDERS = name_set("sldNum sldImg dt")  # PowerPoint fills these in itself
 
 

@@ -46,7 +46,7 @@ class FolderLocation:
     lock_expires = False
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
-        """:param durable: sync what a commit names before it, so that a power cut loses nothing."""
+        """:param durable: sync all files of a commit before it, so that a power cut loses nothing."""
         self.cache = path
         self.durable = durable
         self._new_files = NewFiles(path, _PARTS, durable=durable)
@@ -90,7 +90,7 @@ class FolderLocation:
         """Settle all new files, then rename HEAD.json into place; without `durable`, the state before is not kept."""
         states = [self._write_aside(HEAD, head)]
         if self.durable:
-            # HEAD.json first where there was none: it is what makes the folder an index.
+            # HEAD.json first where there was none: it makes the folder an index.
             states.insert(over == NEW, self._write_aside(PREVIOUS, previous))
         else:
             (self.cache / PREVIOUS).unlink(missing_ok=True)  # so that the next durable commit syncs everything

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ANY = "*"  # the tag to overwrite any file
 NEW = ""  # the tag to write only if there is no such file
 HEAD = "HEAD.json"  # the committed state
-PREVIOUS = "HEAD.previous.json"  # the state before, for the case that HEAD.json or what it names is damaged
+PREVIOUS = "HEAD.previous.json"  # the state before, for a damaged HEAD.json, or damaged files of its state
 KEEP_SECONDS = 600.0  # readers may still open a replaced table version or vector index for so long
 TABLES = ("documents.lance", "chunks.lance")
 
@@ -65,7 +65,7 @@ class Location(Protocol):
     def begin(self, *, synced: bool) -> None:
         """Begin the commits of a writer.
 
-        :param synced: the last commit synced what it names; else the next one syncs all files.
+        :param synced: the last commit synced its files; else the next one syncs all files.
         """
         ...
 

@@ -18,7 +18,7 @@ def open_location(
 ) -> Location:
     """Return the location with this name: `s3://BUCKET/PREFIX`, or a folder.
 
-    :param durable: sync what a commit writes to a folder; object storage does so in any case.
+    :param durable: sync the files of each commit to a folder; object storage does so in any case.
     :param patience: with other writers; by default none.
     """
     location = _named(name, durable=durable) if isinstance(name, (str, os.PathLike)) else name

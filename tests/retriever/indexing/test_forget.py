@@ -1,4 +1,4 @@
-"""What `forget` leaves of 200 secrets in the raw and in the decoded bytes of an index and of the user's caches."""
+"""Look for 200 forgotten secrets in the raw and the decoded bytes of an index and of the user's caches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILES, ADDED = 40, 20  # with three and four secrets each
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory, make_model):
-    """An index with 200 secrets, kept queries and the vectors of two encoders; and what must not be found of it."""
+    """An index with 200 secrets, kept queries and the vectors of two encoders; and the pieces to look for."""
     tmp = tmp_path_factory.mktemp("planted")
     folder, secrets, paths = tmp / "folder", Words(), []
     folder.mkdir()
@@ -82,7 +82,7 @@ def vectors_of(retriever: Retriever) -> dict[bytes, str]:
 
 
 def needles(secrets: Words, rows: list[dict], files: list[Path]) -> dict[bytes, str]:
-    """The words, keys and hashes that must not be found -> what they are."""
+    """The words, keys and hashes that must not be found -> their meaning."""
     found = {word[:9].encode(): word for word in secrets.all}
     for row in rows:
         found[key_of(row["context"]).to_bytes(8, "little", signed=True)] = "key"
@@ -93,7 +93,7 @@ def needles(secrets: Words, rows: list[dict], files: list[Path]) -> dict[bytes, 
 
 
 def left(folders: list[Path], pieces: dict[bytes, str]) -> set[str]:
-    """What is found of these pieces in names, bytes and decoded tables of these folders."""
+    """The pieces in the names, bytes and decoded tables of these folders."""
     files = [file for folder in folders for file in folder.rglob("*")]
     data = b"\n".join(piece for file in files for piece in (str(file).encode(), *contents(file)))
     lower = data.lower()

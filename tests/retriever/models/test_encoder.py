@@ -65,7 +65,7 @@ def test_another_precision_is_refused(tiny_model, monkeypatch):
 
 
 def some_texts(count):
-    """Texts of 1 to 70 words, many times what one batch takes."""
+    """Texts of 1 to 70 words, enough for many batches."""
     random = np.random.default_rng(5)
     words = " ".join(TEXTS[:7]).split()
     return [" ".join(random.choice(words, random.integers(1, 70))) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What a power cut may not take: everything that a commit names is on the disk before the commit."""
+"""Everything that a commit names is on the disk before the commit, so that a power cut cannot take it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import document_schema
 from binocle.retriever.store.writer import open_writer
 
-# What no commit names, or is whole at once.
+# Files that no commit names, or that are whole at once.
 EPHEMERAL = {"lock", "lock.json", ".gitignore", "settings.json", f".{HEAD}", f".{PREVIOUS}", "switching"}
 REWRITTEN = "latest_version_hint.json"  # Lance makes it anew with each version, and can do without it
 
@@ -32,7 +32,7 @@ def below(index):
 
 
 def state(path):
-    """What a sync of a file or folder covers: it differs after each change of the bytes or the names."""
+    """The state of a file or folder for a sync: it differs after each change of the bytes or the names."""
     status = os.stat(path)
     names = frozenset(os.listdir(path)) - {REWRITTEN} if stat.S_ISDIR(status.st_mode) else None
     return status.st_ino, status.st_mtime_ns if names is None else names
@@ -61,7 +61,7 @@ def commits(monkeypatch):
 
 
 def use(retriever, folder, model):
-    """Everything that writes, each time followed by what the commits before it must not have broken."""
+    """Everything that writes, each time followed by a check of the commits before it."""
     (folder / "new.md").write_text("The king baked bread.\n")
     retriever.sync()
     retriever.add([{"id": "one", "text": "The queen sailed by night."}, {"id": "two", "text": "Cheese in a hot oven."}])

@@ -39,7 +39,7 @@ def mounted(image, folder):
 
 @pytest.fixture(params=["ext4", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xfs", "btrfs"))])
 def disk(request, tmp_path):
-    """A mounted file system, and what mounts a copy of its disk: all that reached the disk, and nothing else."""
+    """A mounted file system, and a function that mounts a copy of its disk, with only the bytes that reached it."""
     command, image = MAKE[request.param], tmp_path / "disk"
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not installed")
