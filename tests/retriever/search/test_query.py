@@ -298,7 +298,7 @@ def test_where_the_words_are_in_what_does_not_pass_more_is_looked_through_and_th
     holding = [number for number in range(COUNT) if "worker" in text_of(number).split()]
     passing = {*range(COUNT)}.difference(holding[1:])
     where = {"path": [f"{number:03}" for number in passing]}
-    (hit,) = library.search("worker", DEEP, mode="lexical", where=where)
+    (hit,) = library.search("the worker", DEEP, mode="lexical", where=where)
     assert hit.path == f"{holding[0]:03}"
     first = math.ceil(1.5 * DEEP * COUNT / len(passing))
     assert 4 * first < len(holding) < len(passing) < 16 * first
@@ -307,8 +307,8 @@ def test_where_the_words_are_in_what_does_not_pass_more_is_looked_through_and_th
 
 def test_few_results_of_words_are_all_there_are(library, asked):
     """Fewer than were asked for: what passes of them is all that passes."""
-    hits = library.search("salt", 10, mode="lexical", where="path=[0123]*")
-    found = by_lance(library, "salt")
+    hits = library.search("the salt", 10, mode="lexical", where="path=[0123]*")
+    found = by_lance(library, "the salt")
     assert [hit.score for hit in hits] == sorted((found[n] for n in found if n < 400), reverse=True)[:10]
     assert [where for _, where in asked] == [None]
 
