@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..core import forking
-from ..core.checks import is_whole
 from ..core.errors import DamagedError, InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..core.files import expand_home
 from ..core.progress import OnProgress, ignore
@@ -38,7 +37,7 @@ from .models.load import load_encoder
 from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
 from .search import query as queries
-from .search.context import Context, find_context
+from .search.context import Context, Order, Packing, counter, find_context
 from .search.hit import Hit
 from .store import benchmark_queries
 from .store import documents as stored_documents
@@ -396,22 +395,31 @@ class Retriever:
         query: str,
         *,
         max_tokens: int = 2_000,
-        k: int = 50,
+        tokenizer: Callable[[str], Any] | None = None,
+        siblings: int = 1,
+        order: Order = "best_first",
+        k: int = 30,
         mode: queries.Mode = "hybrid",
         where: Where = None,
         rerank: Rerank = None,
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
     ) -> Context:
-        """Pack the best passages for a prompt into at most `max_tokens` of the encoder's tokens.
+        """Pack the best passages for a prompt into at most `max_tokens`.
 
-        Duplicates are removed, neighbours are joined, and a numbered citation precedes each passage. The other
-        parameters are as in `search`.
+        Near-copies and passages far below the best are left out, neighbours are joined, and a numbered citation
+        precedes each passage. No document can forge a citation: see `search.passage`. The other parameters are as in
+        `search`.
+
+        :param tokenizer: gives the tokens of a text, or their number, as the model of the prompt counts them; by
+            default the encoder's.
+        :param siblings: how many passages of the same section may extend a hit on either side, if there is room.
+        :param order: "best_first", or "best_last" for a model that heeds the end of a prompt.
         """
-        if not is_whole(max_tokens, 1):
-            raise InputError(f"max_tokens is how long the context may be, a whole number from 1, not {max_tokens!r}")
+        packing = Packing(max_tokens, siblings, order).check()
+        count = None if tokenizer is None else counter(tokenizer)
         request = self._request(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
-        return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, max_tokens))
+        return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, packing, count))
 
     def _request(
         self,
