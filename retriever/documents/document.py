@@ -9,6 +9,7 @@ from typing import Any
 from ...core.printable import invisible_spans
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
+UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
 
 
 @dataclass(frozen=True, slots=True)

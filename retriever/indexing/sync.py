@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...core.progress import OnProgress, ignore
+from ..documents.document import UNREAD
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
@@ -143,4 +144,4 @@ def row_of(entry: Entry, reading: Reading | None) -> tuple[Row, Document | None]
     if not reading.document.parts:
         reason = reading.reason or "no text in it"
         return {**row, "state": "skipped", "reason": reason, "format": reading.document.format}, None
-    return row, reading.document
+    return {**row, "reason": reading.document.metadata.get(UNREAD, "")}, reading.document

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnsupportedError
 from .detect import choose_format
+from .encoded import drop_encoded
 from .formats import FORMATS
 
 if TYPE_CHECKING:
@@ -44,4 +45,4 @@ def read(data: bytes, name: str, formats: Mapping[str, Format] = FORMATS) -> Doc
     format_name, reader = choose_format(data, name, formats)
     module, _, function = reader.partition(":")
     document: Document = getattr(import_module(module, __name__), function)(data, format_name)
-    return document
+    return drop_encoded(document)

@@ -27,9 +27,11 @@ _NOISE = re.compile("\x1b\\[[0-9;]*m|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ufff
 HIDING, SHOWING = "\ufdd0", "\ufdd1"
 _HIDDEN = re.compile(f"{HIDING}([^{HIDING}{SHOWING}]*){SHOWING}")
 _MARKS = str.maketrans("", "", HIDING + SHOWING)
+_SHAPELESS = re.compile("[\u200b\u2060]+")  # spaces without width, which pages put beside the link of a heading
 _WORDS = re.compile(r"\S(?:.*\S)?")  # of a line
 _MAX_HIDDEN = 10_000  # spans of a document; of more, neighbours become one
 
+PARAGRAPH = " / "  # between the paragraphs of a table cell, which stands on one line
 _MAX_GAP = 100  # empty cells in a row; the text behind a wider gap does not belong to the table
 
 
@@ -81,17 +83,28 @@ class HeadingStack:
 
     def __init__(self) -> None:
         self._titles: list[tuple[int, str]] = []
+        self._first: tuple[int, str] | None = None
+        self._has_sibling = False
         self.path: Heading = ()
 
     def enter(self, level: int, title: str) -> Heading:
         """Open a section, which closes all sections of its level and of deeper levels."""
         level = min(level, MAX_LEVEL)
         self.leave(level)
-        title = collapse_spaces(shown(title))[:MAX_TITLE]
+        title = collapse_spaces(shown(_SHAPELESS.sub("", title)))[:MAX_TITLE]
         if title:
+            self._has_sibling = self._first is not None and (self._has_sibling or level <= self._first[0])
+            self._first = self._first or (level, title)
             self._titles.append((level, title))
             self.path = tuple(title for _, title in self._titles)
         return self.path
+
+    def title(self, deepest: int = MAX_LEVEL) -> str:
+        """The first heading if every other one stands below it, so that it names the document; else "".
+
+        :param deepest: the deepest level that may name a document.
+        """
+        return self._first[1] if self._first and not self._has_sibling and self._first[0] <= deepest else ""
 
     def leave(self, level: int) -> None:
         """Close all sections of a level and of deeper levels."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .base import (
     HIDING,
+    PARAGRAPH,
     SHOWING,
     DocumentBuilder,
     Heading,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _PERMALINK = f"¶#§\N{LINK SYMBOL}\ufe0f\uf0c1 \n{HIDING}{SHOWING}"  # the text of a link from a heading to itself
+_ITEMS = frozenset({"li", "dt", "dd"})
 _MAX_TABLE_DEPTH = 24
 _MAX_SPAN_COLUMN = 1000  # row spans are ignored from this column on
 _MAX_CELL = 2000  # characters; a table with a longer cell serves the layout
@@ -303,7 +305,8 @@ class HtmlReader:
         """Note that a block begins or ends here."""
         self._flush()
         nested = name in {"ul", "ol", "dl"} and self._inside_list()
-        if not nested and name not in TIGHT:
+        is_blank = name == "br" and self._gap  # a second break in a row
+        if is_blank or not (nested or name in TIGHT) or (self._rows and name in _ITEMS):
             self._gap = "\n\n"
         self._gap = self._gap or "\n"
 
@@ -349,11 +352,17 @@ class HtmlReader:
             if self._rows:
                 self._rows[-1].layout = True
         elif cells:
-            texts = (" ".join(block.text for block in cell) for cell in row.cells)
+            texts = map(_on_one_line, row.cells)
             text = table_row(zip(row.columns, texts, strict=True))
             first = cells[0][0]
             self._emit(_Block(text, first.line, first.heading, "table", row.gap or "\n\n"))
             self._gap = "\n"
+
+
+def _on_one_line(cell: list[_Block]) -> str:
+    """Write the blocks of a table cell on one line, with a mark between paragraphs and between items of a list."""
+    marked = (part for block in cell for part in (PARAGRAPH if block.gap == "\n\n" else " ", block.text))
+    return "".join(list(marked)[1:])
 
 
 def _leading_newlines(text: str) -> int:

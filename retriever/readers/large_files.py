@@ -15,6 +15,7 @@ from ...core.files import open_regular
 from ..documents.file_parts import file_of, part_path, split
 from .base import MAX_CHARACTERS
 from .detect import choose_format
+from .encoded import drop_encoded
 from .formats import FORMATS
 
 if TYPE_CHECKING:
@@ -91,4 +92,4 @@ def read_part(data: bytes, head: bytes, lines: int, path: str, formats: Mapping[
         replace(part, line=part.line + lines, heading=part.heading if columns is None else columns)
         for part in document.parts
     )
-    return replace(document, parts=parts, title=first.title)  # type: ignore[no-any-return]
+    return drop_encoded(replace(document, parts=parts, title=first.title))

@@ -6,6 +6,7 @@ The text of the file is not changed, and keeps its marks. It is split at heading
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import TYPE_CHECKING
 
 from ..documents.document import Document
@@ -27,6 +28,7 @@ _MARKS = re.compile(
     r"|\\(?P<escaped>[!-/:-@\[-`{-~])"
     r"|!?\[(?P<link>[^\[\]]*)\](?:\([^()\s]*(?:[ \t]+[^()]*)?\)|\[[^\[\]]*\])"
     r"|<(?P<address>[A-Za-z][\w+.-]*+:[^<>\s]*|[^<>\s@]++@[^<>\s]*)>"
+    r"|(?P<entity>&(?:\w{2,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});)"
     r"|</?[a-z][a-z\d-]*+(?:\s[^<>]*)?/?>|<[A-Z]+\s[^<>]*=[^<>]*>|<!--.*?-->"
 )
 _EMPHASIS = re.compile(r"(\*+)(?=[^\s*])(.*?[^\s*])\1")
@@ -60,8 +62,6 @@ class _LineScanner:
         """Begin a section at a line."""
         self.headings.enter(level, title)
         self.mark(index, "prose")
-        if not self.title and level <= 1:
-            self.title = self.headings.path[-1] if self.headings.path else ""
 
     def block(self, index: int, end: int, kind: str) -> int:
         """Make the lines from `index` up to `end` one part of another kind, with prose behind; returns `end`."""
@@ -81,7 +81,8 @@ class _LineScanner:
 
 
 def _document(text: str, scanner: _LineScanner, format_name: str) -> Document:
-    return Document(text, split_parts(text, _last_starts(scanner.part_starts)), scanner.title, format_name)
+    title = scanner.title or scanner.headings.title(deepest=1)
+    return Document(text, split_parts(text, _last_starts(scanner.part_starts)), title, format_name)
 
 
 def _last_starts(starts: list[PartStart]) -> Iterator[PartStart]:
@@ -102,6 +103,8 @@ def plain_title(markdown: str) -> str:
 def _displayed(match: re.Match[str]) -> str:
     if match["link"]:
         return _MARKS.sub(_displayed, match["link"])
+    if match["entity"]:
+        return unescape(match["entity"]).replace("*", _STAR)
     literal = (match["code"] or "").strip() or match["escaped"] or ""
     return literal.replace("*", _STAR) or match["address"] or ""
 
@@ -288,9 +291,7 @@ def read_latex(data: bytes, format_name: str) -> Document:
             if match[1] == "title":
                 scanner.title = " ".join(title.split())
             else:
-                title_before = scanner.title
                 scanner.enter_heading(index, _LEVELS[match[1]], title)
-                scanner.title = title_before
         elif "\\" in line and (match := _VERBATIM.match(line)):
             closing = re.compile(r".*\\end\{" + re.escape(match[1]) + r"\}")
             index = scanner.block(index, scanner.line_after(index + 1, closing.match), "code")

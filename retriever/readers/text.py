@@ -8,8 +8,9 @@ import re
 from itertools import islice
 
 from ..documents.document import Document
-from .base import MAX_TITLE, PartStart, join_surrogates, split_parts
+from .base import PartStart, join_surrogates, split_parts
 from .encoding import decode
+from .tables import column_names, is_header, is_number
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _DELIMITERS = ",;\t|"
@@ -83,19 +84,8 @@ def _header(text: str, delimiter: str | None) -> str:
     except csv.Error:
         return ""
     names, *below = [[cell.strip() for cell in row] for row in rows if any(row)] or [[]]
-    if not below or not _is_header(names):
+    if not below or not is_header(names):
         return ""
-    if len(names) == 1 and not any(_is_number(row[0]) for row in below):
+    if len(names) == 1 and not any(is_number(row[0]) for row in below):
         return ""
-    return ", ".join(name for name in names if name)[:MAX_TITLE]
-
-
-def _is_header(cells: list[str]) -> bool:
-    named = [cell for cell in cells if cell]
-    distinct = len(set(named)) == len(named)
-    short = all(len(cell) <= 60 and not _is_number(cell) for cell in named)
-    return bool(named) and distinct and short and len(named) * 2 > len(cells)
-
-
-def _is_number(cell: str) -> bool:
-    return bool(re.fullmatch(r"[-+(]?[\d.,:/%\s€$£-]*\d[\d.,:/%\s€$£)-]*", cell))
+    return column_names(names)

@@ -1,4 +1,7 @@
-"""Read XML of any vocabulary: a block for every element with text of its own, and titles as headings."""
+"""Read XML of any vocabulary: a block for every element with text of its own, and titles as headings.
+
+Values of data stand behind the names of their elements. A text with paragraphs has none: there they are only markup.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,11 @@ _ROWS = name_set("tr row")
 _INLINE = name_set("italic bold sub sup xref ext-link i b em strong emphasis a span tspan monospace underline sc")
 
 _TITLED = _SECTIONS | {"title-group", "titleStmt", "title-info", "info"}
-_NOT_IN_RECORD = _ROWS | {"p", "para"}
+_PARAGRAPHS = name_set("p para")
+_NOT_IN_RECORD = _ROWS | _PARAGRAPHS
 _MAX_RECORD_LENGTH = 600  # characters
 _MAX_RECORD_ELEMENTS = 120  # elements
+_MAX_VALUE = 200  # characters of a value that stands behind its name
 
 
 _ENTITY = re.compile(r"&(\w{2,31};)")
@@ -41,7 +46,7 @@ def read_xml(data: bytes, format_name: str) -> Document:
     """Read an XML file; as source code if most of its text is in attributes."""
     root = _parse(data)
     builder = DocumentBuilder()
-    reader = _XmlReader(builder)
+    reader = _XmlReader(builder, has_names=_is_data(root))
     try:
         reader.add_element(root, 0)
     except RecursionError:
@@ -50,6 +55,12 @@ def read_xml(data: bytes, format_name: str) -> Document:
     if local_name(root) not in _TEXT_ONLY and (not document.parts or _is_in_attributes(root)):
         return read_code(data, format_name)
     return document
+
+
+def _is_data(root: Any) -> bool:
+    """Whether an XML file is data, not a text: nothing in it is a paragraph."""
+    is_text = local_name(root) in _TEXT_ONLY | {"plist"}  # in a property list, the keys are values
+    return not is_text and not any(local_name(element) in _PARAGRAPHS for element in root.iter("*"))
 
 
 def _is_in_attributes(root: Any) -> bool:
@@ -91,8 +102,9 @@ def _escape(letters: str) -> str:
 class _XmlReader:
     """Add the elements of a tree to a builder, in order."""
 
-    def __init__(self, builder: DocumentBuilder) -> None:
+    def __init__(self, builder: DocumentBuilder, *, has_names: bool) -> None:
         self._builder = builder
+        self._has_names = has_names
         self._headings = HeadingStack()
 
     def add_element(self, element: Any, depth: int) -> None:
@@ -102,7 +114,9 @@ class _XmlReader:
             return
         section = name in _SECTIONS
         depth += section
-        if name in _ROWS:
+        if section and (title := next(filter(_is_title, element), None)) is not None:  # a number may stand before it
+            self._headings.enter(max(depth, 1), collapse_spaces(_text(title)))
+        if name in _ROWS and not (self._has_names and _is_record(element) and _names_cells(element)):
             cells = [collapse_spaces(_text(cell)) for cell in ([element] if _has_own_text(element) else element)]
             self._add(element, table_row(enumerate(cells)), kind="table", gap="\n")
         elif _is_title(element):
@@ -110,7 +124,7 @@ class _XmlReader:
         elif _is_mixed(element):
             self._add_block(element)
         elif _is_record(element):
-            self._add(element, collapse_spaces(_text(element)), gap="\n")
+            self._add(element, _named(element) if self._has_names else collapse_spaces(_text(element)), gap="\n")
         else:
             self._add(element, _key(element), gap="\n")
             for child in element:
@@ -132,11 +146,45 @@ class _XmlReader:
                 text, self._builder, headings=_NestedHeadings(self._headings), first_line=first
             ).read()  # as in feeds
             return
-        self._add(element, collapse_spaces(text))
+        text = collapse_spaces(text)
+        if self._has_names and len(text) <= _MAX_VALUE and local_name(element) not in _INLINE:
+            self._add(element, _named(element), gap="\n")
+        else:
+            self._add(element, text)
 
     def _add(self, element: Any, text: str, *, kind: str = "prose", gap: str = "\n\n") -> None:
         line = _first_line(element)
         self._builder.add(text, line=line, heading=self._headings.path, kind=kind, gap=gap)
+
+
+def _named(element: Any) -> str:
+    """The values in an element on one line, each behind the name of its element or attribute."""
+    name = element.get("name") or element.get("key") or local_name(element)
+    values = [f"{key.rpartition('}')[2]}: {value}" for key, value in element.attrib.items() if _is_value(key, value)]
+    if _is_mixed(element):
+        text = collapse_spaces(_own_text(element))
+        values.insert(0, text)
+    else:
+        values += filter(None, (_named(child) for child in element if local_name(child) not in _DROPPED | {""}))
+    if local_name(element) in _INLINE:
+        return ", ".join(values)
+    separator = "; " if any(len(child) for child in element) else ", "
+    return f"{name}: {separator.join(values)}" if values else ""
+
+
+def _is_value(key: str, value: str) -> bool:
+    """Whether an attribute says something that the name of its element does not: no address, and no key."""
+    return key not in {"name", "key"} and bool(value.strip()) and len(value) <= _MAX_VALUE and "://" not in value
+
+
+def _own_text(element: Any) -> str:
+    return _text(element).removeprefix(_key(element))
+
+
+def _names_cells(row: Any) -> bool:
+    """Whether the cells of a row are named after their columns."""
+    names = {local_name(cell) for cell in row}
+    return len(names) > 1 and not names & {"td", "th"}
 
 
 def _is_title(element: Any) -> bool:
@@ -156,7 +204,7 @@ def _is_record(element: Any) -> bool:
         if (
             length > _MAX_RECORD_LENGTH
             or count > _MAX_RECORD_ELEMENTS
-            or local_name(node) in _NOT_IN_RECORD
+            or (local_name(node) in _NOT_IN_RECORD and node is not element)
             or _is_title(node)
         ):
             return False

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, shown, table_row
+from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
 from .docx_styles import Styles, paragraph_property
 from .drawingml import graphics_text
 from .hidden_runs import mark_word
@@ -60,7 +60,6 @@ class _WordReader:
         self._package = package
         self._main = main
         self._headings = HeadingStack()
-        self._first_heading = ""
         self._levels, self._titles = styles.levels, styles.titles
         self._notes: dict[tuple[str, str], Any] = {}
         self._in_note = False
@@ -71,11 +70,11 @@ class _WordReader:
         for body in root:
             if local_name(body) == "body":
                 self._add_blocks(body)
+        self.builder.title = self.builder.title or self._headings.title() or self._package.title()
         self._headings = HeadingStack()
         for key in list(self._notes):  # notes without a reference in the text
             self._add_note(key)
         self._add_margins()
-        self.builder.title = self.builder.title or self._package.title() or self._first_heading
 
     def _collect_notes(self, kind: str) -> None:
         for part in self._package.related(self._main, kind + "s"):
@@ -119,7 +118,6 @@ class _WordReader:
         text = paragraph.text.strip()
         if text and level is not None and not self._in_note:
             self._headings.enter(level, text)
-            self._first_heading = self._first_heading or collapse_spaces(shown(text))
         elif text and style in self._titles and not self.builder.title:
             self.builder.title = text
         gap = "\n" if paragraph_property(element, "numPr") is not None and level is None else "\n\n"
@@ -193,7 +191,7 @@ class _WordReader:
         lines = []
         paragraphs: list[_Paragraph] = []
         for row, row_cells in zip(rows, cells, strict=True):
-            texts = (" ".join(self._cell(cell, paragraphs)) for cell in row_cells)
+            texts = (PARAGRAPH.join(self._cell(cell, paragraphs)) for cell in row_cells)
             columns = accumulate(map(_span, row_cells), initial=_number(row, "trPr", "gridBefore"))
             if line := table_row(zip(columns, texts, strict=False)):
                 lines.append(line)

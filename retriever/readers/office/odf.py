@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UnreadableError
-from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..base import PARAGRAPH, DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..tables import add_rows
 from .hidden_runs import mark_odf
 from .package import Package, attribute, local_name, parse_digits, parse_xml
 
@@ -124,8 +125,11 @@ class _OdfReader:
             self._headings.enter(1, attribute(table, "name") or "")
         inner: list[Any] = []
         separator = "\t" if self._spreadsheet else " | "
-        text = "\n".join(line for row in _rows(table) if (line := table_row(_cells(row, inner), separator)))
-        self.builder.add(text, page=self._page, heading=self._headings.path, kind="table")
+        rows = (table_row(_cells(row, inner), separator) for row in _rows(table))
+        if self._spreadsheet:
+            add_rows(self.builder, rows, self._page or 0, attribute(table, "name") or "")
+        else:
+            self.builder.add("\n".join(filter(None, rows)), page=self._page, heading=self._headings.path, kind="table")
         for element in inner:
             self.add_blocks(element)
         for shapes in table:
@@ -148,7 +152,7 @@ def _cells(row: Any, inner: list[Any]) -> Iterator[tuple[int, str]]:
     column = 0
     for cell in row:
         if local_name(cell) in {"table-cell", "covered-table-cell"}:
-            text = " ".join(_cell(cell, inner))
+            text = PARAGRAPH.join(_cell(cell, inner))
             repeated = parse_digits(attribute(cell, "number-columns-repeated")) or 1
             yield from ((column + copy, text) for copy in range(repeated if repeated <= _MAX_COPIES else 1))
             column += repeated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import DocumentBuilder, Heading, collapse_spaces, name_set, shown, table_row
+from ..base import PARAGRAPH, DocumentBuilder, Heading, collapse_spaces, name_set, shown, table_row
 from .drawingml import graphics_text, paragraphs
 from .hidden_runs import mark_slide
 from .package import Package, attribute, local_name, parse_digits
@@ -125,5 +125,5 @@ def _placeholder(shape: Any) -> str:
 def _rows(table: Any) -> Iterator[str]:
     for row in table.iter("{*}tr"):
         yield table_row(
-            enumerate(collapse_spaces(" ".join(paragraphs(cell))) for cell in row if local_name(cell) == "tc")
+            enumerate(collapse_spaces(PARAGRAPH.join(paragraphs(cell))) for cell in row if local_name(cell) == "tc")
         )

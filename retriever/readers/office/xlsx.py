@@ -12,6 +12,7 @@ from lxml import etree
 
 from ....core.errors import UnreadableError
 from ..base import DocumentBuilder, hide, table_row
+from ..tables import add_rows
 from .drawingml import chart_text, paragraphs
 from .package import Package, attribute, local_name, parse_digits
 
@@ -29,7 +30,6 @@ _NOT_FORMAT = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\[\]]*\]|_.|\*.|Gen
 _NUMBER = re.compile(r"-?\d+\.\d{12,}(?:E-?\d+)?$|-?\d+(?:\.\d+)?E[-+]?\d+$")
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")  # a character that XML cannot hold, or a "_" before an "x"
 _COLUMN_LETTERS = re.compile("[A-Z]{1,3}(?=[0-9])")
-_ROW_BATCH = 200
 
 
 def read_xlsx(data: bytes, format_name: str) -> Document:
@@ -42,21 +42,10 @@ def read_xlsx(data: bytes, format_name: str) -> Document:
     builder = DocumentBuilder(title=package.title())
     for number, (name, part, is_hidden) in enumerate(book.sheets(), 1):
         rows = book.rows(part)
-        _add_rows(builder, map(hide, rows) if is_hidden else rows, number, name)
+        add_rows(builder, map(hide, rows) if is_hidden else rows, number, name)
         for line in book.extras(part):
             builder.add(line, page=number, heading=(name,))
     return builder.document(format_name)
-
-
-def _add_rows(builder: DocumentBuilder, rows: Iterator[str], page: int, sheet: str) -> None:
-    gap = "\n\n"
-    batch: list[str] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _ROW_BATCH:
-            builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
-            batch, gap = [], "\n"
-    builder.add("\n".join(batch), page=page, heading=(sheet,), kind="table", gap=gap)
 
 
 class _Workbook:
@@ -79,12 +68,16 @@ class _Workbook:
                 yield sheet.get("name", ""), part, sheet.get("state") in {"hidden", "veryHidden"}
 
     def rows(self, part: str) -> Iterator[str]:
-        """The rows of a sheet that are not empty; read as a stream, since sheets can be large."""
+        """The rows of a sheet, "" for empty ones between; read as a stream, since sheets can be large."""
+        expected = 1
         for row in _stream_elements(self._package.read(part), "row"):
+            number = parse_digits(row.get("r")) or expected
             line = table_row(self._cells(row), "\t")
-            if line and not line.isspace():
-                line = " ".join(line.splitlines())
-                yield hide(line) if row.get("hidden") in {"1", "true"} else line
+            line = " ".join(line.splitlines()) if line.strip() else ""
+            if number > expected and line:
+                yield ""
+            expected = number + 1
+            yield hide(line) if row.get("hidden") in {"1", "true"} else line
 
     def _cells(self, row: Any) -> Iterator[tuple[int, str]]:
         column = -1
@@ -259,15 +252,14 @@ def _read_xls(data: bytes, format_name: str) -> Document:
             sheet = book.get_sheet_by_name(name)
         except (python_calamine.CalamineError, ValueError):  # a sheet with only a chart
             continue
-        _add_rows(builder, _calamine_rows(sheet), number, name)
+        add_rows(builder, _calamine_rows(sheet), number, name)
     return builder.document(format_name)
 
 
 def _calamine_rows(sheet: Any) -> Iterator[str]:
     for row in sheet.iter_rows():
         line = table_row(enumerate(_cell_text(cell) for cell in row), "\t")
-        if line.strip():
-            yield line
+        yield line if line.strip() else ""
 
 
 def _cell_text(value: Any) -> str:

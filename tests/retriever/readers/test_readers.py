@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -230,6 +231,8 @@ def test_markdown_is_split_at_headings_code_and_tables() -> None:
 def test_the_first_heading_is_a_markdown_files_title() -> None:
     assert reading("# tar\n\n> Archiving.\n", "a.md").title == "tar"
     assert reading("## below\n", "a.md").title == ""
+    assert reading("# tar\n\nArchiving.\n\n# zip\n", "a.md").title == ""
+    assert reading("## below\n\n# Appendix\n", "a.md").title == ""
 
 
 @pytest.mark.parametrize(
@@ -253,6 +256,7 @@ def test_front_matter_names_a_markdown_file_where_it_gives_a_title(line: str, ti
         ("`int *p` and a * b", "int *p and a * b"),
         ("[`a*b`](x) or `` c`d ``", "a*b or c`d"),
         ("**bold *and* `*`**, ***all***, **bold *it***", "bold and *, all, bold it"),
+        ("R&amp;D &#39;&lt;`&amp;`", "R&D '<&amp;"),
         ("A* search, *args and \\*so on\\*", "A* search, *args and *so on*"),
         ("Map<K, V> if a < b > c", "Map<K, V> if a < b > c"),
         ('<a id="x"></a>x<sup>2</sup> <!-- no --> <https://x.y> ![duck](d.png)', "x2 https://x.y duck"),
@@ -529,8 +533,7 @@ def test_feeds_have_their_titles_as_headings_and_their_html_read() -> None:
     assert outline(document) == [
         (("Blog",), 2, "prose", "Blog"),
         (("Blog", "Post"), 3, "prose", "Post"),
-        (("Blog", "Post"), 4, "prose", "Hello world"),
-        (("Blog", "Post"), 5, "prose", "today"),
+        (("Blog", "Post"), 4, "prose", "Hello world\npubDate: today"),
     ]
 
 
@@ -589,9 +592,15 @@ def test_the_names_of_settings_in_xml_are_read() -> None:
     source = (
         '<resources><string name="app_name">My app</string><string name="quit">Leave <b>now</b></string></resources>'
     )
-    assert reading(source, "strings.xml").text == "app_name My app quit Leave now"
+    assert reading(source, "strings.xml").text == "resources: app_name: My app; quit: Leave now"
     group = f'<group name="colours"><p>{"red " * 200}</p></group>'
     assert reading(f"<a>{group}</a>", "a.xml").text.startswith("colours\n\nred red")
+
+
+def test_paragraphs_and_items_in_a_cell_stay_apart() -> None:
+    cells = "<td>One<br>line<br><br>Two</td><td><p>A</p><p>B</p></td><td><ul><li>C<li>D</ul></td>"
+    assert reading(f"<table><tr>{cells}</tr></table>", "a.html").text == "One line / Two | A / B | C / D"
+    assert reading("a<br>b<br><br>c", "a.html").text == "a\nb\n\nc"
 
 
 def test_a_page_that_is_hidden_until_a_script_runs_is_read() -> None:
@@ -631,13 +640,22 @@ def test_only_the_prolog_of_xml_declares_its_encoding() -> None:
     assert reading("<a><b>charset=iso-8859-1: Grüße</b></a>", "a.xml").text == "charset=iso-8859-1: Grüße"
 
 
-def test_records_in_xml_are_a_line_each() -> None:
-    document = reading(
-        "<people><person><name>Ada</name><age>36</age></person><person><name>Bob</name><age>41</age></person></people>"
-        * 1,
-        "a.xml",
-    )
-    assert "Ada 36" in document.text
+def test_values_in_xml_stand_behind_their_names() -> None:
+    ada, bob = "<person id='7'><name>Ada</name><age>36</age></person>", "<person><name>Bob</name><age>41</age></person>"
+    text = "person: id: 7, name: Ada, age: 36; person: name: Bob, age: 41"
+    assert reading(f"<people>{ada}{bob}</people>", "a.xml").text == f"people: {text}"
+    assert reading("<t><row><Name>Ada</Name><Age>36</Age></row></t>", "a.xml").text == "row: Name: Ada, Age: 36"
+    long = reading(f"<people>{ada}{'<note>None of this is short.</note>' * 100}</people>", "a.xml")
+    assert long.text.startswith("person: id: 7, name: Ada, age: 36\nnote: None of this is short.\nnote:")
+    assert reading(f"<text>{ada}<p>A duck.</p></text>", "a.xml").text == "Ada 36\n\nA duck."
+
+
+def test_what_stands_before_the_title_of_a_section_in_xml_belongs_to_it() -> None:
+    book = "<book><author>Ann</author><title>On ducks</title><price>9</price></book>"
+    document = reading(f"<shop>{book}{book.replace('ducks', 'geese')}</shop>", "a.xml")
+    assert [(part.heading, document.text[part.start : part.end].split()[-1]) for part in document.parts] == [
+        ((f"On {bird}",), word) for bird in ("ducks", "geese") for word in ("Ann", bird, "9")
+    ]
 
 
 def test_entities_expand_only_within_the_file_and_within_bounds(tmp_path: Path) -> None:
@@ -835,6 +853,15 @@ def test_docx_headings_come_from_styles_whatever_they_are_called(namespace: str)
     ]
 
 
+def test_one_chapter_of_a_docx_does_not_name_the_others() -> None:
+    def outlined(*headings: tuple[str, int]) -> Document:
+        return reading(docx("".join(p(text, f'<w:outlineLvl w:val="{level}"/>') for text, level in headings)), "a.docx")
+
+    assert outlined(("CHAPTER 1", 0), ("Ducks", 1), ("CHAPTER 2", 0)).title == ""
+    assert outlined(("Handbook", 0), ("CHAPTER 1", 1), ("CHAPTER 2", 1)).title == "Handbook"
+    assert outlined(("Preface", 1), ("CHAPTER 1", 0)).title == ""
+
+
 def test_docx_headings_of_publishers_templates_are_known_by_name() -> None:
     names = ("ChapterTitle", "HeadA", "HeadB", "Header")
     styles = "".join(f'<w:style w:styleId="{name}"><w:name w:val="{name}"/></w:style>' for name in names)
@@ -869,7 +896,7 @@ def test_docx_gives_all_visible_text_and_no_deleted_text() -> None:
     document = reading(data, "a.docx")
     assert (
         document.text
-        == "See the link added\n\na note\n\ncontrolled\n\nx^2\n\nboxed\n\na | b c\n1 | 2\n\na remark\n\npage head\n\npage foot"
+        == "See the link added\n\na note\n\ncontrolled\n\nx^2\n\nboxed\n\na | b / c\n1 | 2\n\na remark\n\npage head\n\npage foot"
     )
     assert [part.kind for part in document.parts] == ["prose", "table", "prose"]
 
@@ -992,6 +1019,25 @@ def test_cells_of_a_sheet_stand_in_their_columns() -> None:
         + "<row><c/><c><v>7</v></c></row>"
     )
     assert reading(xlsx(rows), "a.xlsx").text == "\t1\t\t2\n3\t\t4\n" + "\t" * 25 + "5\t\t6\n\t7"
+
+
+def test_rows_far_down_a_sheet_have_the_names_of_its_columns() -> None:
+    def row(number: int, *cells: str) -> str:
+        written = "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in cells)
+        return f'<row r="{number}">{written}</row>'
+
+    rows = [
+        row(1, "Ducks of the lake"),
+        row(2, "Year", "Sea ducks"),
+        *(row(3 + i, "2019", f"{i} ducks") for i in range(300)),
+    ]
+    other = [row(400, "Keeper", "Town"), *(row(401 + i, f"Ann {i}", "Bern by the river") for i in range(60))]
+    document = reading(xlsx("".join(rows + other)), "a.xlsx")
+    last = document.parts[-1]
+    assert {part.heading for part in document.parts} == {("Ducks", "Year, Sea ducks"), ("Ducks", "Keeper, Town")}
+    assert document.text[last.start :].startswith("Keeper\tTown\nAnn 0")
+    short = reading(xlsx("".join([*rows[:9], row(30, "Keeper", "Town"), row(31, "Ann", "Bern")])), "a.xlsx")
+    assert {part.heading for part in short.parts} == {("Ducks",)}
 
 
 def test_hours_beyond_a_day_are_a_duration_in_xlsx() -> None:
@@ -1271,6 +1317,51 @@ def test_mail_nested_without_end_is_refused() -> None:
     nested = "".join(f"Content-Type: multipart/mixed; boundary=b{i}\n\n--b{i}\n" for i in range(10_000))
     with pytest.raises(UnreadableError, match="nested"):
         read(nested.encode(), "a.eml")
+
+
+# Encoded data
+
+
+def encoded_lines(count: int, *, seed: int = 0) -> str:
+    return base64.encodebytes(random.Random(seed).randbytes(57 * count)).decode()
+
+
+@pytest.mark.parametrize("around", ["{}", "-----BEGIN KEY-----\n{}-----END KEY-----\n", "key: |\n  {}"])
+def test_lines_of_encoded_data_are_left_out_and_counted(around: str) -> None:
+    data = encoded_lines(20) + "c2hvcnQgb25l\n"
+    source = f"Before.\n{around.format(data)}Regards\nafter"
+    document = reading(source, "a.txt")
+    assert document.text.split("\n")[-2:] == ["Regards", "after"]
+    assert document.text.count("\n") == source.count("\n")
+    assert "…" in document.text
+    assert len(document.text) < 150
+    assert document.metadata["unread"].startswith("1,55")
+
+
+def test_parts_keep_their_lines_behind_encoded_data() -> None:
+    picture = "![](data:image/png;base64," + encoded_lines(20).replace("\n", "") + ")"
+    document = reading(f"# A\n\n{picture}\n\n```\n{encoded_lines(9)}```\n\n# B\n\nend\n", "a.md")
+    assert [(part.line, part.heading) for part in document.parts] == [(1, ("A",)), (5, ("A",)), (17, ("B",))]
+    assert document.text.startswith("# A\n\n![](data:image/png;base64,…)\n\n```\n…\n")
+    assert document.text[document.parts[-1].start :] == "# B\n\nend\n"
+
+
+def test_a_file_of_encoded_data_alone_has_no_text() -> None:
+    assert reading(encoded_lines(40), "a.txt").parts == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(random.Random(i).randbytes(32).hex() + "\n" for i in range(30)),  # a list of SHA-256 sums
+        "".join("".join(random.Random(i).choices("ACGT", k=70)) + "\n" for i in range(30)),
+        "x" * 5_000,
+        "an ordinary sentence of a book, with words\n" * 50,
+        encoded_lines(2),
+    ],
+)
+def test_what_only_resembles_encoded_data_is_kept(text: str) -> None:
+    assert reading(text, "a.txt").text == text
 
 
 # Names that lie, bombs, and damage
