@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .retriever.retriever import Retriever
     from .retriever.search.context import Context
     from .retriever.search.hit import Hit
+    from .retriever.store.filters.filter import F, Filter
     from .training.evaluation.retrieval import evaluate
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "Context",
     "Document",
     "Encoder",
+    "F",
+    "Filter",
     "Hit",
     "Reranker",
     "Retriever",
@@ -46,6 +49,8 @@ _PLACES = {
     "Context": ("retriever.search.context", "Context"),
     "Document": ("retriever.documents.document", "Document"),
     "Encoder": ("retriever.models.encoder", "Encoder"),
+    "F": ("retriever.store.filters.filter", "F"),
+    "Filter": ("retriever.store.filters.filter", "Filter"),
     "Hit": ("retriever.search.hit", "Hit"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),

@@ -98,7 +98,7 @@ where_option = click.option(
     multiple=True,
     metavar="FILTER",
     help="Search only documents that pass: path='docs/**' (relative to the indexed folder), type=pdf, "
-    "modified>=2026-01-01, size<1MB, KEY=VALUE. Repeatable: all must pass.",
+    "modified>=2026-01-01, size<1MB, KEY=VALUE; joined by and, or, not and brackets. Repeatable: all must pass.",
 )
 
 
@@ -195,7 +195,7 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
 def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[str]:
     """The filter for FOLDER; none unless it lies below `root`, the indexed folder."""
     from ..retriever.documents.scan import INDEX_NAME
-    from ..retriever.store.filters import below_folder
+    from ..retriever.store.filters.fields import below_folder
 
     if folder is None or folder.resolve() == index or (root is None and folder.resolve() / INDEX_NAME == index):
         return []

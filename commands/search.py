@@ -278,24 +278,24 @@ def _explain_no_hits(
     where: tuple[str, ...], folder: Path | None, root: Path | None, retriever: Retriever, required: tuple[str, ...]
 ) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
-    from ..retriever.store.filters import parse as parse_filter
-    from ..retriever.store.filters import unknown_fields, unmet_conditions
+    from ..retriever.store.documents import ids_passing
 
+    snapshot = retriever.snapshot()
     rows = [row for row in retriever.documents() if row["chunks"]]
-    inside = parse_filter(folder_filter(folder, root, retriever.path))
-    below = [row for row in rows if inside is None or inside.passes(row)]
+    inside = folder_filter(folder, root, retriever.path)
+    below = ids_passing(snapshot, inside)
     if not rows:
         hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
         reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
-    elif not below:
+    elif below.isdisjoint(row["id"] for row in rows):
         reason = f"no document in {folder} has passages in the index"
+    elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
+        types = sorted({row["format"] for row in rows if row["id"] in below}) if "type" in " ".join(where) else []
+        more = ", …" * (len(types) > _LISTED_TYPES)
+        here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{more})" if types else ""
+        reason = f"no document passes {' and '.join(where)}{here}"
     else:
-        reason = (
-            unknown_fields(where, rows)
-            or unmet_conditions(where, below)
-            or (required and f"no passage holds {_quoted(required)}")
-            or "nothing found" * sys.stdout.isatty()
-        )
+        reason = (required and f"no passage holds {_quoted(required)}") or "nothing found" * sys.stdout.isatty()
     if reason:
         echo(f"binocle: {printable(reason)}", err=True)
 
@@ -340,6 +340,7 @@ def _width() -> int:
     return max(40, min(shutil.get_terminal_size((100, 24)).columns, 120))
 
 
+_LISTED_TYPES = 20  # most types that a message lists
 _JSON_FIELDS = [
     "rank",
     "score",

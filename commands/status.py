@@ -112,14 +112,13 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
     \b
     binocle files ~/notes --state failed
     """
-    from ..retriever.store.filters import parse
+    from ..retriever.store.documents import ids_passing
 
     retriever = open_index(folder, index)
     root = retriever.folder
-    inside = parse(folder_filter(folder, root, retriever.path))
-    rows = [
-        row for row in retriever.documents() if state in (None, row["state"]) and (inside is None or inside.passes(row))
-    ]
+    inside = folder_filter(folder, root, retriever.path)
+    below = ids_passing(retriever.snapshot(), inside)
+    rows = [row for row in retriever.documents() if state in (None, row["state"]) and row["id"] in below]
     from_here = path_from_here(root)
     names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
     for row in rows:
@@ -129,7 +128,7 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
             detail = row["reason"] or f"{count_of(row['chunks'], 'passage')}, {row['format']}"
             path = from_here(row["path"]) if row["source"] == "file" else row["path"]
             echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
-    if inside is None and state in (None, "skipped"):
+    if not inside and state in (None, "skipped"):
         _count_forgotten(len(retriever.snapshot().tombstones))
     return 0 if rows else EXIT_NEGATIVE
 

@@ -42,7 +42,7 @@ from .search.hit import Hit
 from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.confinement import check_files
-from .store.filters import parse
+from .store.filters.where import Where, parse
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import is_s3, open_location
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from .store.head import Head
     from .store.writer import Writer
 
-Where = str | Sequence[str] | Mapping[str, Any] | None
 Rerank = str | os.PathLike[str] | Reranker | None
 _T = TypeVar("_T")
 _LOG = logging.getLogger("binocle")
@@ -352,7 +351,7 @@ class Retriever:
         in double quotes and +word are in every hit, -word at the end of the query is in none: see `search.exact`.
 
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
-        :param where: filters such as `"path=docs/**"`, `["type=pdf", "modified>=2026-01-01"]` or
+        :param where: a filter such as `F.author == "Ada"`, `"type=pdf and modified>=2026-01-01"` or
             `{"author": "Ada"}`: see `retriever.store.filters`.
         :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
     from ..models.reranker import Reranker
-    from ..store.filters import Filter
+    from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
 
 

@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 
 from ...core.errors import InputError
 from ..documents.file_parts import file_of
+from .filters.where import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...core.arrays import Floats
+    from .filters.where import Where
     from .snapshot import Snapshot
 
     Row = dict[str, Any]
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 def rows(snapshot: Snapshot) -> list[Row]:
     """Return all documents in order of path: the documents table without the texts."""
     return sorted(snapshot.document_rows.to_pylist(), key=lambda row: (row["path"], row["source"]))
+
+
+def ids_passing(snapshot: Snapshot, where: Where) -> set[int]:
+    """Return the row ids of the documents that pass a filter, of all if it has no conditions."""
+    conditions, ids = parse(where), snapshot.document_rows["id"].to_numpy()
+    return set((ids if conditions is None else ids[snapshot.select(conditions)]).tolist())
 
 
 def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:

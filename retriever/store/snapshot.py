@@ -15,7 +15,8 @@ from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
 from . import tombstones
-from .filters import COLUMNS
+from .filters.columns import DocumentColumns
+from .filters.evaluation import select
 from .live_index import LiveIndex, LoadedIndex, load_index
 from .search_backend import CPU, SearchBackend
 from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading_error
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
-    from ...core.arrays import Ids, Positions
+    from ...core.arrays import Ids, Mask, Positions
     from ...indexes.manifest import IndexManifest
-    from .filters import Filter
+    from .filters.filter import Filter
     from .head import Head
     from .store import Store
 
@@ -170,10 +171,23 @@ class Snapshot:
         """Columns `id` and `document` of all chunks, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
 
-    def passing(self, where: Filter) -> Passing:
-        """Select the documents that pass a filter, and their chunks.
+    @locked_cached_property
+    def columns(self) -> DocumentColumns:
+        """The values of all documents by key, in the order of `document_rows`."""
+        return DocumentColumns(self.document_rows)
 
-        The last few filters are cached, since each has to look at every document.
+    def select(self, where: Filter) -> Mask:
+        """Return which of `document_rows` pass a filter.
+
+        :raises InputError: when it names a key that no document has.
+        """
+        with self.once:
+            return select(where, self.columns)
+
+    def passing(self, where: Filter) -> Passing:
+        """Select the documents with passages that pass a filter, and their chunks.
+
+        :raises InputError: when it names a key that no document has.
         """
         passing = self._passing.get(where)
         if passing is None:
@@ -183,10 +197,26 @@ class Snapshot:
         return passing
 
     def _apply(self, where: Filter) -> Passing:
-        rows = self.document_rows.select(["id", "chunks", *COLUMNS]).to_pylist()
-        documents = np.sort(np.array([row["id"] for row in rows if row["chunks"] and where.passes(row)], np.int64))
-        owners = self.chunk_ids["document"].to_numpy()
-        return Passing(documents, self.chunk_ids["id"].to_numpy()[isin_sorted(owners, documents)])
+        ids, with_chunks = self._searchable
+        documents = np.sort(ids[self.select(where) & with_chunks])
+        owners, chunks = self._chunks_by_document
+        starts = np.searchsorted(owners, documents)
+        counts = np.searchsorted(owners, documents, side="right") - starts
+        offsets = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return Passing(documents, np.sort(chunks[offsets]))
+
+    @locked_cached_property
+    def _searchable(self) -> tuple[Ids, Mask]:
+        """The ids of `document_rows`, and whether each has chunks."""
+        rows = self.document_rows
+        return rows["id"].to_numpy(), rows["chunks"].to_numpy() > 0
+
+    @locked_cached_property
+    def _chunks_by_document(self) -> tuple[Ids, Ids]:
+        """The documents of all chunks, ascending, and the chunk of each."""
+        owners, ids = self.chunk_ids["document"].to_numpy(), self.chunk_ids["id"].to_numpy()
+        order = np.argsort(owners, kind="stable")
+        return owners[order], ids[order]
 
     def documents_by_id(self, ids: Sequence[int], columns: Sequence[str] | None = None) -> dict[int, dict[str, Any]]:
         """Return the rows of these documents by id; all columns but `text` unless `columns` names them."""

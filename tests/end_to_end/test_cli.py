@@ -497,8 +497,10 @@ def test_search_warns_of_a_query_that_the_encoder_cannot_read_whole(run, here):
 @pytest.mark.parametrize("words", [["search", "cancel"], ["similar", "notes/cats.txt:1"]])
 def test_filter_on_an_unknown_field_is_explained(words: list[str], here: Path, run):
     done = run(*words, "--where", "typ=pdf")
-    said = "binocle: no document has 'typ': a filter may ask for path, type, modified, size, title"
-    assert (done.code, done.out, done.err[: len(said)]) == (1, "", said)
+    said = (
+        "binocle: no document has 'typ' (did you mean 'type'?): a filter may ask for path, type, modified, size, title"
+    )
+    assert (done.code, done.out, done.err[: len(said)]) == (2, "", said)
 
 
 def test_search_gives_as_many_as_there_are_when_asked_for_more(here: Path, run):

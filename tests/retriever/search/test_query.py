@@ -11,7 +11,8 @@ import pytest
 from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.search.query import MODES, Query
-from binocle.retriever.store.filters import Filter
+from binocle.retriever.store.filters.filter import F
+from binocle.retriever.store.filters.where import parse
 from binocle.retriever.store.snapshot import Snapshot
 
 # No stop words, and no two with one stem.
@@ -314,20 +315,17 @@ def test_few_results_of_words_are_all_there_are(library, asked):
 
 
 def test_what_passes_is_remembered_until_something_is_committed(tmp_path, tiny_model, monkeypatch):
-    looked_at, passes = [], Filter.passes
-    monkeypatch.setattr(Filter, "passes", lambda self, row: looked_at.append(row["path"]) or passes(self, row))
+    applied, select = [], Snapshot.select
+    monkeypatch.setattr(Snapshot, "select", lambda self, where: applied.append(where) or select(self, where))
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add({"id": f"{number}", "text": text_of(number), "metadata": {"odd": number % 2}} for number in range(6))
 
     def found(where):
         return sorted(hit.path for hit in retriever.search("cat", where=where, mode="semantic"))
 
-    for where in ("odd=1", ["odd=1"]):
+    for where in ("odd=1", ["odd=1"], {"odd": 1}, F.odd == 1):
         assert found(where) == ["1", "3", "5"]
-        assert len(looked_at) == 6
-    for where in ({"odd": 1}, {"odd": [1]}):
-        assert found(where) == ["1", "3", "5"]
-        assert len(looked_at) == 12
+    assert applied == [parse("odd=1"), F.odd == 1]
     for _ in range(2):
         for number in range(6):
             assert found([f"path={number}", "odd=0"]) == [f"{number}"] * (number % 2 == 0)

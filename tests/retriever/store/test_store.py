@@ -29,7 +29,7 @@ from binocle.retriever.store import commits
 from binocle.retriever.store import store as storing
 from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
-from binocle.retriever.store.filters import parse
+from binocle.retriever.store.filters.where import parse
 from binocle.retriever.store.head import FORMAT, Settings
 from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot

@@ -1,0 +1,261 @@
+"""The values of documents by key, sorted, each with its documents: a comparison takes a slice of them.
+
+A column is built once for a state of the index, when its key is first asked for. Values are compared as Python compares
+them, so that whole numbers of any length and texts of any characters are told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ....core.errors import DamagedError
+from . import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ....core.arrays import Doubles, Mask, Positions
+
+    Members = Iterable[tuple[int, Any]]  # the position of a document, and one of its values
+
+COLUMNS = ("path", "source", "size", "mtime_ns", "format", "title", "metadata")
+_MAX_COLUMNS = 64  # kept: a hostile caller may ask for any number of keys
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The codes of the values of each type: the first, and the one after the last."""
+
+    booleans: tuple[int, int]
+    numbers: tuple[int, int]
+    texts: tuple[int, int]
+    foreign: tuple[int, int]  # of a foreign index: what metadata cannot have
+
+
+class Column:
+    """The different values under a key in order, and the documents of each."""
+
+    def __init__(self, values: Sequence[Any], codes: Positions, owners: Positions, count: int) -> None:
+        """Sort values by type and size.
+
+        :param values: different values; 1 and 1.0 may both be there.
+        :param codes: shape (members,), the position in `values` of each member.
+        :param owners: shape (members,), the position of its document.
+        :param count: the number of all documents.
+        """
+        kinds: list[list[int]] = [[], [], [], []]
+        for code, value in enumerate(values):
+            kinds[_kind(value)].append(code)
+        for kind in kinds:
+            kind.sort(key=lambda code: values[code] if _kind(values[code]) < 3 else repr(values[code]))
+        order = [code for kind in kinds for code in kind]
+        ends = np.cumsum([0, *map(len, kinds)]).tolist()
+        self.count = count
+        self.values = [values[code] for code in order]
+        self.kinds = Kinds(*pairwise(ends))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        pairs = np.unique(ranks[codes] * count + owners)  # a list may have a member twice
+        self.owners = pairs % max(count, 1)
+        self.starts = np.searchsorted(pairs, np.arange(len(order) + 1) * count)
+
+    def equal(self, value: Any) -> tuple[int, int]:
+        """Return the codes of the values that equal this one and have its type, as a first and an end."""
+        first, end = self._of_type(value)
+        return bisect_left(self.values, value, first, end), bisect_right(self.values, value, first, end)
+
+    def between(self, low: Any, high: Any) -> tuple[int, int]:
+        """Return the codes of the values from `low` to `high`, both included; none if their types differ."""
+        first, end = self._of_type(low)
+        if self._of_type(high) != (first, end):
+            return 0, 0
+        return bisect_left(self.values, low, first, end), bisect_right(self.values, high, first, end)
+
+    def ordered(self, operator: str, bound: Any) -> tuple[int, int]:
+        """Return the codes of the values of this type that are less or greater than a bound."""
+        first, end = self._of_type(bound)
+        if operator in ("lt", "lte"):
+            bisect = bisect_left if operator == "lt" else bisect_right
+            return first, bisect(self.values, bound, first, end)
+        bisect = bisect_right if operator == "gt" else bisect_left
+        return bisect(self.values, bound, first, end), end
+
+    def starting(self, prefix: str) -> tuple[int, int]:
+        """Return the codes of the texts that begin with this one."""
+        first, end = self.kinds.texts
+        start = bisect_left(self.values, prefix, first, end)
+        size = len(prefix)
+        return start, bisect_right(self.values, prefix, start, end, key=lambda text: text[:size])
+
+    def mask(self, codes: Iterable[tuple[int, int]]) -> Mask:
+        """Return which documents have a value among these ranges of codes, shape (documents,)."""
+        mask = np.zeros(self.count, np.bool_)
+        for first, end in codes:
+            mask[self.owners[self.starts[first] : self.starts[max(first, end)]]] = True
+        return mask
+
+    def mask_of(self, codes: Sequence[int] | Positions) -> Mask:
+        """Return which documents have one of these values, shape (documents,)."""
+        chosen = np.zeros(len(self.values), np.bool_)
+        chosen[np.asarray(codes, np.int64)] = True
+        mask = np.zeros(self.count, np.bool_)
+        mask[self.owners[np.repeat(chosen, np.diff(self.starts))]] = True
+        return mask
+
+    @cached_property
+    def folded(self) -> tuple[list[str], Positions]:
+        """All values as texts in small letters, in order, and the code of each."""
+        texts = list(map(fields.folded, self.values))
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        return [texts[code] for code in order], np.array(order, np.int64)
+
+    def _of_type(self, value: Any) -> tuple[int, int]:
+        if isinstance(value, bool):
+            return self.kinds.booleans
+        return self.kinds.texts if isinstance(value, str) else self.kinds.numbers
+
+
+def _kind(value: Any) -> int:
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, (int, float)):
+        return 3 if math.isnan(value) else 1
+    return 2 if isinstance(value, str) else 3
+
+
+class DocumentColumns:
+    """The columns of all documents of a state.
+
+    :param rows: a table with at least `COLUMNS`.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.count = rows.num_rows
+        self._rows = rows
+        self._columns: dict[str, Column] = {}
+
+    def column(self, key: str) -> Column:
+        """Return the values under a key: of a field, or of the metadata."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = self._build(key)
+            for earlier in list(self._columns)[:-_MAX_COLUMNS]:
+                self._columns.pop(earlier, None)
+        return column
+
+    def keys(self, among: Mask | None = None) -> list[str]:
+        """Return the keys of the metadata of these documents, of all by default."""
+        positions = range(self.count) if among is None else np.flatnonzero(among).tolist()
+        texts = self._rows["metadata"].take(pa.array(positions, pa.int64())).unique().to_pylist()
+        return sorted({key for record in map(_decode, texts) for key in record})
+
+    @cached_property
+    def moments(self) -> Doubles:
+        """When each document was changed, in seconds since 1970, shape (documents,); NaN if it does not say."""
+        seconds: Doubles = self._rows["mtime_ns"].to_numpy() / 1e9
+        if len(added := np.flatnonzero(self._added)):
+            seconds[added] = np.nan
+            texts = self._rows["metadata"].take(pa.array(added)).to_pylist()
+            seconds[added] = [fields.stated_moment(_decode(text).get("modified")) for text in texts]
+        return seconds
+
+    @cached_property
+    def _added(self) -> Mask:
+        added: Mask = np.array(pc.equal(self._rows["source"], "added").to_pylist(), np.bool_)
+        return added
+
+    @cached_property
+    def _metadata(self) -> tuple[list[str], Positions, Positions]:
+        """The different metadata, and the documents of each: their positions, and where each one's begin."""
+        encoded = self._rows["metadata"].combine_chunks().dictionary_encode()
+        texts, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+        order = np.argsort(codes, kind="stable")
+        return texts, order, np.searchsorted(codes[order], np.arange(len(texts) + 1))
+
+    def _build(self, key: str) -> Column:
+        if key in ("type", "format"):
+            own = enumerate(map(fields.type_name, self._rows["format"].to_pylist()))
+            endings = enumerate(map(fields.extension, self._rows["path"].to_pylist()))
+            stated = ((number, fields.folded(value)) for number, value in self._stated(key))
+            return self._column([*own, *endings, *stated])
+        if key == "path":
+            return self._column(enumerate(self._rows["path"].to_pylist()))
+        if key == "size":
+            stated = ((number, value) for number, value in self._stated(key) if fields.is_number(value))
+            return self._column([*enumerate(self._rows["size"].to_pylist()), *stated])
+        if key == "title":
+            return self._column([*enumerate(self._rows["title"].to_pylist()), *self._stated(key)])
+        return self._of_metadata(key.removeprefix(fields.METADATA))
+
+    def _stated(self, key: str) -> Members:
+        """The values that added documents state in their metadata under the name of a field."""
+        column = self._of_metadata(key)
+        for code, value in enumerate(column.values):
+            for owner in column.owners[column.starts[code] : column.starts[code + 1]].tolist():
+                if self._added[owner]:
+                    yield owner, value
+
+    @cached_property
+    def stated_paths(self) -> Column:
+        """The paths that added documents state in their metadata."""
+        return self._column([(number, str(value)) for number, value in self._stated("path")])
+
+    def _column(self, members: Members) -> Column:
+        values, codes, owners = _encode(members)
+        return Column(values, codes, owners, self.count)
+
+    def _of_metadata(self, key: str) -> Column:
+        texts, documents, starts = self._metadata
+        values, codes, rows = _encode(_members(texts, key))
+        counts = (starts[1:] - starts[:-1])[rows]
+        before = np.cumsum(counts) - counts
+        owners = documents[np.repeat(starts[rows] - before, counts) + np.arange(counts.sum())]
+        return Column(values, np.repeat(codes, counts), owners, self.count)
+
+
+def _members(texts: Sequence[str], key: str) -> Iterator[tuple[int, Any]]:
+    """Yield the values under a key, each member of a list by itself."""
+    for number, text in enumerate(texts):
+        value = _decode(text).get(key)
+        if isinstance(value, list):
+            yield from ((number, member) for member in value if member is not None)
+        elif value is not None:
+            yield number, value
+
+
+def _encode(members: Members) -> tuple[list[Any], Positions, Positions]:
+    """Return the different values, the code of each member's value, and its position."""
+    known: dict[tuple[type, Any], int] = {}
+    codes: list[int] = []
+    owners: list[int] = []
+    for owner, value in members:
+        kind = type(value)
+        member = (kind, value) if kind in (str, int, float, bool) else (str, json.dumps(value))
+        codes.append(known.setdefault(member, len(known)))
+        owners.append(owner)
+    values = [value for _, value in known]
+    return values, np.array(codes, np.int64), np.array(owners, np.int64)
+
+
+def _decode(text: str) -> dict[str, Any]:
+    """Read the metadata of a document.
+
+    :raises DamagedError: when they are not what was written.
+    """
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError, TypeError):
+        record = None
+    if not isinstance(record, dict):
+        raise DamagedError(f"a document has unreadable metadata ({str(text)[:60]!r}): index again")
+    return record

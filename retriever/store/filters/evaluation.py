@@ -1,0 +1,200 @@
+"""Evaluate a filter for all documents at once: each condition gives a mask, and the masks are joined."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from bisect import bisect_left, bisect_right
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.errors import InputError
+from ...documents.gitignore import holds
+from . import fields
+from .filter import Condition, Filter, Junction, Negation, Within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ....core.arrays import Doubles, Mask
+    from .columns import Column, DocumentColumns
+
+_LISTED_KEYS = 20  # most keys of metadata that a message lists
+_ROUNDING = 1e-6  # seconds: `os.stat` rounds nanoseconds
+
+
+def select(where: Filter, documents: DocumentColumns) -> Mask:
+    """Return which documents pass a filter, shape (documents,).
+
+    :raises InputError: when it names a key that no document has.
+    """
+    check_keys(where, documents)
+    return evaluate(where, documents)
+
+
+def evaluate(where: Filter, documents: DocumentColumns) -> Mask:
+    """Return which documents pass a filter, shape (documents,); unknown keys have no values."""
+    if isinstance(where, Condition):
+        return _compare(where, documents)
+    if isinstance(where, Negation):
+        return ~evaluate(where.part, documents)
+    if isinstance(where, Within):
+        inside = evaluate(where.scope, documents)
+        return inside if where.part is None else inside & evaluate(where.part, documents)
+    assert isinstance(where, Junction)
+    masks = (evaluate(part, documents) for part in where.parts)
+    if where.operator == "and":
+        return reduce(np.logical_and, masks, np.ones(documents.count, np.bool_))
+    return reduce(np.logical_or, masks, np.zeros(documents.count, np.bool_))
+
+
+def check_keys(where: Filter, documents: DocumentColumns, inside: Mask | None = None) -> None:
+    """Refuse a filter that names a key that no document has, unless it asks whether there are any.
+
+    :param inside: the documents that the caller may know of; all by default.
+    :raises InputError: naming the key, and keys like it.
+    """
+    if isinstance(where, Within):
+        mask = evaluate(where.scope, documents)
+        if where.part is not None:
+            check_keys(where.part, documents, mask if inside is None else mask & inside)
+        return
+    if not (documents.count if inside is None else inside.any()):
+        return
+    for key in dict.fromkeys(_keys(where)):
+        owners = documents.column(key).owners
+        if not (len(owners) if inside is None else inside[owners].any()):
+            raise InputError(_unknown(key.removeprefix(fields.METADATA), documents.keys(inside)))
+
+
+def _keys(where: Filter) -> Iterator[str]:
+    if isinstance(where, Condition) and where.operator != "exists" and where.key not in fields.BUILT_IN:
+        yield where.key
+    for part in where.parts if isinstance(where, Junction) else [where.part] if isinstance(where, Negation) else []:
+        yield from _keys(part)
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    names = [*fields.NAMES, *(name for name in known if name not in fields.NAMES)]
+    near = difflib.get_close_matches(key, names, 3)
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    shown = names[: len(fields.NAMES) + _LISTED_KEYS]
+    rest = ", …" * (len(names) > len(shown))
+    return f"no document has {key!r}{hint}: a filter may ask for {', '.join(shown)}{rest}"
+
+
+def _compare(where: Condition, documents: DocumentColumns) -> Mask:
+    if where.key == "modified":
+        return _timed(where, documents.moments)
+    if where.key == "path" and where.operator in ("glob", "like", "same"):
+        return _paths(where, documents)
+    value = where.value
+    if where.key in ("type", "format") and value is not None:
+        value = tuple(map(fields.type_name, value)) if where.operator == "in" else fields.type_name(value)
+    column = documents.column(where.key)
+    return _COMPARISONS[where.operator](column, value)
+
+
+def _glob(column: Column, pattern: str) -> Mask:
+    matches = re.compile(fnmatch.translate(pattern)).match
+    return column.mask_of([code for code in range(*column.kinds.texts) if matches(column.values[code])])
+
+
+def _like(column: Column, text: str, globs: bool = True) -> Mask:
+    """Compare as people do: capitals do not count, numbers compare as numbers, and a text may be a glob."""
+    texts, codes = column.folded
+    folded = text.lower()
+    mask = column.mask_of(codes[bisect_left(texts, folded) : bisect_right(texts, folded)])
+    if (number := fields.number(text)) is not None:
+        mask |= column.mask([column.equal(number)])
+    if globs and any(character in text for character in "*?["):
+        matches = re.compile(fnmatch.translate(folded)).match
+        mask |= column.mask_of(codes[[position for position, value in enumerate(texts) if matches(value)]])
+    return mask
+
+
+def _like_ordered(column: Column, operator: str, text: str) -> Mask:
+    """Compare numbers with a number, and all else as texts in small letters."""
+    texts, codes = column.folded
+    bisect = bisect_left if operator in ("lt", "gte") else bisect_right
+    border = bisect(texts, text.lower())
+    chosen = codes[:border] if operator in ("lt", "lte") else codes[border:]
+    number = fields.number(text)
+    if number is None:
+        return column.mask_of(chosen)
+    first, end = column.kinds.booleans[0], column.kinds.numbers[1]
+    mask = column.mask_of(chosen[(chosen < first) | (chosen >= end)])
+    truths = [column.equal(truth) for truth in (False, True) if _is_ordered(operator, truth, number)]
+    return mask | column.mask([column.ordered(operator, number), *truths])
+
+
+def _is_ordered(operator: str, value: float, bound: float) -> bool:
+    return {"lt": value < bound, "lte": value <= bound, "gt": value > bound, "gte": value >= bound}[operator]
+
+
+_COMPARISONS: dict[str, Callable[[Column, Any], Mask]] = {
+    "eq": lambda column, value: column.mask([column.equal(value)]),
+    "in": lambda column, values: column.mask(map(column.equal, values)),
+    "exists": lambda column, _: column.mask([(0, len(column.values))]),
+    "between": lambda column, bounds: column.mask([column.between(*bounds)]),
+    "startswith": lambda column, prefix: column.mask([column.starting(prefix)]),
+    "glob": _glob,
+    "like": _like,
+    "same": lambda column, text: _like(column, text, globs=False),
+}
+for _operator in ("lt", "lte", "gt", "gte"):
+    _COMPARISONS[_operator] = lambda column, bound, operator=_operator: column.mask([column.ordered(operator, bound)])
+    _COMPARISONS[f"like_{_operator}"] = lambda column, text, operator=_operator: _like_ordered(column, operator, text)
+
+
+def _timed(where: Condition, at: Doubles) -> Mask:
+    """Compare with times; a date alone stands for the whole day."""
+    if where.operator == "exists":
+        return ~np.isnan(at)
+    if where.operator == "in":
+        return reduce(np.logical_or, (_at("eq", value, at) for value in where.value), np.zeros(len(at), np.bool_))
+    if where.operator == "between":
+        low, high = where.value
+        return _at("gte", low, at) & _at("lte", high, at)
+    return _at(where.operator, where.value, at)
+
+
+def _at(operator: str, value: Any, at: Doubles) -> Mask:
+    start, end = fields.moments(value)
+    within: Mask = (at >= start) & (at < end) if end > start else at == start
+    if operator == "eq":
+        return within if isinstance(value, str) else np.abs(at - start) < _ROUNDING
+    before: Mask = at < start
+    return {
+        "lt": before,
+        "lte": before | within,
+        "gt": (at >= end) & ~within,
+        "gte": at >= start,
+    }[operator]
+
+
+def _paths(where: Condition, documents: DocumentColumns) -> Mask:
+    """Compare paths with a glob. People also mean the paths that added documents state in their metadata."""
+    columns = [documents.column("path")]
+    if where.operator != "glob":
+        columns.append(documents.stated_paths)
+    plain = where.value.removeprefix("./")
+    masks = [column.mask([column.equal(where.value), column.equal(plain)]) for column in columns]
+    if where.operator != "same":
+        masks += [_globbed(column, where.value) for column in columns]
+    return reduce(np.logical_or, masks)
+
+
+def _globbed(column: Column, glob: str) -> Mask:
+    """Match paths, or any folder above them."""
+    pattern = fields.pattern(glob)
+    above = lru_cache(maxsize=256)(lambda folder: holds(pattern, folder))  # neighbours share their folder
+
+    def matches(path: str) -> bool:
+        folder = path[: path.rfind("/") + 1]
+        return pattern.matches(path) or (folder != "" and above(folder))
+
+    return column.mask_of([code for code, path in enumerate(column.values) if matches(path)])

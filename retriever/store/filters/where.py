@@ -1,0 +1,41 @@
+"""Read a filter in any of its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ....core.errors import InputError
+from . import language
+from .filter import Filter, condition, joined, shown
+
+Where = Filter | str | Sequence[str | Filter] | Mapping[str, Any] | None
+
+
+def parse(where: Where) -> Filter | None:
+    """Read a filter; None if it has no conditions.
+
+    :param where: a `Filter`; a text in the filter language; a list of these, which must all hold; or a mapping of keys
+        to a value or to a list of alternatives, which are compared exactly.
+    :raises InputError: naming the condition that cannot be read.
+    """
+    if where is None or isinstance(where, Filter):
+        return where
+    if isinstance(where, str):
+        return language.parse(where)
+    if isinstance(where, Collection) and not where:
+        return None
+    if isinstance(where, Mapping):
+        return joined("and", [_equal(where, key, value) for key, value in where.items()])
+    if not isinstance(where, Sequence) or not all(isinstance(part, (str, Filter)) for part in where):
+        raise InputError(f"a filter is a text, a list of texts, a mapping or built from F, not {shown(where)}")
+    return joined("and", [part if isinstance(part, Filter) else language.parse(part) for part in where])
+
+
+def _equal(where: Mapping[str, Any], key: str, value: Any) -> Filter:
+    if not isinstance(key, str):
+        raise InputError(f"a filter names its fields by texts, such as 'type', not as {shown(where)} does")
+    members = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    if any(member is None for member in members):
+        raise InputError(f"the filter on {key!r} compares with None: F[{key!r}] == None passes documents without it")
+    return condition(key, "in" if members is value else "eq", value)
