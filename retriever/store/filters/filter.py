@@ -301,3 +301,4 @@ class Fields:
 
 
 F = Fields()
+"""The fields of all documents, for filters: `F.tenant == "t1"`."""
