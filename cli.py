@@ -30,6 +30,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "verify": "verify",
     "forget": "index",
     "trust": "trust",
+    "mcp": "mcp",
     "optimize": "optimize",
     "evaluate": "evaluate",
     "compare": "evaluate",

@@ -482,16 +482,24 @@ class Retriever:
         """Return one document with its text."""
         return self._read(lambda snapshot: stored_documents.row(snapshot, path))
 
-    def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
+    def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None, hidden: bool = True) -> str:
         """Return the text that was read from a document.
 
         :param lines: the first and the last line to return, from 1, as citations count them.
+        :param hidden: with what a person does not see in the document, such as white letters on white.
         :raises InputError: when the document has no text, with the reason, or not these lines.
         """
         if lines is None:
-            return self._read(lambda snapshot: stored_documents.text(snapshot, path))
+            return self._read(lambda snapshot: stored_documents.text(snapshot, path, hidden=hidden))
         first, last = lines
-        return self._read(lambda snapshot: stored_documents.lines(snapshot, path, first, last))
+        return self._read(lambda snapshot: stored_documents.lines(snapshot, path, first, last, hidden=hidden))
+
+    def line_range(self, path: str | os.PathLike[str]) -> tuple[int, int]:
+        """Return the first and the last line of a document, counted as citations count them.
+
+        :raises InputError: when the document has no text, with the reason.
+        """
+        return self._read(lambda snapshot: stored_documents.line_range(snapshot, path))
 
     def verify(self, *, deep: bool = False, progress: OnProgress = ignore) -> Verification:
         """Check the index against the present documents, and its parts against each other.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...core.printable import invisible_spans
+from ...core.printable import invisible_spans, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
@@ -92,6 +96,22 @@ def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int]
         else:
             spans.append((begin, stop))
     return tuple(spans)
+
+
+def visible_text(text: str, start: int, hidden: Iterable[tuple[int, int]]) -> str:
+    """Return a passage as a person sees it: without hidden text, control characters and characters without a shape.
+
+    :param start: the position of the passage in its document.
+    :param hidden: spans of hidden text, in order, in characters of the document: see `hidden_spans`.
+    """
+    pieces = []
+    position = 0
+    for begin, end in hidden:
+        pieces.append(text[position : begin - start])
+        position = end - start
+    pieces.append(text[position:])
+    shown = visible("".join(pieces))
+    return re.sub(r"\s*\n\s*\n\s*", "\n\n", shown).strip() if len(pieces) > 1 else shown
 
 
 class LineCounter:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path, visible
 from ..documents.chunker import common
+from ..documents.document import visible_text
 from ..documents.file_parts import file_of
 
 if TYPE_CHECKING:
@@ -76,14 +77,7 @@ class Passage:
     @property
     def visible_text(self) -> str:
         """The text as a person sees it: without hidden text, control characters and characters without a shape."""
-        pieces = []
-        position = 0
-        for start, end in self.hidden:
-            pieces.append(self.text[position : start - self.char_start])
-            position = end - self.char_start
-        pieces.append(self.text[position:])
-        text = visible("".join(pieces))
-        return re.sub(r"\s*\n\s*\n\s*", "\n\n", text).strip() if len(pieces) > 1 else text
+        return visible_text(self.text, self.char_start, self.hidden)
 
     @property
     def citation(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError
+from ..documents.document import HIDDEN, hidden_spans, visible_text
 from ..documents.file_parts import file_of
 from .filters.where import parse
 
@@ -67,26 +69,50 @@ def named(snapshot: Snapshot, paths: Iterable[str]) -> list[Row]:
     ]
 
 
-def text(snapshot: Snapshot, path: str | os.PathLike[str]) -> str:
+def text(snapshot: Snapshot, path: str | os.PathLike[str], *, hidden: bool = True) -> str:
     """Return the text that was read from a document.
 
+    :param hidden: with what a person does not see in the document.
     :raises InputError: when it has no text, with the reason.
     """
-    return _with_text(snapshot, path)["text"]  # type: ignore[no-any-return]
+    document = _with_text(snapshot, path)
+    return document["text"] if hidden else _seen(document, document["text"], 0)
 
 
-def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: int) -> str:
+def lines(snapshot: Snapshot, path: str | os.PathLike[str], first: int, last: int, *, hidden: bool = True) -> str:
     """Return these lines of a document, counted as its citations count them.
 
     If citations count the lines of the source (HTML, XML) and not of the text, return the passages there.
+
+    :param hidden: with what a person does not see in the document.
     """
     document = _with_text(snapshot, _part_at(snapshot, path, first))
     chunks = _chunks(snapshot, document, ["char_start", "line_start", "line_end", "text"])
     _check_lines(document, chunks, first, last)
     before = _lines_before(document, chunks[0])
     if all(_counts_lines_of(document["text"], chunk, before) for chunk in chunks):
-        return "\n".join(document["text"].split("\n")[max(first - 1 - before, 0) : last - before])
-    return "\n\n".join(chunk["text"] for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first)
+        rows = document["text"].split("\n")
+        skipped = max(first - 1 - before, 0)
+        pieces = [(sum(len(row) + 1 for row in rows[:skipped]), "\n".join(rows[skipped : last - before]))]
+    else:
+        inside = (chunk for chunk in chunks if chunk["line_start"] <= last and chunk["line_end"] >= first)
+        pieces = [(chunk["char_start"], chunk["text"]) for chunk in inside]
+    return "\n\n".join(piece if hidden else _seen(document, piece, start) for start, piece in pieces)
+
+
+def _seen(document: Row, piece: str, start: int) -> str:
+    """Return what a person sees of a piece of a document's text.
+
+    :param start: its position in the text.
+    """
+    concealed = json.loads(document["metadata"]).get(HIDDEN) if document["source"] == "file" else None
+    return visible_text(piece, start, hidden_spans(concealed, start, piece))
+
+
+def line_range(snapshot: Snapshot, path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return the first and the last line of a document, or of a part of one, counted as its citations count them."""
+    document = _with_text(snapshot, path)
+    return _line_range(document, _chunks(snapshot, document, ["char_start", "line_start", "line_end"]))
 
 
 def chunk_at(snapshot: Snapshot, path: str | os.PathLike[str], line: int) -> Row:
@@ -148,10 +174,15 @@ def _check_lines(document: Row, chunks: list[Row], first: int, last: int) -> Non
     for number in (first, last):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
             raise InputError(f"a line is a whole number from 1, not {number!r}")
-    text, before = document["text"], _lines_before(document, chunks[0])
-    count = max(before + text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
+    start, end = _line_range(document, chunks)
     requested = f"line {first}" if first == last else f"lines {first} to {last}"
     if first > last:
         raise InputError(f"{requested} of {document['path']!r}: the first comes after the last")
-    if first <= before or first > count:
-        raise InputError(f"{document['path']!r} has lines {before + 1} to {count}, not {requested}")
+    if not start <= first <= end:
+        raise InputError(f"{document['path']!r} has lines {start} to {end}, not {requested}")
+
+
+def _line_range(document: Row, chunks: list[Row]) -> tuple[int, int]:
+    text, before = document["text"], _lines_before(document, chunks[0])
+    end = max(before + text.count("\n") + (not text.endswith("\n")), *(chunk["line_end"] for chunk in chunks))
+    return before + 1, end

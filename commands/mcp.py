@@ -1,0 +1,46 @@
+"""`binocle mcp`: let agents search an index, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..core.errors import MissingExtraError
+from .options import folder_argument, index_option, open_index
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option(
+    "--http",
+    "port",
+    metavar="PORT",
+    type=click.IntRange(1, 65_535),
+    help="Serve http://127.0.0.1:PORT/mcp, to programs on this machine only. Default: standard input and output.",
+)
+def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
+    """Let agents search an index, by the Model Context Protocol (MCP).
+
+    An agent's program starts this command and speaks to it. The tools only read: search, context, similar, read, files
+    and status. Text that a person does not see is left out. The index is not brought up to date: run 'binocle index'.
+
+    \b
+    binocle mcp ~/notes
+    binocle mcp docs --http 8765
+    """
+    retriever = open_index(folder, index)
+    retriever.snapshot()  # no index: one line now, not an error for the agent
+    try:
+        from ..retriever.servers.mcp_server import mcp_server
+    except ImportError as error:
+        raise MissingExtraError("the MCP SDK", "mcp", "binocle mcp") from error
+    server = mcp_server(retriever)
+    if port is None:
+        server.run("stdio")
+    else:
+        server.run("streamable-http", port=port)
