@@ -22,7 +22,7 @@ import pytest
 from binocle import Retriever, __version__
 from binocle.cli import cli
 
-COMMANDS = "index switch rollback search similar show status files verify forget trust optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show status files verify forget trust mcp optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
