@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     help="Serve http://127.0.0.1:PORT/mcp, to programs on this machine only. Default: standard input and output.",
 )
 def mcp(folder: Path | None, index: Path | None, port: int | None) -> None:
-    """Let agents search an index, by the Model Context Protocol (MCP).
+    """Let agents search an index (MCP).
 
-    An agent's program starts this command and speaks to it. The tools only read: search, context, similar, read, files
-    and status. Text that a person does not see is left out. The index is not brought up to date: run 'binocle index'.
+    An agent's program starts this command and speaks the Model Context Protocol to it. The tools only read: search,
+    context, similar, read, files, status. Text that a person does not see is left out. The index is not brought up to
+    date: run 'binocle index'.
 
     \b
     binocle mcp ~/notes
