@@ -167,7 +167,7 @@ def rename_data(index: Path, prefix: str) -> None:
     name = file.name
     target = (prefix + "v" * len(name))[: len(name) - 6] + ".lance"
     replace_bytes(index, name.encode(), target.encode())
-    file.rename(os.path.normpath(file.parent / target))
+    shutil.move(file, os.path.normpath(file.parent / target))
 
 
 @attack
