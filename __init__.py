@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .core.errors import BinocleError
+    from .core.errors import BinocleError, NotFoundError
     from .retriever.documents.document import Document
     from .retriever.models.encoder import Encoder
     from .retriever.models.load import load_encoder, load_reranker
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .retriever.search.context import Context
     from .retriever.search.hit import Hit
     from .retriever.store.filters.filter import F, Filter
+    from .retriever.store.records import Facet, Record
     from .training.evaluation.retrieval import evaluate
 
 __all__ = [
@@ -35,8 +36,11 @@ __all__ = [
     "Document",
     "Encoder",
     "F",
+    "Facet",
     "Filter",
     "Hit",
+    "NotFoundError",
+    "Record",
     "Reranker",
     "Retriever",
     "evaluate",
@@ -50,8 +54,11 @@ _PLACES = {
     "Document": ("retriever.documents.document", "Document"),
     "Encoder": ("retriever.models.encoder", "Encoder"),
     "F": ("retriever.store.filters.filter", "F"),
+    "Facet": ("retriever.store.records", "Facet"),
     "Filter": ("retriever.store.filters.filter", "Filter"),
     "Hit": ("retriever.search.hit", "Hit"),
+    "NotFoundError": ("core.errors", "NotFoundError"),
+    "Record": ("retriever.store.records", "Record"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
     "evaluate": ("training.evaluation.retrieval", "evaluate"),

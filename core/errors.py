@@ -2,6 +2,7 @@
 
     BinocleError
     ├── InputError (ValueError)            an argument or a file that cannot be used
+    │   └── NotFoundError (LookupError)    a document that is not in the index
     ├── UnreadableError (ValueError)       a document with unreadable text
     │   └── UnsupportedError           no reader for its format, or no text in it
     ├── ModelNotFoundError (LookupError)   a model that is neither on this machine nor on the hub
@@ -32,6 +33,10 @@ class BinocleError(Exception):
 
 class InputError(BinocleError, ValueError):
     """An argument, an option or an input file is wrong: the caller can correct it and try again."""
+
+
+class NotFoundError(InputError, LookupError):
+    """No document of this path or id is in the index, or in the scope that the caller may see; also a LookupError."""
 
 
 class UnreadableError(BinocleError, ValueError):

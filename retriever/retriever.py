@@ -36,6 +36,7 @@ from .models.identity import EncoderId
 from .models.load import load_encoder
 from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
+from .reads import DocumentReads
 from .search import query as queries
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.hit import Hit
@@ -65,7 +66,7 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger("binocle")
 
 
-class Retriever:
+class Retriever(DocumentReads):
     """One index of documents.
 
     Threads may share it; their writes wait for each other. Meanwhile other processes may read the index, and one may

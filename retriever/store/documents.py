@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core.errors import InputError
+from ...core.errors import InputError, NotFoundError
 from ..documents.document import HIDDEN, hidden_spans, visible_text
 from ..documents.file_parts import file_of
 from .filters.where import parse
@@ -41,12 +41,12 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     path = os.fspath(path)
     candidates = _rows_at(snapshot, path).to_pylist()
     if not candidates and snapshot.tombstone_of(path) is not None:
-        raise InputError(f"{path!r} was forgotten on request: 'binocle index --retry' reads it again")
+        raise NotFoundError(f"{path!r} was forgotten on request: 'binocle index --retry' reads it again")
     if not candidates:
         names = snapshot.document_rows["path"].to_pylist()
         part = min((name for name in names if file_of(name) == path), default="")
         hint = f"is in the index in parts, of which the first is {part!r}" if part else "is not in the index"
-        raise InputError(f"{path!r} {hint}: 'binocle files' lists its files")
+        raise NotFoundError(f"{path!r} {hint}: 'binocle files' lists its files")
     best = min(candidates, key=lambda row: (not row["chunks"], row["source"] == "added"))
     return snapshot.documents_by_id([best["id"]], [*best, "text"])[best["id"]]
 

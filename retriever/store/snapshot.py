@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.arrays import isin_sorted
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import lance
-    import pyarrow as pa
 
     from ...core.arrays import Ids, Mask, Positions
     from ...indexes.manifest import IndexManifest
@@ -171,6 +172,15 @@ class Snapshot:
         """Columns `id` and `document` of all chunks, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
 
+    def within(self, where: Filter) -> Snapshot:
+        """Return a view for reading documents by name: only those that pass a filter are there."""
+        view = copy.copy(self)
+        for name in ("columns", "documents_in_order", "_searchable"):
+            vars(view).pop(name, None)
+        rows = self.document_rows.filter(pa.array(self.select(where)))
+        vars(view).update(document_rows=rows, tombstones={}, _passing={})
+        return view
+
     @locked_cached_property
     def columns(self) -> DocumentColumns:
         """The values of all documents by key, in the order of `document_rows`."""
@@ -199,11 +209,23 @@ class Snapshot:
     def _apply(self, where: Filter) -> Passing:
         ids, with_chunks = self._searchable
         documents = np.sort(ids[self.select(where) & with_chunks])
+        return Passing(documents, self.chunks_of(documents))
+
+    def chunks_of(self, documents: Ids) -> Ids:
+        """Return the chunks of these documents, ascending."""
         owners, chunks = self._chunks_by_document
         starts = np.searchsorted(owners, documents)
         counts = np.searchsorted(owners, documents, side="right") - starts
         offsets = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return Passing(documents, np.sort(chunks[offsets]))
+        return np.sort(chunks[offsets])
+
+    @locked_cached_property
+    def documents_in_order(self) -> Positions:
+        """The positions of `document_rows` in order of path."""
+        order: Positions = pc.sort_indices(
+            self.document_rows, sort_keys=[("path", "ascending"), ("source", "ascending")]
+        ).to_numpy()
+        return order
 
     @locked_cached_property
     def _searchable(self) -> tuple[Ids, Mask]:

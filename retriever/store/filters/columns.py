@@ -193,6 +193,9 @@ class DocumentColumns:
         if key == "size":
             stated = ((number, value) for number, value in self._stated(key) if fields.is_number(value))
             return self._column([*enumerate(self._rows["size"].to_pylist()), *stated])
+        if key == "modified":
+            known = np.flatnonzero(~np.isnan(self.moments))
+            return self._column(zip(known.tolist(), self.moments[known].tolist(), strict=True))
         if key == "title":
             return self._column([*enumerate(self._rows["title"].to_pylist()), *self._stated(key)])
         return self._of_metadata(key.removeprefix(fields.METADATA))
@@ -204,6 +207,11 @@ class DocumentColumns:
             for owner in column.owners[column.starts[code] : column.starts[code + 1]].tolist():
                 if self._added[owner]:
                     yield owner, value
+
+    @cached_property
+    def types(self) -> Column:
+        """The format of each document, and the types that added documents state; no endings of names."""
+        return self._column([*enumerate(self._rows["format"].to_pylist()), *self._stated("type")])
 
     @cached_property
     def stated_paths(self) -> Column:

@@ -62,16 +62,25 @@ def check_keys(where: Filter, documents: DocumentColumns, inside: Mask | None = 
         if where.part is not None:
             check_keys(where.part, documents, mask if inside is None else mask & inside)
         return
-    if not (documents.count if inside is None else inside.any()):
-        return
     for key in dict.fromkeys(_keys(where)):
-        owners = documents.column(key).owners
-        if not (len(owners) if inside is None else inside[owners].any()):
-            raise InputError(_unknown(key.removeprefix(fields.METADATA), documents.keys(inside)))
+        check_key(key, documents, inside)
+
+
+def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) -> None:
+    """Refuse a key that no document has, if there are any.
+
+    :param inside: the documents that the caller may know of; all by default.
+    :raises InputError: naming keys like it.
+    """
+    if key in fields.BUILT_IN or not (documents.count if inside is None else inside.any()):
+        return
+    owners = documents.column(key).owners
+    if not (len(owners) if inside is None else inside[owners].any()):
+        raise InputError(_unknown(key.removeprefix(fields.METADATA), documents.keys(inside)))
 
 
 def _keys(where: Filter) -> Iterator[str]:
-    if isinstance(where, Condition) and where.operator != "exists" and where.key not in fields.BUILT_IN:
+    if isinstance(where, Condition) and where.operator != "exists":
         yield where.key
     for part in where.parts if isinstance(where, Junction) else [where.part] if isinstance(where, Negation) else []:
         yield from _keys(part)

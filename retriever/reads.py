@@ -1,0 +1,100 @@
+"""Reads of stored documents that an index and a scope of it share: by id, by filter, by page, counts and facets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ..core.checks import is_whole
+from ..core.errors import InputError
+from .store import records
+from .store.filters.filter import Filter, Within, shown
+from .store.filters.where import Where, parse
+
+if TYPE_CHECKING:
+    from .store.records import Facet, Id, Record
+    from .store.snapshot import Snapshot
+
+_T = TypeVar("_T")
+
+
+class DocumentReads:
+    """The documents of an index, or of the part of it that passes a filter."""
+
+    _inside: Filter | None = None  # the filter that a document passes, or it is not there
+
+    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
+        raise NotImplementedError
+
+    def _where(self, where: Where) -> Filter | None:
+        """Read a caller's filter, which can only narrow what is inside."""
+        conditions = parse(where)
+        return conditions if self._inside is None else Within(self._inside, conditions)
+
+    @overload
+    def get(self, ids: Id, *, vectors: bool = False) -> Record: ...
+
+    @overload
+    def get(self, ids: Iterable[Id], *, vectors: bool = False) -> list[Record]: ...
+
+    def get(self, ids: Id | Iterable[Id], *, vectors: bool = False) -> Record | list[Record]:
+        """Return a document by its id or path, or several in the order of their ids.
+
+        >>> Retriever.open("docs").get("faq-1").metadata  # doctest: +SKIP
+
+        :param vectors: also return the vectors of its passages, shape (passages, dim).
+        :raises NotFoundError: when one is not there.
+        """
+        if not isinstance(ids, (str, os.PathLike)) and (isinstance(ids, bytes) or not isinstance(ids, Iterable)):
+            raise InputError(f"documents are named by an id or a list of ids, not by {shown(ids)}")
+        names = [ids] if isinstance(ids, (str, os.PathLike)) else list(ids)
+        result = self._read(lambda snapshot: records.get(snapshot, names, vectors=vectors, inside=self._inside))
+        return result[0] if isinstance(ids, (str, os.PathLike)) else result
+
+    def __contains__(self, name: object) -> bool:
+        return self._read(lambda snapshot: records.contains(snapshot, name, self._inside))
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # an index without documents is an index
+
+    def count(self, where: Where = None) -> int:
+        """Count the documents, or those that pass a filter."""
+        conditions = self._where(where)
+        return self._read(lambda snapshot: records.count(snapshot, conditions))
+
+    def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
+        """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time.
+
+        Each page shows the index as it is then. The id of the last document, as `after`, goes on from there.
+
+        :param after: begin after this id.
+        :param limit: yield at most so many.
+        """
+        if limit is not None and not is_whole(limit, 0):
+            raise InputError(f"limit is the number of documents, a whole number of at least 0, not {limit!r}")
+        if after is not None and not isinstance(after, str):
+            raise InputError(f"after is the id of a document, not {after!r}")
+        return records.pages(self._read, self._where(where), after, limit)
+
+    def facets(self, fields: str | Iterable[str], where: Where = None, *, limit: int = 100) -> dict[str, Facet]:
+        """Return the values that documents have under some keys, with counts, the least and the greatest.
+
+        >>> Retriever.open("docs").facets(["team", "year"])["team"].counts  # doctest: +SKIP
+        (('billing', 12), ('shipping', 5))
+
+        :param fields: keys of metadata, or fields of filters such as `type`; `modified` is in seconds since 1970.
+        :param where: count only documents that pass this filter.
+        :param limit: list so many values of a key, the most frequent first.
+        :raises InputError: when no document has a key.
+        """
+        keys: list[Any] = [fields] if isinstance(fields, str) else list(fields)
+        if not all(isinstance(key, str) and key for key in keys):
+            raise InputError(f"facets are named by keys, such as 'type', not by {shown(fields)}")
+        if not is_whole(limit, 0):
+            raise InputError(f"limit is the number of values, a whole number of at least 0, not {limit!r}")
+        conditions = self._where(where)
+        return self._read(lambda snapshot: records.facets(snapshot, keys, conditions, limit, self._inside))

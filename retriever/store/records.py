@@ -1,0 +1,218 @@
+"""Stored documents by id or by filter: one of them, some, a page at a time, their number, and the values under a key.
+
+Each function reads one snapshot. `inside` is the filter of a scope: a document that does not pass it is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...core.errors import InputError, NotFoundError
+from ..documents.document import HIDDEN
+from .filters.evaluation import check_key
+from .filters.filter import Within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ...core.arrays import Floats, Mask, Positions
+    from .filters.columns import Column
+    from .filters.filter import Filter
+    from .snapshot import Snapshot
+
+    Id = str | os.PathLike[str]
+    Read = Callable[[Callable[[Snapshot], list["Record"]]], list["Record"]]
+
+_COLUMNS = ("path", "text", "title", "metadata", "format", "source", "state", "reason", "size", "chunks")
+_PAGE = 256  # most documents that are in memory with their texts
+_PAGE_BYTES = 16 * 2**20  # of the documents of a page, unless one alone has more
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored document."""
+
+    id: str  # as it was added, or the path of a file
+    text: str
+    title: str
+    metadata: dict[str, Any] = field(hash=False)
+    format: str
+    source: str  # "file" or "added"
+    state: str  # "indexed", "skipped" or "failed"
+    reason: str  # why it was skipped or failed, else ""
+    size: int  # bytes
+    passages: int
+    vectors: Floats | None = field(default=None, compare=False, repr=False)  # shape (passages, dim), if asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """The values under a key, in the documents that pass a filter."""
+
+    documents: int  # that have any value
+    distinct: int  # different values
+    counts: tuple[tuple[Any, int], ...]  # values and their documents, the most frequent first
+    min: Any  # of the numbers, or of the texts if there are no numbers; None if there are none either
+    max: Any
+
+
+def get(snapshot: Snapshot, ids: Iterable[Id], *, vectors: bool = False, inside: Filter | None = None) -> list[Record]:
+    """Return documents in the order of these ids.
+
+    :param vectors: also the vectors of their passages.
+    :raises NotFoundError: naming the first id that is not there.
+    """
+    names = [_name(name) for name in ids]
+    positions = _positions(snapshot, names, inside)
+    if missing := [name for name, position in zip(names, positions, strict=True) if position is None]:
+        more = f", nor are {len(missing) - 1:,} more of the {len(names):,} documents" if len(missing) > 1 else ""
+        raise NotFoundError(f"{missing[0]!r} is not in the index{more}")
+    row_ids = snapshot.document_rows["id"].take(pa.array(positions, pa.int64())).to_pylist()
+    return _records(snapshot, row_ids, vectors=vectors)
+
+
+def contains(snapshot: Snapshot, name: object, inside: Filter | None = None) -> bool:
+    """Tell whether there is a document with this id."""
+    return isinstance(name, (str, os.PathLike)) and _positions(snapshot, [_name(name)], inside) != [None]
+
+
+def count(snapshot: Snapshot, where: Filter | None) -> int:
+    """Count the documents that pass a filter."""
+    return snapshot.document_rows.num_rows if where is None else int(snapshot.select(where).sum())
+
+
+def page(snapshot: Snapshot, where: Filter | None, after: str | None, limit: int | None) -> list[Record]:
+    """Return the first documents after an id that pass a filter, in order of id.
+
+    :param limit: return at most so many; fewer come if they are large, but never none.
+    """
+    order, rows = snapshot.documents_in_order, snapshot.document_rows
+    if where is not None:
+        order = order[snapshot.select(where)[order]]
+    start = 0 if after is None else _first_after(rows["path"], order, after)
+    chosen = order[start : start + min(_PAGE, limit if limit is not None else _PAGE)]
+    sizes = np.cumsum(rows["size"].to_numpy()[chosen])
+    chosen = chosen[: max(1, int(np.searchsorted(sizes, _PAGE_BYTES, side="right")))]
+    return _records(snapshot, rows["id"].to_numpy()[chosen].tolist())
+
+
+def facets(
+    snapshot: Snapshot, keys: Sequence[str], where: Filter | None, limit: int, inside: Filter | None = None
+) -> dict[str, Facet]:
+    """Return the values under each of these keys, in the documents that pass a filter.
+
+    :param limit: list so many values of a key, the most frequent.
+    :raises InputError: when no document has a key.
+    """
+    known = None if inside is None else snapshot.select(Within(inside, None))
+    mask = np.ones(snapshot.document_rows.num_rows, np.bool_) if where is None else snapshot.select(where)
+    result = {}
+    for key in keys:
+        check_key(key, snapshot.columns, known)
+        column = snapshot.columns.types if key in ("type", "format") else snapshot.columns.column(key)
+        result[key] = _facet(column, mask, limit)
+    return result
+
+
+def _facet(column: Column, mask: Mask, limit: int) -> Facet:
+    codes = np.repeat(np.arange(len(column.values)), np.diff(column.starts))[mask[column.owners]]
+    counts = np.bincount(codes, minlength=len(column.values))
+    first, end = column.kinds.numbers
+    for code in range(end - 1, first, -1):  # 1 and 1.0 are the same value
+        if column.values[code] == column.values[code - 1]:
+            counts[code - 1] += counts[code]
+            counts[code] = 0
+    present = np.flatnonzero(counts)
+    ordered = present[(present >= first) & (present < end)]
+    if not len(ordered):
+        ordered = present[(present >= column.kinds.texts[0]) & (present < column.kinds.texts[1])]
+    low, high = (column.values[ordered[0]], column.values[ordered[-1]]) if len(ordered) else (None, None)
+    frequent = present[np.argsort(-counts[present], kind="stable")[:limit]].tolist()
+    listed = tuple((column.values[code], int(counts[code])) for code in frequent)
+    documents = int((column.mask([(0, len(column.values))]) & mask).sum())
+    return Facet(documents, len(present), listed, low, high)
+
+
+def _name(name: Id) -> str:
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"{name!r} is not a document: expected its path, or its id as it was added")
+    return os.fspath(name)
+
+
+def _positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -> list[int | None]:
+    """Return the positions in `document_rows` of the documents with these ids, None where there is none.
+
+    If a file and an added document share a name, it is the file if it has text.
+    """
+    rows = snapshot.document_rows
+    requested = pa.array([name.encode("utf-8", "surrogatepass") for name in names], pa.binary())
+    codes = pc.index_in(rows["path"].cast(pa.binary()), value_set=requested.unique())
+    positions = np.flatnonzero(pc.is_valid(codes).to_numpy())
+    if inside is not None:
+        positions = positions[snapshot.select(Within(inside, None))[positions]]
+    chosen = rows.select(["path", "chunks", "source"]).take(pa.array(positions, pa.int64())).to_pylist()
+    best: dict[str, tuple[bool, bool, int]] = {}
+    for position, row in zip(positions.tolist(), chosen, strict=True):
+        rank = (not row["chunks"], row["source"] == "added", position)
+        best[row["path"]] = min(rank, best.get(row["path"], rank))
+    return [best[name][2] if name in best else None for name in names]
+
+
+def _records(snapshot: Snapshot, ids: Sequence[int], *, vectors: bool = False) -> list[Record]:
+    rows = snapshot.documents_by_id(ids, _COLUMNS)
+    arrays = _vectors(snapshot, sorted(rows)) if vectors else {}
+    return [_record(rows[number], arrays.get(number)) for number in ids]
+
+
+def _record(row: dict[str, Any], vectors: Floats | None) -> Record:
+    fields = {name: row[name] for name in ("text", "title", "format", "source", "state", "reason", "size")}
+    metadata = json.loads(row["metadata"])
+    if row["source"] == "file":
+        metadata.pop(HIDDEN, None)
+    return Record(id=row["path"], metadata=metadata, passages=row["chunks"], vectors=vectors, **fields)
+
+
+def _vectors(snapshot: Snapshot, documents: Sequence[int]) -> dict[int, Floats]:
+    """Return the vectors of the passages of these documents, in their order."""
+    chunks = snapshot.chunks_of(np.array(documents, np.int64))
+    rows = snapshot.chunks_by_id(chunks.tolist(), ["document", "vector"]) if len(chunks) else {}
+    lists: dict[int, list[Any]] = {number: [] for number in documents}
+    for number in chunks.tolist():
+        lists[rows[number]["document"]].append(rows[number]["vector"])
+    dim = snapshot.head.encoder.dim
+    return {number: np.array(vectors, np.float32).reshape(-1, dim) for number, vectors in lists.items()}
+
+
+def _first_after(paths: pa.ChunkedArray, order: Positions, after: str) -> int:
+    """Return how many documents of an order come up to this id."""
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if paths[int(order[middle])].as_py().encode("utf-8", "surrogatepass") <= after.encode("utf-8", "surrogatepass"):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def pages(read: Read, where: Filter | None, after: str | None, limit: int | None) -> Iterator[Record]:
+    """Yield documents in order of id, a page at a time, each from the state of the index at its time.
+
+    :param read: answers from a snapshot.
+    """
+    while limit is None or limit > 0:
+        answer = partial(page, where=where, after=after, limit=limit)
+        records = read(answer)
+        yield from records
+        if not records:
+            return
+        after = records[-1].id
+        limit = None if limit is None else limit - len(records)
