@@ -109,13 +109,17 @@ class IndexManifest:
         except InputError as error:
             raise DamagedError(f"{folder} has a manifest that no index can have: {error}") from error
         if check:
-            self._check_files(folder)
+            self.check_files(folder)
         index = kind.load(folder, dim=self.dim, metric=self.metric, build=self.build, search=self.search)
         if len(index.ids) != self.count:
             raise DamagedError(f"{folder} holds {len(index.ids)} vectors where its manifest says {self.count}")
         return index
 
-    def _check_files(self, folder: Path) -> None:
+    def check_files(self, folder: Path) -> None:
+        """Compare every file with its checksum.
+
+        :raises DamagedError: when one was changed or damaged.
+        """
         for name, expected in self.files.items():
             try:
                 actual = sha256(folder / name)

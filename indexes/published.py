@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.files import sha256
 from .faiss_kind import FAISS_FILE
@@ -18,7 +18,7 @@ from .manifest import IndexManifest
 from .registry import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from ..core.arrays import Floats, Ids
@@ -93,6 +93,26 @@ def build(
     return BuiltFolder(
         staging, IndexManifest(spec.kind, count, dim, covers, files, spec.metric, spec.build, spec.search)
     )
+
+
+def publish_files(
+    parent: Path, kind: str, write: Callable[[Path], None], *, count: int, covers: int, description: dict[str, Any]
+) -> str:
+    """Publish files that are no vector index, such as a segment of an inverted index; return the folder's name.
+
+    :param write: writes the files into a folder.
+    :param count: the number of rows.
+    :param description: JSON for the manifest.
+    """
+    parent.mkdir(exist_ok=True)
+    staging = _staging_folder(parent)
+    try:
+        write(staging)
+        files = {file.name: sha256(file) for file in sorted(staging.iterdir())}
+        return IndexManifest(kind, count, 0, covers, files, build=description).publish(staging)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
 
 
 def amend(parent: Path, name: str, metadata: IndexMetadata) -> str:

@@ -15,6 +15,7 @@ from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of
+from ..store import lexical
 from ..store.tables import PREVIOUS
 from .wrong_vectors import search
 
@@ -38,7 +39,7 @@ _CHANGED = "has changed since it was indexed"
 class Fault:
     """A fault of an index."""
 
-    kind: str  # "document", "passage", "vector", "vector index", "full-text index" or "store"
+    kind: str  # "document", "passage", "vector", "vector index", "full-text index", "inverted index" or "store"
     path: str  # of the document or of the index, or ""
     problem: str
 
@@ -92,6 +93,7 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     yield from _store_faults(snapshot, rows)
     yield from _index_faults(snapshot)
     yield from _text_faults(snapshot)
+    yield from _word_faults(snapshot)
     if root is not None:
         yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
     added = [row for row in rows if row["source"] == "added"]
@@ -239,6 +241,14 @@ def _text_faults(snapshot: Snapshot) -> Iterator[Fault]:
             return
         if not len(hits):
             yield Fault("full-text index", "", f"does not find passage {number} by its own words")
+
+
+def _word_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """Check the inverted index: its checksums and its values."""
+    try:
+        lexical.check(snapshot)
+    except DamagedError as error:
+        yield Fault("inverted index", "", str(error))
 
 
 def _with_chunks(

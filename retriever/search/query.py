@@ -24,7 +24,7 @@ import numpy as np
 
 from ...core.arrays import isin_sorted
 from ...core.checks import is_real, is_whole
-from ...core.errors import InputError
+from ...core.errors import DamagedError, InputError
 from ...core.words import encodable
 from ...indexes.tuning.benchmark import DEPTH
 from ..models.encoder import encode_finite
@@ -52,6 +52,7 @@ MODES: tuple[str, ...] = get_args(Mode)
 
 _MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no search
 _MAX_WORDS = 256  # different words of a query that full-text search looks up: more tell it nothing
+_MAX_TERMS = 2_048  # of a query, which may be a long paste
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
 _MORE = 4  # times as many in the next attempt
 _LOOKED_UP = 1_000  # passages with all words of an exact part, in which it is looked for
@@ -167,16 +168,13 @@ class Query:
 
     def _lexical(self, depth: int, passing: Passing | None) -> Candidates:
         with self._timed("lexical"):
-            words = " ".join(list(dict.fromkeys(self._text.split()))[:_MAX_WORDS])
-            table = self._full_text(words, depth, passing)
-            scores, ids = table["_score"].to_numpy().astype(np.float32), table["id"].to_numpy()
+            scores, ids = self._by_words(self._text, depth, passing)
             best = np.lexsort((ids, -scores))[:depth]
             ids, scores = ids[best], scores[best]
         if self._exact and len(missing := np.setdiff1d(self._look_up(self._exact, passing), ids)):
             with self._timed("exact"):
-                table = self._snapshot.full_text(words, len(missing), rows_among("id", missing.tolist()))
-                ids = np.concatenate([ids, table["id"].to_numpy()])
-                scores = np.concatenate([scores, table["_score"].to_numpy().astype(np.float32)])
+                more_scores, more_ids = self._by_words(self._text, len(missing), among=missing)
+                ids, scores = np.concatenate([ids, more_ids]), np.concatenate([scores, more_scores])
         return Candidates.by_words(ids, scores)
 
     def _semantic_exact(self, depth: int, passing: Passing | None) -> Candidates:
@@ -194,8 +192,8 @@ class Query:
         The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
         """
         with self._timed("exact"):
-            tables = [self._full_text(words, _LOOKED_UP, passing, every=True) for words in parts.lookups]
-            ids = np.unique(np.concatenate([np.empty(0, np.int64), *(table["id"].to_numpy() for table in tables)]))
+            candidates = [self._by_words(words, _LOOKED_UP, passing, every=True)[1] for words in parts.lookups]
+            ids = np.unique(np.concatenate([np.empty(0, np.int64), *candidates]))
             contexts = self._contexts(ids)
             holds = [parts.passes(contexts[number]) and parts.level(contexts[number])[0] for number in ids.tolist()]
             literal: Ids = ids[np.array(holds, bool)]
@@ -231,6 +229,25 @@ class Query:
             return candidates
         score = candidates.score + levels * (np.ptp(candidates.score) + 1)
         return replace(candidates, score=score.astype(np.float32))
+
+    def _by_words(
+        self, text: str, depth: int, passing: Passing | None = None, *, among: Ids | None = None, every: bool = False
+    ) -> tuple[Floats, Ids]:
+        """Scores and ids of the best chunks by words, from the inverted index or, without one, from Lance.
+
+        :param among: ids, ascending: search among these chunks only.
+        """
+        allowed = passing.chunks if passing and among is None else among
+        if self._snapshot.lexical:
+            with contextlib.suppress(DamagedError):
+                terms = self._snapshot.lexical.terms(text)[:_MAX_TERMS]
+                return self._snapshot.lexical.search(terms, depth, allowed=allowed, every=every)
+        words = " ".join(list(dict.fromkeys(text.split()))[:_MAX_WORDS])
+        if among is None:
+            table = self._full_text(words, depth, passing, every=every)
+        else:
+            table = self._snapshot.full_text(words, depth, rows_among("id", among.tolist()), every=every)
+        return table["_score"].to_numpy().astype(np.float32), table["id"].to_numpy()
 
     def _full_text(self, words: str, depth: int, passing: Passing | None, *, every: bool = False) -> pa.Table:
         """The `depth` best chunks by words that pass the filter, or more.

@@ -81,17 +81,21 @@ class Commits:
             raise self._not_alone()
         self.latest[name] = table.version
 
-    def commit_rearranged(self, name: str, table: lance.LanceDataset) -> None:
+    def commit_rearranged(self, name: str, table: lance.LanceDataset, *, words: tuple[str, ...] | None = None) -> None:
         """Commit a version of a table with the same rows in another arrangement.
 
+        :param words: the segments of the inverted index from now on; the present ones by default.
         :raises LockedError: when it has other rows, written by another process.
         """
-        before = getattr(self.head, name)
+        before, head = getattr(self.head, name), self.head
         if table.version != before:
             if table.count_rows() != open_table(self.table(name), before).count_rows():
                 raise self._not_alone()
             version: dict[str, Any] = {name: table.version}
-            self.commit(replace(self.head, **version))
+            head = replace(head, **version)
+        head = head if words is None else replace(head, words=words)
+        if head != self.head:
+            self.commit(head)
 
     def check_alone(self) -> None:
         """Make sure that no other process took the lock over and committed.
@@ -110,7 +114,7 @@ class Commits:
             version = getattr(head, name)
             if version != getattr(self.head, name):
                 self._checked[name] = check(self.table(name), version, self._checked[name])
-        for name in set(self.head.parts).difference(head.parts):
+        for name in set(self.head.published).difference(head.published):
             self.store.location.supersede(name)
         head = replace(head, commits=self.head.commits + 1)
         previous = head if head.erase else self.head  # erased rows must not come back
@@ -143,7 +147,7 @@ class Commits:
                 retain_versions=getattr(self.head, name) - getattr(self._oldest, name) + 1,
                 delete_unverified=erase or not self.store.location.lock_expires,
             )
-        parts = {*self.head.parts, *self._oldest.parts}
+        parts = {*self.head.published, *self._oldest.published}
         self.store.location.tidy(parts, math.inf if erase else time.time() - keep.total_seconds())
         shutil.rmtree(self.store.path / SWITCHING, ignore_errors=True)
         if erase:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .locations.location import Location
 
 _SETTINGS = "settings.json"
-FORMAT = 3
+FORMAT = 4
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
 
 
@@ -75,6 +75,7 @@ class Head:
     rows: int = 0  # grows when chunks are added or removed; a vector index names the number that it covers
     vectors: str | None = None
     shards: tuple[str, ...] = ()  # further vector indexes, each with higher ids than the one before
+    words: tuple[str, ...] = ()  # segments of the inverted index, each with higher ids than the one before
     index: IndexSpec = field(default_factory=IndexSpec)  # the chosen kind of vector index, to build it anew
     demand: Requirements | None = None  # the requirements of that choice, to measure a new index against
     commits: int = 0  # grows by one with each commit, so that readers see a change
@@ -95,7 +96,8 @@ class Head:
             data["previous"] = _encoder(data["previous"], location, file)
         try:
             data["index"] = IndexSpec(**data.get("index", {}))
-            data["shards"] = tuple(data.get("shards", ()))
+            for name in ("shards", "words"):
+                data[name] = tuple(data.get(name, ()))
             if data.get("demand") is not None:
                 data["demand"] = Requirements(**data["demand"]).check()
             head = cls(**data)
@@ -111,7 +113,7 @@ class Head:
             all(isinstance(text, str) for text in (spec.kind, spec.metric))
             and all(isinstance(values, dict) for values in (spec.build, spec.search))
             and all(map(_is_count, [*numbers, self.rows, self.commits]))
-            and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in self.parts)
+            and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in self.published)
             and self.encoder is not None
             and isinstance(self.erase, bool)
             and isinstance(self.tombstone_key, str)
@@ -142,6 +144,11 @@ class Head:
     def parts(self) -> tuple[str, ...]:
         """The vector indexes to search together: none, one, or several with ascending ids."""
         return () if self.vectors is None else (self.vectors, *self.shards)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The folders of `vectors/` that this state needs: the vector indexes and the segments of words."""
+        return (*self.parts, *self.words)
 
 
 def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:

@@ -16,7 +16,7 @@ from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
-from . import tombstones
+from . import lexical, tombstones
 from .filters.columns import DocumentColumns
 from .filters.evaluation import select
 from .live_index import LiveIndex, LoadedIndex, load_index
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import lance
 
     from ...core.arrays import Ids, Mask, Positions
+    from ...indexes.inverted.lexical_index import LexicalIndex
     from ...indexes.manifest import IndexManifest
     from .filters.filter import Filter
     from .head import Head
@@ -264,6 +265,18 @@ class Snapshot:
                 rows = self.read(table, ["id", "_rowoffset"]).sort_by("id")
                 self._offsets[table] = rows["id"].to_numpy(), rows["_rowoffset"].to_numpy().astype(np.int64)
             return self._offsets[table]
+
+    @property
+    def sorted_ids(self) -> Ids:
+        """The ids of all chunks, ascending."""
+        return self._row_offsets("chunks")[0]
+
+    @locked_cached_property
+    def lexical(self) -> LexicalIndex | None:
+        """The inverted index of exactly these chunks; None if there is none, it is damaged or too many are newer."""
+        with contextlib.suppress(DamagedError):
+            return lexical.load(self)
+        return None
 
     @locked_cached_property
     def index(self) -> LiveIndex:

@@ -8,7 +8,7 @@ An index folder holds
                                      whether deleted rows are still to be erased from the disk, and the key that
                                      hashes the names of forgotten files
     settings.json                    the indexed folder
-    vectors/                         published vector indexes, caches of chunks.lance
+    vectors/                         published vector indexes and segments of the inverted index: caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
     lock  lock.json                  the writer's lock, and the process that has it

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...core import forking
 from ...core.errors import BinocleError, DamagedError, StoreError, first_line, panics_as_errors
+from ...core.terms import STOP_WORDS
 from .confinement import check_table
 from .deletion_files import check_deletions
 
@@ -78,21 +79,12 @@ def chunk_schema(dim: int, *, previous: bool = False) -> pa.Schema:
 # splits at punctuation, so that a query finds the parts of snake_case. English is stemmed (Snowball); then stop words
 # are removed, except those that stemming changes (any, because): hybrid search is no better without them.
 # Scores are BM25 with k1 1.2 and b 0.75.
-#
-# Lance's own stop words for English include all its languages: c, os, dir, care and multi would be lost.
-_STOP_WORDS = (
-    "a about after again against all also am an and are as at be been below between both but by can did do down each "
-    "few for from further had has have he her him himself his how i if in into is it itself its just me more most my "
-    "myself now of off on or other our ours out over own same she should so some such than that the their them then "
-    "there these they this those through to too under until up was we were what when where which while who whom will "
-    "with you your yourself"
-)
 FULL_TEXT: dict[str, Any] = {
     "base_tokenizer": "icu/split",
     "language": "English",
     "stem": True,
     "remove_stop_words": True,
-    "custom_stop_words": _STOP_WORDS.split(),
+    "custom_stop_words": list(STOP_WORDS),
     "lower_case": True,
     "ascii_folding": True,
     "with_position": False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import benchmark_queries, tombstones
 from .commits import Commits
+from .lexical import LexicalPublisher
 from .search_backend import CPU, SearchBackend
 from .snapshot import Snapshot
 from .store import upgrade
@@ -68,6 +69,7 @@ class Writer:
         self._next_chunk = 0  # the id after the last staged chunk
         self._note = ""  # of an erasure that another writer had begun
         self.index = IndexPublisher(commits, encoder_of)
+        self._words = LexicalPublisher(commits)
 
     @property
     def head(self) -> Head:
@@ -243,9 +245,9 @@ class Writer:
         self.commit(drop=[*documents, *owners], documents=document_schema().empty_table())
 
     def finish(self, *, rebuild: bool = False) -> str:
-        """Update the full-text index, renew the vector index if it is stale, and remove old versions.
+        """Update both full-text indexes, renew the vector index if it is stale, and remove old versions.
 
-        :param rebuild: build both indexes anew from the tables.
+        :param rebuild: build the indexes anew from the tables.
         :returns: a note if the vector index was damaged, or no longer met its requirements; else "".
         """
         notes, self._note = [self._note], ""
@@ -260,12 +262,13 @@ class Writer:
         return "; ".join(filter(None, notes))
 
     def _index_text(self, *, rebuild: bool) -> None:
-        table = self.snapshot().chunks
+        snapshot = self.snapshot()
+        words, table = self._words.update(snapshot, rebuild=rebuild), snapshot.chunks
         if not rebuild:
             table.optimize.optimize_indices()
         if rebuild or not _has_current_tokenizer(table):
             table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
-        self._commits.commit_rearranged("chunks", table)
+        self._commits.commit_rearranged("chunks", table, words=words)
 
 
 def _has_current_tokenizer(table: lance.LanceDataset) -> bool:

@@ -841,8 +841,8 @@ def test_verify_repair_mends_documents_and_indexes(here: Path, run):
     for file in (here / ".binocle/vectors").glob("*/*"):
         file.write_bytes(b"nonsense")
     result = run("verify")
-    assert (result.code, result.err) == (1, "3 faults\n")
-    assert run("verify", "--repair") == (0, "clean\n", "3 faults mended\n")
+    assert (result.code, result.err) == (1, "4 faults\n")
+    assert run("verify", "--repair") == (0, "clean\n", "4 faults mended\n")
     assert run("search", "zebra", "--mode", "lexical").code == 0
     assert run("verify") == run("verify", "--repair") == (0, "clean\n", "")
 

@@ -193,7 +193,7 @@ class S3Location:
     def _tidy_cache(self, name: str) -> None:
         """Remove replaced indexes from this machine, which may never write; `name` is about to be in service."""
         with contextlib.suppress(StoreError, OSError):  # the next call does it, or another process was first
-            keep = {name, *Head.read(self)[0].parts}
+            keep = {name, *Head.read(self)[0].published}
             for folder in (self.cache / "vectors").iterdir():
                 if folder.name not in keep and self._is_old(folder):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -155,7 +155,7 @@ def test_a_stored_text_that_is_not_the_files_is_found(retriever):
 
 
 def test_a_damaged_vector_index_is_found_and_repaired(retriever):
-    (published,) = (retriever.path / "vectors").iterdir()
+    (published,) = (retriever.path / "vectors").glob("flat-*")
     file = published / "vectors.f32"
     data = bytearray(file.read_bytes())
     data[5] ^= 1
@@ -198,7 +198,7 @@ def test_repair_keeps_a_changed_file_until_the_sync_has_its_new_text(retriever, 
 
 def test_repair_keeps_added_documents(retriever):
     retriever.add([{"id": "note", "text": "The queen of the sea."}])
-    (published,) = (retriever.path / "vectors").iterdir()
+    (published,) = (retriever.path / "vectors").glob("flat-*")
     (published / "ids.npy").unlink()
     retriever.repair()
     assert Retriever.open(retriever.path).search("queen", mode="lexical")[0].path == "note"

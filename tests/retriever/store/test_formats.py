@@ -63,6 +63,6 @@ def test_a_newer_format_is_refused_with_what_to_do(tmp_path, write):
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"format": FORMAT + 1, "more": True}))
     bytes_before = {file: file.read_bytes() for file in settings.parent.rglob("*") if file.is_file()}
     for use in (Retriever.documents, Retriever.sync, lambda retriever: retriever.search("cat")):
-        with pytest.raises(StoreError, match=r"has format 4, .*: a newer version made it, so upgrade Binocle"):
+        with pytest.raises(StoreError, match=r"has format 5, .*: a newer version made it, so upgrade Binocle"):
             use(Retriever.open(folder))
     assert {file: file.read_bytes() for file in bytes_before} == bytes_before

@@ -1,0 +1,224 @@
+"""Search the segments of an inverted index as one: BM25, frequencies, whole tokens and the vocabulary.
+
+BM25 (Robertson and Zaragoza 2009) with k1 1.2 and b .75: the score of a passage is the sum over the query's terms of
+
+    idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average length)),  idf = ln(1 + (n - df + .5) / (df + .5))
+
+A term counts as often as the query has it. Statistics are those of the live passages of all segments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core import terms as analysis
+from ...core.arrays import isin_sorted
+from ...core.errors import DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Floats, Ids, Mask
+    from .segment import Field, Numbers, Rows, Segment
+
+_K1 = 1.2
+_B = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment, and which of its rows are live; None if all are."""
+
+    segment: Segment
+    live: Mask | None = None
+
+    @property
+    def passages(self) -> int:
+        """The number of live rows."""
+        return len(self.segment) if self.live is None else int(self.live.sum())
+
+    def lengths(self) -> Numbers:
+        """The length of each row; 0 where it is deleted."""
+        lengths: Numbers = self.segment.lengths if self.live is None else np.where(self.live, self.segment.lengths, 0)
+        return lengths
+
+    def stems(self, term: bytes) -> tuple[Rows, NDArray[np.uint8]]:
+        """Return the live rows with a stem, and how often each holds it."""
+        rows, counts = self.segment.postings(self.segment.stems, term)
+        if self.live is None:
+            return rows, counts
+        live = self.live[rows]
+        return rows[live], counts[live]
+
+    def whole(self, term: bytes) -> Ids:
+        """Return the ids of the live rows with a whole token."""
+        rows, _ = self.segment.postings(self.segment.whole, term)
+        return self.segment.ids[rows if self.live is None else rows[self.live[rows]]]
+
+    def words(self, prefix: bytes) -> Iterator[tuple[str, int]]:
+        """Yield whole tokens with this prefix, and in how many live rows each is.
+
+        :raises DamagedError: when the field holds impossible values.
+        """
+        field = self.segment.whole
+        if not field.has_postings(len(self.segment)):
+            raise DamagedError("a segment of the inverted index holds impossible values")
+        first, last = field.first_from(prefix), field.first_from(prefix + b"\xff")
+        for term, frequency in zip(field.terms(first, last), self._frequencies(field, first, last), strict=True):
+            if frequency:
+                yield term.decode("utf-8", "replace"), frequency
+
+    def _frequencies(self, field: Field, first: int, last: int) -> list[int]:
+        start = int(field.stops[first - 1]) if first else 0
+        bounds = np.append(np.int64(start), field.stops[first:last].astype(np.int64))
+        if self.live is None or last <= first:
+            return np.diff(bounds).tolist()
+        totals = np.append(np.int64(0), np.cumsum(self.live[field.rows[start : int(bounds[-1])]]))
+        return np.diff(totals[bounds - start]).tolist()
+
+
+class LexicalIndex:
+    """The passages of one state of the store by their words.
+
+    :param parts: segments, each with higher ids than the one before.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = tuple(parts)
+        self._firsts = np.cumsum([0, *(len(part.segment) for part in parts)])
+        self.passages = sum(part.passages for part in parts)
+
+    @cached_property
+    def average_length(self) -> float:
+        """The mean number of stems of a passage; at least a tiny one, to divide by."""
+        total = sum(int(part.lengths().sum(dtype=np.int64)) for part in self._parts)
+        return max(total / max(self.passages, 1), 1e-9)
+
+    @cached_property
+    def _norms(self) -> list[Floats]:
+        """What BM25 adds to the frequency in the denominator, for each row of each segment."""
+        slope = np.float32(_K1 * _B / self.average_length)
+        return [part.segment.lengths * slope + np.float32(_K1 * (1 - _B)) for part in self._parts]
+
+    def terms(self, text: str) -> list[str]:
+        """Return the stems of a query: split, folded, stemmed, without stop words, in order, with repetitions."""
+        return analysis.query_stems(text)
+
+    def document_frequency(self, term: str) -> int:
+        """The number of passages with a stem."""
+        return sum(len(part.stems(term.encode())[0]) for part in self._parts)
+
+    def idf(self, document_frequency: int) -> float:
+        """The inverse document frequency of BM25."""
+        return math.log1p((self.passages - document_frequency + 0.5) / (document_frequency + 0.5))
+
+    def search(
+        self, terms: Sequence[str], k: int, *, allowed: Ids | None = None, every: bool = False
+    ) -> tuple[Floats, Ids]:
+        """Return scores and ids of the k best passages by BM25, best first; of equal ones the lower id first.
+
+        :param terms: stems, as `terms` returns them.
+        :param allowed: ids, ascending: no other passage is returned.
+        :param every: only passages with all of the terms.
+        :raises DamagedError: when a posting list is damaged.
+        """
+        scores = np.zeros(int(self._firsts[-1]), np.float32)
+        matches = np.zeros(len(scores), np.uint16) if every else None
+        weights = Counter(terms)
+        for term, weight in weights.items():
+            self._add(term, weight, scores, matches)
+        rows = np.flatnonzero(scores if matches is None else matches == len(weights) if weights else matches)
+        ids, scores = self._ids(rows), scores[rows]
+        if allowed is not None:
+            passing = isin_sorted(ids, allowed)
+            ids, scores = ids[passing], scores[passing]
+        return _best(scores, ids, k)
+
+    def _add(self, term: str, weight: int, scores: Floats, matches: NDArray[np.uint16] | None) -> None:
+        """Add a term's part to the score of each row."""
+        postings = [part.stems(term.encode()) for part in self._parts]
+        frequency = sum(len(rows) for rows, _ in postings)
+        factor = np.float32(weight * self.idf(frequency) * (_K1 + 1))
+        for (rows, counts), norms, first in zip(postings, self._norms, self._firsts[:-1], strict=True):
+            tf = counts.astype(np.float32)
+            scores[first:][rows] += factor * tf / (tf + norms[rows])
+            if matches is not None:
+                matches[first:][rows] += 1
+
+    def _ids(self, rows: NDArray[np.intp]) -> Ids:
+        """Return the ids of rows that are counted through all segments, ascending."""
+        bounds = np.searchsorted(rows, self._firsts)
+        ids = [
+            part.segment.ids[rows[start:stop] - first]
+            for part, first, start, stop in zip(self._parts, self._firsts[:-1], bounds[:-1], bounds[1:], strict=True)
+        ]
+        return np.concatenate([np.empty(0, np.int64), *ids])
+
+    def frequencies(self, term: str, ids: Ids) -> NDArray[np.uint16]:
+        """Return how often each of these passages holds a stem, up to 255, shape (len(ids),)."""
+        frequencies = np.zeros(len(ids), np.uint16)
+        for part, positions, rows in self._places(ids):
+            with_term, counts = part.segment.postings(part.segment.stems, term.encode())
+            if len(with_term):
+                nearest = np.searchsorted(with_term, rows).clip(max=len(with_term) - 1)
+                frequencies[positions] = np.where(with_term[nearest] == rows, counts[nearest], 0)
+        return frequencies
+
+    def lengths(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the number of stems of each of these passages, shape (len(ids),)."""
+        lengths = np.zeros(len(ids), np.int32)
+        for part, positions, rows in self._places(ids):
+            lengths[positions] = part.segment.lengths[rows]
+        return lengths
+
+    def _places(self, ids: Ids) -> Iterator[tuple[Part, NDArray[np.intp], Rows]]:
+        """Yield each segment with the positions in `ids` of its passages, and their rows."""
+        for part in self._parts:
+            own = part.segment.ids
+            if len(own):
+                rows = np.searchsorted(own, ids).clip(max=len(own) - 1).astype(np.uint16)
+                positions = np.flatnonzero(own[rows] == ids)
+                if len(positions):
+                    yield part, positions, rows[positions]
+
+    def words(self, prefix: str = "") -> dict[str, int]:
+        """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each."""
+        words: Counter[str] = Counter()
+        for part in self._parts:
+            for word, frequency in part.words(prefix.encode()):
+                words[word] += frequency
+        return dict(words)
+
+    def whole(self, token: str) -> Ids:
+        """Return the passages that hold a whole token in any case, ids ascending.
+
+        An identifier, a word or a number is one token. A path, a version or a phrase has several: then these are the
+        passages with all of its tokens, in which the caller looks for the literal itself.
+        """
+        distinct = list(dict.fromkeys(analysis.query_whole(token)))
+        passages = [self._with_token(term) for term in distinct] or [np.empty(0, np.int64)]
+        passages.sort(key=len)
+        common = passages[0]
+        for ids in passages[1:]:
+            common = common[isin_sorted(common, ids)]
+        return common
+
+    def _with_token(self, term: str) -> Ids:
+        return np.concatenate([np.empty(0, np.int64), *(part.whole(term.encode()) for part in self._parts)])
+
+
+def _best(scores: Floats, ids: Ids, k: int) -> tuple[Floats, Ids]:
+    """Return the k highest scores and their ids, which ascend where scores are equal."""
+    if 0 < k < len(scores):
+        high = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
+        scores, ids = scores[high], ids[high]
+    best = np.lexsort((ids, -scores))[: max(k, 0)]
+    return scores[best], ids[best]

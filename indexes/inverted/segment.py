@@ -1,0 +1,222 @@
+"""A segment: the terms of some passages as arrays, in memory or mapped from one file.
+
+    ids          int64   (passages,)     ascending
+    lengths      uint32  (passages,)     stems of each passage, with repetitions
+    of each field, `stems` and `whole`:
+      vocabulary uint8   (bytes,)        the terms in UTF-8, sorted, one after another
+      ends       uint32  (terms,)        where each term ends in the vocabulary
+      stops      uint32  (terms,)        where the postings of each term end
+      rows       uint16  (postings,)     the passages with a term, as places in `ids`, ascending
+      counts     uint8   (postings,)     how often it occurs there, up to 255; of `stems` alone
+
+A file may come from a stranger. Its size and the sizes of its arrays are checked when it is opened, and the postings of
+a term when they are read: opening reads a few pages only.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.errors import DamagedError
+from ...core.files import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ...core.arrays import Ids
+
+Bytes = NDArray[np.uint8]
+Numbers = NDArray[np.uint32]
+
+Rows = NDArray[np.uint16]
+
+MAX_ROWS = 65_536  # so that a row fits into 16 bits
+MAX_COUNT = 255
+_ALIGNMENT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The terms of one kind, and their postings."""
+
+    vocabulary: Bytes
+    ends: Numbers
+    stops: Numbers
+    rows: Rows
+    counts: Bytes  # empty if the field has none
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def term(self, number: int) -> bytes:
+        """Return a term by its place in the vocabulary."""
+        start = int(self.ends[number - 1]) if number else 0
+        return self.vocabulary[start : int(self.ends[number])].tobytes()
+
+    def first_from(self, term: bytes) -> int:
+        """Return the place of the first term that is not before this one."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self.term(middle) < term:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def postings(self, term: bytes) -> tuple[Rows, Bytes]:
+        """Return the rows with a term and how often each holds it; empty arrays if none does."""
+        number = self.first_from(term)
+        if number == len(self) or self.term(number) != term:
+            return self.rows[:0], self.counts[:0]
+        start = int(self.stops[number - 1]) if number else 0
+        stop = int(self.stops[number])
+        if not start <= stop <= len(self.rows):
+            raise DamagedError("a posting list of the inverted index does not lie within it")
+        return self.rows[start:stop], self.counts[start:stop]
+
+    def terms(self, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Return the terms from one place in the vocabulary up to another."""
+        ends = self.ends[first:last].tolist()
+        start = int(self.ends[first - 1]) if first else 0
+        text = self.vocabulary[start : ends[-1] if ends else start].tobytes()
+        bounds = [0, *(end - start for end in ends)]
+        return [text[first:last] for first, last in pairwise(bounds)]
+
+    def document_frequencies(self) -> Numbers:
+        """Return the number of rows of each term."""
+        frequencies: Numbers = np.diff(self.stops, prepend=np.uint32(0))
+        return frequencies
+
+    def is_valid(self, size: int) -> bool:
+        """Whether the arrays belong together, in an index of `size` rows; it reads all of them."""
+        terms = self.terms() if _ascends(self.ends) else []
+        return (
+            len(terms) == len(self)
+            and int(self.ends[-1] if len(terms) else 0) == len(self.vocabulary)
+            and all(before < after for before, after in pairwise(terms))
+            and self.has_postings(size)
+        )
+
+    def has_postings(self, size: int) -> bool:
+        """Whether the posting lists lie within the field, one after another, and name rows of `size`."""
+        return (
+            _ascends(self.stops)
+            and int(self.stops[-1] if len(self) else 0) == len(self.rows)
+            and int(self.rows.max(initial=0)) < max(size, 1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The terms of some passages."""
+
+    ids: Ids
+    lengths: Numbers
+    stems: Field
+    whole: Field
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def sizes(self) -> dict[str, int]:
+        """The number of items in each array, by name."""
+        return {name: len(array) for name, array in _arrays(self)}
+
+    def write(self, file: Path) -> None:
+        """Write the arrays to a new file, one after another, each from a multiple of 8 bytes."""
+        with file.open("xb") as stream:
+            for _, array in _arrays(self):
+                stream.write(np.ascontiguousarray(array).data)
+                stream.write(bytes(-stream.tell() % _ALIGNMENT))
+
+    @classmethod
+    def open(cls, file: Path, sizes: Any) -> Segment:
+        """Map a file.
+
+        :param sizes: what `sizes` returned.
+        :raises DamagedError: when the file cannot have these arrays.
+        """
+        if not _are_sizes(sizes):
+            raise DamagedError(f"{file} does not have the arrays of an inverted index")
+        try:
+            with open_regular(file) as stream:
+                content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise DamagedError(f"{file} cannot be read: {error}") from error
+        if len(content) != sum(_padded(sizes[name] * _TYPES[name].itemsize) for name in _TYPES):
+            raise DamagedError(f"{file} has {len(content)} bytes, which are not those of its arrays")
+        arrays, offset = {}, 0
+        for name, kind in _TYPES.items():
+            arrays[name] = np.frombuffer(content, kind, sizes[name], offset)
+            offset += _padded(sizes[name] * kind.itemsize)
+        return cls(arrays["ids"], arrays["lengths"], _field(arrays, "stems"), _field(arrays, "whole"))
+
+    def check(self) -> None:
+        """Check the values of all arrays.
+
+        :raises DamagedError: when they cannot be those of a segment.
+        """
+        if not (_ascends(self.ids) and self.stems.is_valid(len(self)) and self.whole.is_valid(len(self))):
+            raise DamagedError("a segment of the inverted index holds impossible values")
+
+    def postings(self, field: Field, term: bytes) -> tuple[Rows, Bytes]:
+        """Return the rows with a term of a field, and how often each holds it.
+
+        :raises DamagedError: when they are no rows of this segment.
+        """
+        rows, counts = field.postings(term)
+        if len(rows) and int(rows.max()) >= len(self):
+            raise DamagedError("a posting list of the inverted index names passages that it does not have")
+        return rows, counts
+
+
+_FIELD_TYPES = {"vocabulary": np.uint8, "ends": np.uint32, "stops": np.uint32, "rows": np.uint16, "counts": np.uint8}
+_TYPES: dict[str, np.dtype[Any]] = {
+    "ids": np.dtype("<i8"),
+    "lengths": np.dtype("<u4"),
+    **{
+        f"{field}.{name}": np.dtype(kind).newbyteorder("<")
+        for field in ("stems", "whole")
+        for name, kind in _FIELD_TYPES.items()
+    },
+}
+
+
+def _are_sizes(sizes: Any) -> bool:
+    return (
+        isinstance(sizes, dict)
+        and sizes.keys() == _TYPES.keys()
+        and all(type(size) is int and 0 <= size < 2**40 for size in sizes.values())
+        and sizes["ids"] == sizes["lengths"] <= MAX_ROWS
+        and all(sizes[f"{field}.ends"] == sizes[f"{field}.stops"] for field in ("stems", "whole"))
+        and sizes["stems.counts"] == sizes["stems.rows"]
+        and sizes["whole.counts"] == 0
+    )
+
+
+def _ascends(array: NDArray[Any]) -> bool:
+    """Whether each value is greater than the one before."""
+    return bool((array[1:] > array[:-1]).all())
+
+
+def _padded(size: int) -> int:
+    return size + -size % _ALIGNMENT
+
+
+def _arrays(segment: Segment) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays in the order of the file."""
+    for name in _TYPES:
+        field, _, part = name.rpartition(".")
+        yield name, getattr(getattr(segment, field) if field else segment, part)
+
+
+def _field(arrays: dict[str, NDArray[Any]], name: str) -> Field:
+    return Field(*(arrays[f"{name}.{part}"] for part in _FIELD_TYPES))
