@@ -601,6 +601,9 @@ def as_anyone(*arguments: object) -> SimpleNamespace:
 def test_index_whose_full_text_is_damaged_says_how_to_mend_it(damage, here: Path, run):
     answered = answers(here / ".binocle")
     damage(here / ".binocle/chunks.lance/_indices")
+    assert answers(here / ".binocle") == answered  # from the inverted index
+    for segment in (here / ".binocle/vectors").glob("words-*"):
+        damage(segment)
     done = as_anyone("search", "tax")  # in a process of its own: Lance's log is silenced before it is loaded
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "verify --repair" in done.err
