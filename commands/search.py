@@ -76,6 +76,13 @@ class _QueryCommand(click.Command):
 @rerank_option
 @rerank_depth_option
 @click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about S seconds, the best passages first.")
+@click.option(
+    "--per-document",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Print at most N passages of a document; 0: any number. Default: 3, and more where others have none.",
+)
+@click.option("--copies", is_flag=True, help="List the places of the copies of each passage.")
 @click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
 @click.option(
     "--inverter",
@@ -96,6 +103,8 @@ def search(
     rerank: str | None,
     rerank_depth: int,
     rerank_seconds: float | None,
+    per_document: int | None,
+    copies: bool,
     explain: bool,
     inverter: Path | None,
     model: str | None,
@@ -137,10 +146,11 @@ def search(
             rerank=rerank,
             rerank_depth=rerank_depth,
             rerank_seconds=rerank_seconds,
+            per_document=per_document,
         )
     if recover and not as_json:
         echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
-    _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover)
+    _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover, copies=copies)
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
     return _comment(hits, where, folder, root, retriever, as_json=as_json, required=parse(query).required)
@@ -225,6 +235,7 @@ def _print_hits(
     explain: bool,
     as_json: bool,
     recover: Callable[[str, Kind], RetainedFacts] | None = None,
+    copies: bool = False,
 ) -> None:
     if as_json:
         for hit in hits:
@@ -235,7 +246,7 @@ def _print_hits(
             echo_json(row)
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    printed = blocks(hits, query, path_of=from_here, colour=colour, width=_width(), explain=explain)
+    printed = blocks(hits, query, path_of=from_here, colour=colour, width=_width(), explain=explain, list_copies=copies)
     for hit, block in zip(hits, printed, strict=True):
         facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
         echo_coloured(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
@@ -360,8 +371,10 @@ _JSON_FIELDS = [
     "format",
     "source",
 ]
+_COPY_FIELDS = ["path", "line_start", "line_end", "page", "heading"]
 
 
 def _hit_fields(hit: Hit, *, explain: bool) -> dict[str, Any]:
     row = {name: getattr(hit, name) for name in _JSON_FIELDS}
+    row["copies"] = [{name: getattr(copy, name) for name in _COPY_FIELDS} for copy in hit.copies]
     return row | ({"explanation": hit.explanation} if explain else {})

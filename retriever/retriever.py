@@ -340,8 +340,13 @@ class Retriever(DocumentReads):
         rerank: Rerank = None,
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
+        per_document: int | None = None,
+        collapse: bool = True,
     ) -> list[Hit]:
         """Return the k best passages, best first.
+
+        Copies of a passage, also those with a word or two changed, are no hits: the best of them has the others in
+        `copies`.
 
         A reranker reads as many of the `rerank_depth` best passages as it has time for; these come first, the rest
         follow in the old order. The reranker alone orders them, unless its folder has a `binocle.json` with a
@@ -357,10 +362,15 @@ class Retriever(DocumentReads):
         :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
             once in a process, do not count.
+        :param per_document: at most so many passages of each document; 0 for no limit. By default 3, and more where
+            other documents have no passages to offer.
+        :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
-        request = self._request(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
+        request = self._request(
+            query, k, mode, where, rerank, rerank_depth, rerank_seconds, per_document, collapse=bool(collapse)
+        )
         return self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of))
 
     def warm_up(self) -> None:
@@ -430,14 +440,18 @@ class Retriever(DocumentReads):
         rerank: Rerank,
         rerank_depth: int,
         rerank_seconds: float | None,
+        per_document: int | None = 0,
+        *,
+        collapse: bool = True,
     ) -> queries.SearchRequest:
         """Check the arguments of a search, and load its reranker."""
         query = queries.check(query, k, mode)
         queries.check_reranking(rerank_depth, rerank_seconds)
+        queries.check_per_document(per_document)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
-        return queries.SearchRequest(query, int(k), mode, conditions, reranking)
+        return queries.SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse)
 
     # Inspecting
 

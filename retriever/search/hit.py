@@ -12,7 +12,7 @@ from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, hidden_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ...core.arrays import Floats, Ids
     from ..store.snapshot import Snapshot
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 
 _CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
 _DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The citation of a passage with the same text as a hit, or nearly the same."""
+
+    path: str
+    line_start: int
+    line_end: int
+    page: int | None
+    heading: tuple[str, ...]
+    passage: int  # its row id
+    source: str  # "file" or "added"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class Hit:
     document: int  # its row id
     passage: int  # its row id
     hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
+    copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -59,12 +73,20 @@ class Hit:
         return context_of(self.heading, self.text)
 
 
-def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, seconds: Mapping[str, float]) -> list[Hit]:
-    """Make hits of the candidates with these ids, in their order.
+def cite(
+    snapshot: Snapshot,
+    candidates: Candidates,
+    copies: Mapping[int, Sequence[int]],
+    *,
+    mode: str,
+    seconds: Mapping[str, float],
+) -> list[Hit]:
+    """Make hits of candidates, in their order.
 
+    :param copies: their ids, each with the ids of its copies.
     :param seconds: stage -> how long it took.
     """
-    chunks = snapshot.chunks_by_id(ids.tolist(), _CHUNK_COLUMNS)
+    chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], _CHUNK_COLUMNS)
     documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
     stages = candidates.stages()
     ranks = {stage: _ranks(scores, candidates.ids) for stage, scores in stages.items()}
@@ -74,7 +96,7 @@ def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, sec
     milliseconds = {stage: round(1e3 * duration, 2) for stage, duration in seconds.items()}
     rows = {number: row for row, number in enumerate(candidates.ids.tolist())}
     hits = []
-    for rank, number in enumerate(ids.tolist(), 1):
+    for rank, number in enumerate(copies, 1):
         row, chunk = rows[number], chunks[number]
         document = documents[chunk["document"]]
         metadata = json.loads(document["metadata"])
@@ -100,6 +122,7 @@ def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, sec
                 document=document["id"],
                 passage=number,
                 hidden=hidden_spans(concealed, chunk["char_start"], chunk["text"]),
+                copies=tuple(_copy(chunks[copy], documents[chunks[copy]["document"]]) for copy in copies[number]),
                 explanation={
                     **explanation,
                     "ranks": {stage: ranks[stage].get(number) for stage in stages},
@@ -108,6 +131,18 @@ def cite(snapshot: Snapshot, candidates: Candidates, ids: Ids, *, mode: str, sec
             )
         )
     return hits
+
+
+def _copy(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> Copy:
+    return Copy(
+        path=document["path"],
+        line_start=chunk["line_start"],
+        line_end=chunk["line_end"],
+        page=chunk["page"],
+        heading=tuple(chunk["heading"]),
+        passage=chunk["id"],
+        source=document["source"],
+    )
 
 
 def _ranks(scores: Floats, ids: Ids) -> dict[int, int]:

@@ -30,6 +30,7 @@ from ...indexes.tuning.benchmark import DEPTH
 from ..models.encoder import encode_finite
 from ..store.tables import rows_among
 from . import exact
+from .duplicates import Passage, distinct, select
 from .fusion import Candidates, fuse, mean_standard_scores
 from .hit import Hit, cite
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ..models.reranker import Reranker
     from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
+    from .duplicates import Group
 
 
 Mode = Literal["hybrid", "semantic", "lexical"]
@@ -55,6 +57,8 @@ _MAX_WORDS = 256  # different words of a query that full-text search looks up: m
 _MAX_TERMS = 2_048  # of a query, which may be a long paste
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
 _MORE = 4  # times as many in the next attempt
+_DEEPER = 8  # times as many candidates if so many are copies that too few hits remain
+_READ, _READ_AT_LEAST = 2, 20  # candidates read first, among which copies are collapsed: so many for a hit, and more
 _LOOKED_UP = 1_000  # passages with all words of an exact part, in which it is looked for
 
 
@@ -82,6 +86,8 @@ class SearchRequest:
     mode: Mode
     where: Filter | None
     reranking: Reranking | None = None
+    per_document: int | None = None  # as in `duplicates.select`
+    collapse: bool = True
 
     def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> list[Hit]:
         """The k best passages, best first."""
@@ -91,7 +97,14 @@ class SearchRequest:
             return encode_finite(encoder_of(snapshot.head.encoder), [parts.text], kind="query")
 
         query = Query(snapshot, parts.text, encode, parts)
-        return query.hits(self.k, mode=self.mode, where=self.where, reranking=self.reranking)
+        return query.hits(
+            self.k,
+            mode=self.mode,
+            where=self.where,
+            reranking=self.reranking,
+            per_document=self.per_document,
+            collapse=self.collapse,
+        )
 
 
 class Query:
@@ -123,10 +136,14 @@ class Query:
         where: Filter | None,
         without: int | None = None,
         reranking: Reranking | None = None,
+        per_document: int | None = None,
+        collapse: bool = True,
     ) -> list[Hit]:
-        """The k best passages, best first; of equal ones the first in the index.
+        """The k best passages, best first; of equal ones the first in the index. The best of copies cites the others.
 
         :param without: the id of a chunk to leave out.
+        :param per_document: as in `duplicates.select`.
+        :param collapse: leave out copies, and passages beyond the limit of a document.
         """
         k = min(k, self._snapshot.chunks.count_rows())
         if k == 0:
@@ -135,20 +152,50 @@ class Query:
         if passing and not len(passing.chunks):
             return []
         depth = max(k, reranking.depth) if reranking else k
-        candidates = self._candidates(depth + (without is not None), mode, passing)
+        depth = max(DEPTH, depth + (without is not None))
+        for times in (1, _DEEPER):
+            candidates = self._ordered(times * depth, mode, passing, reranking)
+            if without is not None:
+                candidates = candidates.take(np.flatnonzero(candidates.ids != without))
+            if not collapse:
+                copies: dict[int, list[int]] = {number: [] for number in candidates.ids[:k].tolist()}
+                break
+            groups = self._distinct(candidates, k, mode, per_document)
+            copies = {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
+            if len(copies) == k or reranking or len(candidates.ids) + 1 < depth:  # one may be left out
+                break
+        hits = cite(self._snapshot, candidates, copies, mode=mode, seconds=self._seconds)
+        for hit in hits if self._exact else ():
+            hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
+        return hits
+
+    def _ordered(self, depth: int, mode: Mode, passing: Passing | None, reranking: Reranking | None) -> Candidates:
+        """The candidates of all stages, best first."""
+        candidates = self._candidates(depth, mode, passing)
         if self._exact:
             candidates = self._exact_first(candidates, self._exact, mode)
         if reranking and len(candidates.ids):
             candidates = self._rerank(candidates, reranking)
             if self._exact:
                 candidates = self._exact_first(candidates, self._exact, mode)
-        if self._exact:
-            candidates = self._lifted(candidates, self._exact, mode)
-        ids = candidates.ids if without is None else candidates.ids[candidates.ids != without]
-        hits = cite(self._snapshot, candidates, ids[:k], mode=mode, seconds=self._seconds)
-        for hit in hits if self._exact else ():
-            hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
-        return hits
+        return self._lifted(candidates, self._exact, mode) if self._exact else candidates
+
+    def _distinct(self, candidates: Candidates, k: int, mode: Mode, per_document: int | None) -> list[Group]:
+        """The k best passages, each with its copies. First only the texts of some candidates are read."""
+        count = len(candidates.ids)
+        levels = self._levels(candidates, self._exact, mode).tolist() if self._exact else [0] * count
+        groups = None
+        for limit in (_READ * k + _READ_AT_LEAST, count):
+            ids = candidates.ids[:limit].tolist()
+            rows = self._snapshot.chunks_by_id(ids, ["document", "text"])
+            passages = [
+                Passage(number, rows[number]["document"], rows[number]["text"], level)
+                for number, level in zip(ids, levels, strict=False)
+            ]
+            groups = select(distinct(passages), k, per_document, all_read=limit >= count)
+            if groups is not None:
+                break
+        return groups or []
 
     def ranked(self, k: int, *, mode: Mode) -> tuple[Ids, Floats]:
         """Ids and cosines of the k best passages, best first; no citations, which cost more than the search."""
@@ -329,3 +376,9 @@ def check_reranking(depth: int, seconds: float | None) -> None:
         return
     if not is_real(seconds) or seconds < 0:
         raise InputError(f"rerank_seconds is the time for reranking, a number of seconds from 0, not {seconds!r}")
+
+
+def check_per_document(per_document: int | None) -> None:
+    """Check the limit on passages of one document."""
+    if per_document is not None and not is_whole(per_document, 0):
+        raise InputError(f"per_document is a number of passages, a whole number from 0, not {per_document!r}")

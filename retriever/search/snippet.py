@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .exact import ExactQuery
-    from .hit import Hit
+    from .hit import Copy, Hit
 
     Word = tuple[int, int, str]
 
@@ -46,17 +46,20 @@ def blocks(
     colour: bool,
     width: int,
     explain: bool = False,
+    list_copies: bool = False,
 ) -> Iterator[str]:
     """One printable block a hit: a line with the citation, then the part of the passage where most words match.
 
     :param path_of: converts the path of a file, so that it opens from here.
+    :param list_copies: cite the copies of each hit too.
     """
     from ..readers.formats import LINE_BY_LINE
 
     parts = parse(query)
     words = {word for _, _, word in _words(parts.text)} - _COMMON
     for hit in hits:
-        lines = [_citation(hit, path_of(hit.path) if hit.source == "file" else hit.path, colour=colour)]
+        lines = [_citation(hit, path_of, colour=colour)]
+        lines += [f"    = {_location(copy, path_of)}" for copy in hit.copies if list_copies]
         excerpt = _excerpt(hit.text, words, max(16, width - 6), parts, flowing=hit.format not in LINE_BY_LINE)
         lines += [f"    {_highlight(line, words) if colour else line}" for line in excerpt]
         if explain:
@@ -64,16 +67,23 @@ def blocks(
         yield "\n".join(lines) + "\n"
 
 
-def _citation(hit: Hit, path: str, *, colour: bool) -> str:
-    location = f"{printable_path(file_of(path))}:{hit.line_start}"
+def _location(passage: Hit | Copy, path_of: Callable[[str], str]) -> str:
+    """Path and first line of a passage."""
+    path = path_of(passage.path) if passage.source == "file" else passage.path
+    return f"{printable_path(file_of(path))}:{passage.line_start}"
+
+
+def _citation(hit: Hit, path_of: Callable[[str], str], *, colour: bool) -> str:
+    location = _location(hit, path_of)
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     hidden = "  [hidden text]" if hit.hidden else ""
+    copies = f"  (+{len(hit.copies)} {'copy' if len(hit.copies) == 1 else 'copies'})" if hit.copies else ""
     if colour:
         heading = _FAINT + heading + _END if heading else ""
         hidden = _MATCH + hidden + _END if hidden else ""
-        return f"{hit.rank:>2}  {_PATH}{location}{_END}{page}{heading}{hidden}"
-    return f"{hit.rank:>2}  {location}{page}{heading}{hidden}"
+        return f"{hit.rank:>2}  {_PATH}{location}{_END}{page}{heading}{hidden}{copies}"
+    return f"{hit.rank:>2}  {location}{page}{heading}{hidden}{copies}"
 
 
 def _explained(hit: Hit) -> str:

@@ -123,6 +123,6 @@ def judged_queries(
 
 def _ranking(retriever: Retriever, query: str, passages: int, **options: Any) -> list[tuple[str, float]]:
     best: dict[str, float] = {}
-    for hit in retriever.search(query, passages, **options):
+    for hit in retriever.search(query, passages, collapse=False, **options):
         best.setdefault(hit.path, hit.score)
     return list(best.items())[:_DEPTH]

@@ -130,7 +130,7 @@ def lists(
     for number, (query, answers) in enumerate(judged):
         if not number % 100:
             on_progress(Progress("finding candidates", number, total))
-        hits = retriever.search(query, depth)
+        hits = retriever.search(query, depth, collapse=False)
         wrong = list(dict.fromkeys(hit.context for hit in hits if not _may_answer(hit, answers)))
         if len(wrong) < negatives:
             continue

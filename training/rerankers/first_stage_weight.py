@@ -39,7 +39,7 @@ def choose_weight(
     first = []
     for number in chosen:
         query = queries[number]
-        hits = retriever.search(query, _DEPTH)
+        hits = retriever.search(query, _DEPTH, collapse=False)
         if len(hits) < 2:
             continue
         own = reranker.score(query, [hit.context for hit in hits])
