@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .retriever.models.load import load_encoder, load_reranker
     from .retriever.models.reranker import Reranker
     from .retriever.retriever import Retriever
+    from .retriever.scope import Scope
     from .retriever.search.context import Context
     from .retriever.search.hit import Hit
     from .retriever.store.filters.filter import F, Filter
@@ -43,6 +44,7 @@ __all__ = [
     "Record",
     "Reranker",
     "Retriever",
+    "Scope",
     "evaluate",
     "load_encoder",
     "load_reranker",
@@ -61,6 +63,7 @@ _PLACES = {
     "Record": ("retriever.store.records", "Record"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
+    "Scope": ("retriever.scope", "Scope"),
     "evaluate": ("training.evaluation.retrieval", "evaluate"),
     "load_encoder": ("retriever.models.load", "load_encoder"),
     "load_reranker": ("retriever.models.load", "load_reranker"),

@@ -33,7 +33,7 @@ class DocumentReads:
         return conditions if self._inside is None else Within(self._inside, conditions)
 
     @overload
-    def get(self, ids: Id, *, vectors: bool = False) -> Record: ...
+    def get(self, ids: Id, *, vectors: bool = False) -> Record: ...  # type: ignore[overload-overlap]
 
     @overload
     def get(self, ids: Iterable[Id], *, vectors: bool = False) -> list[Record]: ...

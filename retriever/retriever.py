@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from ..core import forking
 from ..core.errors import DamagedError, InputError, ModelNotFoundError, NoIndexError, StoreError
 from ..core.files import expand_home
@@ -37,7 +35,9 @@ from .models.load import load_encoder
 from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
 from .reads import DocumentReads
+from .scope import Scope
 from .search import query as queries
+from .search import similar as similarity
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.hit import Hit
 from .store import benchmark_queries
@@ -221,7 +221,8 @@ class Retriever(DocumentReads):
             if not isinstance(path, (str, os.PathLike)):
                 raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
         with self._writer() as writer:
-            return delete(writer, [os.fspath(path) for path in paths], erase=erase)
+            names = [os.fspath(path) for path in paths]
+            return delete(writer, lambda snapshot: stored_documents.named(snapshot, names), erase=erase)
 
     def switch(
         self,
@@ -387,18 +388,9 @@ class Retriever(DocumentReads):
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> list[Hit]:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
-        queries.check("-", k, "semantic")
-        if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
-            raise InputError(f"a line is a whole number from 1, not {line!r}")
+        similarity.check(line, k)
         conditions = parse(where)
-
-        def hits(snapshot: Snapshot) -> list[Hit]:
-            chunk = stored_documents.chunk_at(snapshot, path, line)
-            vector = np.array([chunk["vector"]], np.float32)
-            query = queries.Query(snapshot, "", lambda: vector)
-            return query.hits(int(k), mode="semantic", where=conditions, without=chunk["id"])
-
-        return self._read(hits)
+        return self._read(lambda snapshot: similarity.similar(snapshot, path, line, k, where=conditions))
 
     def context(
         self,
@@ -452,6 +444,13 @@ class Retriever(DocumentReads):
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
         return queries.SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse)
+
+    def scope(self, where: Where) -> Scope:
+        """Return the part of the index that passes a filter. Whoever has it sees, adds and deletes nothing else.
+
+        >>> Retriever.open("docs").scope(F.tenant == "t1").search("invoices")  # doctest: +SKIP
+        """
+        return Scope(self, where)
 
     # Inspecting
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..store import documents
 from .report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
+    from ..store.snapshot import Snapshot
     from ..store.writer import Writer
 
+    Choice = Callable[[Snapshot], list[dict[str, Any]]]
 
-def delete(writer: Writer, names: Sequence[str], *, erase: bool) -> Report:
-    """Take documents out by path or id, and folders by "name/".
 
+def delete(writer: Writer, choose: Choice, *, erase: bool) -> Report:
+    """Take documents out.
+
+    :param choose: returns their rows, with `id`, `path` and `source`, each once or more often.
     :param erase: whether to erase their texts and vectors from the disk now.
     """
     start = time.monotonic()
     snapshot = writer.snapshot()
-    rows = documents.named(snapshot, names)
+    rows = list({row["id"]: row for row in choose(snapshot)}.values())
     report, before = Report(removed=len(rows)), snapshot.chunks.count_rows()
     if rows:
         report.note = writer.forget(rows, erase=erase)

@@ -70,18 +70,30 @@ def get(snapshot: Snapshot, ids: Iterable[Id], *, vectors: bool = False, inside:
     :param vectors: also the vectors of their passages.
     :raises NotFoundError: naming the first id that is not there.
     """
-    names = [_name(name) for name in ids]
-    positions = _positions(snapshot, names, inside)
-    if missing := [name for name, position in zip(names, positions, strict=True) if position is None]:
+    names = [name_of(name) for name in ids]
+    rows = positions(snapshot, names, inside)
+    if missing := [name for name, position in zip(names, rows, strict=True) if position is None]:
         more = f", nor are {len(missing) - 1:,} more of the {len(names):,} documents" if len(missing) > 1 else ""
         raise NotFoundError(f"{missing[0]!r} is not in the index{more}")
-    row_ids = snapshot.document_rows["id"].take(pa.array(positions, pa.int64())).to_pylist()
+    row_ids = snapshot.document_rows["id"].take(pa.array(rows, pa.int64())).to_pylist()
     return _records(snapshot, row_ids, vectors=vectors)
 
 
 def contains(snapshot: Snapshot, name: object, inside: Filter | None = None) -> bool:
     """Tell whether there is a document with this id."""
-    return isinstance(name, (str, os.PathLike)) and _positions(snapshot, [_name(name)], inside) != [None]
+    return isinstance(name, (str, os.PathLike)) and positions(snapshot, [name_of(name)], inside) != [None]
+
+
+def check_inside(snapshot: Snapshot, name: Id, inside: Filter | None) -> None:
+    """Check that a document may be read by its name.
+
+    :raises NotFoundError: when it does not pass the filter of a scope. The message is the same if there is none.
+    """
+    if inside is None:
+        return
+    (position,), (anywhere,) = (positions(snapshot, [name_of(name)], part) for part in (inside, None))
+    if position is None or position != anywhere:
+        raise NotFoundError(f"{os.fspath(name)!r} is not in the index")
 
 
 def count(snapshot: Snapshot, where: Filter | None) -> int:
@@ -141,13 +153,14 @@ def _facet(column: Column, mask: Mask, limit: int) -> Facet:
     return Facet(documents, len(present), listed, low, high)
 
 
-def _name(name: Id) -> str:
+def name_of(name: Id) -> str:
+    """Return the id or path of a document as a text."""
     if not isinstance(name, (str, os.PathLike)):
         raise InputError(f"{name!r} is not a document: expected its path, or its id as it was added")
     return os.fspath(name)
 
 
-def _positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -> list[int | None]:
+def positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -> list[int | None]:
     """Return the positions in `document_rows` of the documents with these ids, None where there is none.
 
     If a file and an added document share a name, it is the file if it has text.

@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 import re
 from bisect import bisect_left, bisect_right
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,7 +125,11 @@ def _like(column: Column, text: str, globs: bool = True) -> Mask:
     return mask
 
 
-def _like_ordered(column: Column, operator: str, text: str) -> Mask:
+def _ordered(operator: str, column: Column, bound: Any) -> Mask:
+    return column.mask([column.ordered(operator, bound)])
+
+
+def _like_ordered(operator: str, column: Column, text: str) -> Mask:
     """Compare numbers with a number, and all else as texts in small letters."""
     texts, codes = column.folded
     bisect = bisect_left if operator in ("lt", "gte") else bisect_right
@@ -155,8 +159,8 @@ _COMPARISONS: dict[str, Callable[[Column, Any], Mask]] = {
     "same": lambda column, text: _like(column, text, globs=False),
 }
 for _operator in ("lt", "lte", "gt", "gte"):
-    _COMPARISONS[_operator] = lambda column, bound, operator=_operator: column.mask([column.ordered(operator, bound)])
-    _COMPARISONS[f"like_{_operator}"] = lambda column, text, operator=_operator: _like_ordered(column, operator, text)
+    _COMPARISONS[_operator] = partial(_ordered, _operator)
+    _COMPARISONS[f"like_{_operator}"] = partial(_like_ordered, _operator)
 
 
 def _timed(where: Condition, at: Doubles) -> Mask:

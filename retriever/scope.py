@@ -1,0 +1,190 @@
+"""A part of an index that no caller can widen, such as the documents of one tenant."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..core.errors import InputError
+from .documents.metadata import plain
+from .indexing.delete import delete
+from .reads import DocumentReads
+from .search.similar import check, similar
+from .store import documents as stored_documents
+from .store import records
+from .store.filters import fields
+from .store.filters.columns import DocumentColumns
+from .store.filters.evaluation import evaluate
+from .store.filters.filter import Condition, Filter, Junction, Within, shown
+from .store.filters.where import parse
+
+if TYPE_CHECKING:
+    import os
+
+    from .indexing.report import Report
+    from .retriever import Retriever
+    from .search.context import Context
+    from .search.hit import Hit
+    from .store.filters.where import Where
+    from .store.records import Id
+    from .store.snapshot import Snapshot
+
+_T = TypeVar("_T")
+_BATCH_SIZE = 1_000  # documents checked together
+
+
+class Scope(DocumentReads):
+    """The documents of an index that pass a filter, as if there were no others.
+
+    Every search and every read has only these. Any other id is not there, and a filter may name only keys that these
+    documents have. An added document gets the values that the filter demands, or is refused. The scores of words still
+    depend on how frequent they are in the whole index.
+    """
+
+    _inside: Filter
+
+    def __init__(self, retriever: Retriever, where: Where) -> None:
+        """Limit a retriever; `Retriever.scope` does."""
+        inside = parse(where)
+        if inside is None:
+            raise InputError(f"a scope needs a filter such as F.tenant == 't1', not {where!r}")
+        self._retriever = retriever
+        self._inside = inside
+
+    def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
+        return self._retriever._read(answer)  # noqa: SLF001 - a scope is a part of the retriever
+
+    def scope(self, where: Where) -> Scope:
+        """Return a part of this part."""
+        inner = parse(where)
+        return Scope(self._retriever, self._inside if inner is None else self._inside & inner)
+
+    def search(self, query: str, k: int = 10, *, where: Where = None, **options: Any) -> list[Hit]:
+        """Return the k best passages; the options are those of `Retriever.search`."""
+        return self._retriever.search(query, k, where=self._where(where), **options)
+
+    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> list[Hit]:
+        """Return the k passages most similar to the passage at a line of a document, without itself.
+
+        :raises NotFoundError: when the document is not there.
+        """
+        check(line, k)
+        conditions = self._where(where)
+        return self._read(lambda snapshot: similar(snapshot, path, line, k, where=conditions, inside=self._inside))
+
+    def context(self, query: str, *, where: Where = None, **options: Any) -> Context:
+        """Pack the best passages for a prompt; the options are those of `Retriever.context`."""
+        return self._retriever.context(query, where=self._where(where), **options)
+
+    def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
+        """Return the text of a document, or some of its lines.
+
+        :raises NotFoundError: when the document is not there.
+        """
+
+        def answer(snapshot: Snapshot) -> str:
+            records.check_inside(snapshot, path, self._inside)
+            if lines is None:
+                return stored_documents.text(snapshot, path)
+            return stored_documents.lines(snapshot, path, *lines)
+
+        return self._read(answer)
+
+    def add(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
+        """Add documents, as `Retriever.add` does, with the values that the scope demands.
+
+        :raises InputError: naming the first document that has other values, or the id of a document outside.
+        """
+        if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
+            raise InputError(f"expected documents, each a mapping with 'text', not {shown(documents)}")
+        return self._retriever.add(self._admitted(documents), **options)
+
+    def delete(self, *ids: Id, where: Where = None, erase: bool = True) -> Report:
+        """Remove documents of the scope, by id or by a filter; other ids are not there.
+
+        :param erase: as in `Retriever.delete`.
+        """
+        names = list(map(records.name_of, ids))
+        conditions = None if where is None else self._where(where)
+
+        def choose(snapshot: Snapshot) -> list[dict[str, Any]]:
+            mask = np.zeros(snapshot.document_rows.num_rows, np.bool_)
+            mask |= False if conditions is None else snapshot.select(conditions)
+            mask[[at for at in records.positions(snapshot, names, self._inside) if at is not None]] = True
+            return snapshot.document_rows.filter(pa.array(mask)).to_pylist()  # type: ignore[no-any-return]
+
+        with self._retriever._writer() as writer:  # noqa: SLF001 - a scope is a part of the retriever
+            return delete(writer, choose, erase=erase)
+
+    def __repr__(self) -> str:
+        return f"<part of {self._retriever.location}: {self._inside!r}>"
+
+    def _admitted(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield the documents with the values that the scope demands.
+
+        The first is taken when the index is locked for writing, so that no other writer takes an id meanwhile.
+        """
+        numbered = enumerate(documents)
+        while batch := list(itertools.islice(numbered, _BATCH_SIZE)):
+            admitted = [_with_values(number, document, self._inside) for number, document in batch]
+            self._check_ids([(number, document.get("id")) for number, document in admitted])
+            _check_passing(admitted, self._inside)
+            yield from (document for _, document in admitted)
+
+    def _check_ids(self, ids: list[tuple[int, Any]]) -> None:
+        named = [(number, name) for number, name in ids if isinstance(name, str)]
+        snapshot, names = self._retriever.snapshot(), [name for _, name in named]
+        inside = records.positions(snapshot, names, self._inside)
+        anywhere = records.positions(snapshot, names, None)
+        for (number, name), known, taken in zip(named, inside, anywhere, strict=True):
+            if taken is not None and taken != known:
+                raise InputError(f"document {number} has id {name!r}, which cannot be used here: give it another id")
+
+
+def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> tuple[int, Mapping[str, Any]]:
+    """Return a document with the values that a scope demands, unless it has others."""
+    if not hasattr(document, "keys"):
+        raise InputError(f"document {number} is of type {type(document).__name__}: expected a mapping with 'text'")
+    metadata = document.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"document {number} has metadata of type {type(metadata).__name__}: expected a mapping")
+    demanded = {key: value for key, value in _equalities(inside) if metadata.get(key) is None}
+    return number, {**document, "metadata": {**metadata, **demanded}}
+
+
+def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of metadata and their values that a filter demands."""
+    if isinstance(inside, Condition) and inside.operator == "eq" and inside.key not in fields.BUILT_IN:
+        yield inside.key.removeprefix(fields.METADATA), inside.value
+    if isinstance(inside, Junction) and inside.operator == "and":
+        for part in inside.parts:
+            yield from _equalities(part)
+    if isinstance(inside, Within):
+        yield from _equalities(inside.scope)
+
+
+def _check_passing(documents: list[tuple[int, Mapping[str, Any]]], inside: Filter) -> None:
+    """Refuse documents that do not pass the filter of a scope."""
+    rows = [_row(number, document) for number, document in documents]
+    mask = evaluate(inside, DocumentColumns(pa.Table.from_pylist(rows)))
+    for (number, _), passes in zip(documents, mask.tolist(), strict=True):
+        if not passes:
+            raise InputError(f"document {number} is outside of this scope: expected one that passes {inside!r}")
+
+
+def _row(number: int, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a document that filters read, as they will be stored."""
+    metadata = {key: plain(value) for key, value in document["metadata"].items() if value is not None}
+    try:
+        encoded = json.dumps(metadata)
+    except (TypeError, ValueError):
+        raise InputError(f"document {number} has metadata that cannot be kept: {shown(metadata)}") from None
+    text, title, name = (str(document.get(key) or "") for key in ("text", "title", "id"))
+    size = len(text.encode("utf-8", "replace"))
+    row = {"path": name, "source": "added", "size": size, "mtime_ns": 0, "format": document.get("format") or "text"}
+    return row | {"title": title, "metadata": encoded}

@@ -1,0 +1,46 @@
+"""Passages that are similar to one of the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.errors import InputError
+from ..store.documents import chunk_at
+from ..store.records import check_inside
+from . import query as queries
+
+if TYPE_CHECKING:
+    import os
+
+    from ..store.filters.filter import Filter
+    from ..store.snapshot import Snapshot
+    from .hit import Hit
+
+
+def check(line: int, k: int) -> None:
+    """Check the arguments of a search for similar passages."""
+    queries.check("-", k, "semantic")
+    if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
+        raise InputError(f"a line is a whole number from 1, not {line!r}")
+
+
+def similar(
+    snapshot: Snapshot,
+    path: str | os.PathLike[str],
+    line: int,
+    k: int,
+    *,
+    where: Filter | None,
+    inside: Filter | None = None,
+) -> list[Hit]:
+    """Return the k passages most similar to the passage at a line of a document, without itself.
+
+    :param inside: the filter of a scope: the document must pass it too.
+    """
+    check_inside(snapshot, path, inside)
+    chunk = chunk_at(snapshot, path, line)
+    vector = np.array([chunk["vector"]], np.float32)
+    query = queries.Query(snapshot, "", lambda: vector)
+    return query.hits(int(k), mode="semantic", where=where, without=chunk["id"])
