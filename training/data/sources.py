@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Rows = Iterator[tuple[str, dict[str, Any]]]
 
-_SEPARATORS = {",": "comma", "\t": "tab"}
 _MAX_LINE = 64 << 20  # bytes: a longer line is not a row but a file without line ends
 
 
@@ -132,16 +131,19 @@ def _lines(path: Path) -> Rows:
             yield f"{path}:{number}", {"text": line}
 
 
-def _commas(path: Path) -> Rows:
-    return _separated(path, ",")
-
-
 def _tabs(path: Path) -> Rows:
-    return _separated(path, "\t")
+    """Read TSV as its media type says (iana.org, text/tab-separated-values): a quote is a character like any other."""
+    header: list[str] = []
+    for number, line in _text(path):
+        cells = line.split("\t")
+        if not header:
+            header = _header(path, cells, "\t")
+        elif line:
+            yield f"{path}:{number}", _row(f"{path}:{number}", header, cells, "keep tabs out of fields")
 
 
-def _separated(path: Path, separator: str) -> Rows:
-    """Read CSV or TSV as RFC 4180 says, with quoted fields; the header names the columns."""
+def _commas(path: Path) -> Rows:
+    """Read CSV as RFC 4180 says, with quoted fields; the header names the columns."""
     csv.field_size_limit(_MAX_LINE)
     line_number = 0
 
@@ -151,21 +153,16 @@ def _separated(path: Path, separator: str) -> Rows:
             line_number = number
             yield line + "\n"
 
-    reader = csv.reader(lines(), delimiter=separator, strict=True)
+    reader = csv.reader(lines(), strict=True)
     header: list[str] = []
     began = 1
     try:
         for cells in reader:
             if not header:
-                header = _header(path, cells, separator)
+                header = _header(path, cells, ",")
             elif cells:
-                if len(cells) != len(header):
-                    quotes = f"put a field with a {_SEPARATORS[separator]} in it in quotes"
-                    raise InputError(
-                        f"{path}:{began} has {len(cells)} fields where the header has {len(header)}: "
-                        + (quotes if len(cells) > len(header) else "expected one for each column")
-                    )
-                yield f"{path}:{began}", dict(zip(header, cells, strict=True))
+                where = f"{path}:{began}"
+                yield where, _row(where, header, cells, "put a field with a comma in it in quotes")
             began = line_number + 1
     except csv.Error as error:
         reason = str(error)
@@ -174,11 +171,26 @@ def _separated(path: Path, separator: str) -> Rows:
         raise InputError(f"{path}:{began} is not well-formed ({reason}): close or double its quotes") from None
 
 
+def _row(where: str, header: list[str], cells: list[str], remedy: str) -> dict[str, Any]:
+    """Return a row by its columns.
+
+    :param remedy: what to do if there are too many fields.
+    """
+    if len(cells) == len(header):
+        return dict(zip(header, cells, strict=True))
+    raise InputError(
+        f"{where} has {len(cells)} fields where the header has {len(header)}: "
+        + (remedy if len(cells) > len(header) else "expected one for each column")
+    )
+
+
 def _header(path: Path, cells: list[str], separator: str) -> list[str]:
     header = [cell.strip() for cell in cells]
     _check_names(f"{path}:1", header)
     if separator == "," and any("\t" in name for name in header):
         raise InputError(f"{path}:1 is separated by tabs: name the file .tsv")
+    if separator == "\t" and all(name[:1] == name[-1:] == '"' for name in header):
+        raise InputError(f"{path}:1 has its names in quotes, but .tsv has no quoting: write it as .csv or .jsonl")
     return header
 
 
