@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .retriever.scope import Scope
     from .retriever.search.context import Context
     from .retriever.search.hit import Hit
+    from .retriever.search.hits import Hits
     from .retriever.store.filters.filter import F, Filter
     from .retriever.store.records import Facet, Record
     from .training.evaluation.retrieval import evaluate
@@ -40,6 +41,7 @@ __all__ = [
     "Facet",
     "Filter",
     "Hit",
+    "Hits",
     "NotFoundError",
     "Record",
     "Reranker",
@@ -61,6 +63,7 @@ _PLACES = {
     "Hit": ("retriever.search.hit", "Hit"),
     "NotFoundError": ("core.errors", "NotFoundError"),
     "Record": ("retriever.store.records", "Record"),
+    "Hits": ("retriever.search.hits", "Hits"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
     "Scope": ("retriever.scope", "Scope"),

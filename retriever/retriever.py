@@ -38,8 +38,10 @@ from .reads import DocumentReads
 from .scope import Scope
 from .search import query as queries
 from .search import similar as similarity
+from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
-from .search.hit import Hit
+from .search.hits import Hits
+from .search.relevance import check_relevance
 from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.confinement import check_files
@@ -180,7 +182,7 @@ class Retriever(DocumentReads):
             encoder = self._models.encoder_of(writer.head.encoder)
             cluster = self._connected()
             file_indexer = cluster.index if cluster else None
-            return sync(
+            report = sync(
                 writer,
                 root,
                 encoder,
@@ -190,6 +192,8 @@ class Retriever(DocumentReads):
                 file_indexer=file_indexer,
                 progress=progress,
             )
+            renew_scale(writer.snapshot(), encoder)
+            return report
 
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
         """Add documents that are not files, or replace documents with the same id.
@@ -204,7 +208,10 @@ class Retriever(DocumentReads):
         if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
             raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
         with self._writer(self._prepare_store(self._existing(), None)) as writer:
-            return add(writer, self._models.encoder_of(writer.head.encoder), documents)
+            encoder = self._models.encoder_of(writer.head.encoder)
+            report = add(writer, encoder, documents)
+            renew_scale(writer.snapshot(), encoder)
+            return report
 
     def delete(self, *paths: str | os.PathLike[str], erase: bool = True) -> Report:
         """Remove documents from the index for good: by path, by an added document's id, or a folder by "name/".
@@ -247,6 +254,7 @@ class Retriever(DocumentReads):
         encoder = load_encoder(name)
         with self._writer(store) as writer:
             report = switch(writer, encoder, progress, keep=keep)
+            renew_scale(writer.snapshot(), encoder)
         self._models.use(encoder)
         return report
 
@@ -265,6 +273,7 @@ class Retriever(DocumentReads):
         with self._writer() as writer:
             encoder = previous_encoder(writer.head, name)
             report = rollback(writer, encoder, progress)
+            renew_scale(writer.snapshot(), encoder)
         self._models.use(encoder)
         return report
 
@@ -343,8 +352,9 @@ class Retriever(DocumentReads):
         rerank_seconds: float | None = None,
         per_document: int | None = None,
         collapse: bool = True,
-    ) -> list[Hit]:
-        """Return the k best passages, best first.
+        min_relevance: float | None = None,
+    ) -> Hits:
+        """Return the k best passages, best first, as a list that also says whether the index answers the query.
 
         Copies of a passage, also those with a word or two changed, are no hits: the best of them has the others in
         `copies`.
@@ -366,11 +376,21 @@ class Retriever(DocumentReads):
         :param per_document: at most so many passages of each document; 0 for no limit. By default 3, and more where
             other documents have no passages to offer.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
+        :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
         request = self._request(
-            query, k, mode, where, rerank, rerank_depth, rerank_seconds, per_document, collapse=bool(collapse)
+            query,
+            k,
+            mode,
+            where,
+            rerank,
+            rerank_depth,
+            rerank_seconds,
+            per_document,
+            collapse=bool(collapse),
+            min_relevance=min_relevance,
         )
         return self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of))
 
@@ -386,7 +406,7 @@ class Retriever(DocumentReads):
         self._read(lambda snapshot: self._models.warm_up(snapshot.head.encoder))
         self.search("warm up", k=1)
 
-    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> list[Hit]:
+    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself."""
         similarity.check(line, k)
         conditions = parse(where)
@@ -406,6 +426,7 @@ class Retriever(DocumentReads):
         rerank: Rerank = None,
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
+        min_relevance: float | None = None,
     ) -> Context:
         """Pack the best passages for a prompt into at most `max_tokens`.
 
@@ -420,7 +441,9 @@ class Retriever(DocumentReads):
         """
         packing = Packing(max_tokens, siblings, order).check()
         count = None if tokenizer is None else counter(tokenizer)
-        request = self._request(query, k, mode, where, rerank, rerank_depth, rerank_seconds)
+        request = self._request(
+            query, k, mode, where, rerank, rerank_depth, rerank_seconds, min_relevance=min_relevance
+        )
         return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, packing, count))
 
     def _request(
@@ -435,15 +458,17 @@ class Retriever(DocumentReads):
         per_document: int | None = 0,
         *,
         collapse: bool = True,
+        min_relevance: float | None = None,
     ) -> queries.SearchRequest:
         """Check the arguments of a search, and load its reranker."""
         query = queries.check(query, k, mode)
+        check_relevance(min_relevance)
         queries.check_reranking(rerank_depth, rerank_seconds)
         queries.check_per_document(per_document)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
-        return queries.SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse)
+        return queries.SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse, min_relevance)
 
     def scope(self, where: Where) -> Scope:
         """Return the part of the index that passes a filter. Whoever has it sees, adds and deletes nothing else.

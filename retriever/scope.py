@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .indexing.report import Report
     from .retriever import Retriever
     from .search.context import Context
-    from .search.hit import Hit
+    from .search.hits import Hits
     from .store.filters.where import Where
     from .store.records import Id
     from .store.snapshot import Snapshot
@@ -64,11 +64,11 @@ class Scope(DocumentReads):
         inner = parse(where)
         return Scope(self._retriever, self._inside if inner is None else self._inside & inner)
 
-    def search(self, query: str, k: int = 10, *, where: Where = None, **options: Any) -> list[Hit]:
+    def search(self, query: str, k: int = 10, *, where: Where = None, **options: Any) -> Hits:
         """Return the k best passages; the options are those of `Retriever.search`."""
         return self._retriever.search(query, k, where=self._where(where), **options)
 
-    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> list[Hit]:
+    def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself.
 
         :raises NotFoundError: when the document is not there.

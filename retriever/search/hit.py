@@ -10,9 +10,12 @@ import numpy as np
 
 from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, hidden_spans
+from .relevance import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
     from ..store.snapshot import Snapshot
@@ -66,6 +69,12 @@ class Hit:
     hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
     copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
+    relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
+
+    @property
+    def weak(self) -> bool:
+        """Whether the passage probably does not answer the query."""
+        return self.relevance < LINE
 
     @property
     def context(self) -> str:
@@ -77,6 +86,7 @@ def cite(
     snapshot: Snapshot,
     candidates: Candidates,
     copies: Mapping[int, Sequence[int]],
+    relevance: NDArray[np.float64],
     *,
     mode: str,
     seconds: Mapping[str, float],
@@ -84,6 +94,7 @@ def cite(
     """Make hits of candidates, in their order.
 
     :param copies: their ids, each with the ids of its copies.
+    :param relevance: of the candidates up to the last one that is a hit.
     :param seconds: stage -> how long it took.
     """
     chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], _CHUNK_COLUMNS)
@@ -128,6 +139,7 @@ def cite(
                     "ranks": {stage: ranks[stage].get(number) for stage in stages},
                     "milliseconds": milliseconds.copy(),
                 },
+                relevance=round(float(relevance[row]), 4),
             )
         )
     return hits

@@ -30,9 +30,11 @@ from ...indexes.tuning.benchmark import DEPTH
 from ..models.encoder import encode_finite
 from ..store.tables import rows_among
 from . import exact
+from . import relevance as relevances
 from .duplicates import Passage, distinct, select
 from .fusion import Candidates, fuse, mean_standard_scores
-from .hit import Hit, cite
+from .hit import cite
+from .hits import Hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,16 +90,17 @@ class SearchRequest:
     reranking: Reranking | None = None
     per_document: int | None = None  # as in `duplicates.select`
     collapse: bool = True
+    min_relevance: float | None = None
 
-    def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> list[Hit]:
-        """The k best passages, best first."""
+    def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> Hits:
+        """The k best passages that are relevant enough, best first."""
         parts = exact.parse(self.text)
 
         def encode() -> Floats:
             return encode_finite(encoder_of(snapshot.head.encoder), [parts.text], kind="query")
 
         query = Query(snapshot, parts.text, encode, parts)
-        return query.hits(
+        hits = query.hits(
             self.k,
             mode=self.mode,
             where=self.where,
@@ -105,6 +108,7 @@ class SearchRequest:
             per_document=self.per_document,
             collapse=self.collapse,
         )
+        return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)
 
 
 class Query:
@@ -138,7 +142,7 @@ class Query:
         reranking: Reranking | None = None,
         per_document: int | None = None,
         collapse: bool = True,
-    ) -> list[Hit]:
+    ) -> Hits:
         """The k best passages, best first; of equal ones the first in the index. The best of copies cites the others.
 
         :param without: the id of a chunk to leave out.
@@ -147,10 +151,10 @@ class Query:
         """
         k = min(k, self._snapshot.chunks.count_rows())
         if k == 0:
-            return []
+            return Hits()
         passing = None if where is None else self._snapshot.passing(where)
         if passing and not len(passing.chunks):
-            return []
+            return Hits()
         depth = max(k, reranking.depth) if reranking else k
         depth = max(DEPTH, depth + (without is not None))
         for times in (1, _DEEPER):
@@ -164,10 +168,24 @@ class Query:
             copies = {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
             if len(copies) == k or reranking or len(candidates.ids) + 1 < depth:  # one may be left out
                 break
-        hits = cite(self._snapshot, candidates, copies, mode=mode, seconds=self._seconds)
+        last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
+        relevance = self._relevance(candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)]))
+        hits = cite(self._snapshot, candidates, copies, relevance, mode=mode, seconds=self._seconds)
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
-        return hits
+        is_promised = mode != "lexical" and relevances.is_promised(self._snapshot)
+        return Hits(hits, answerable=bool(hits) and not (hits[0].weak and is_promised))
+
+    def _relevance(self, candidates: Candidates) -> NDArray[np.float64]:
+        """The relevance of candidates in order of their rank."""
+        ids = candidates.ids
+        literal = np.zeros(len(ids), bool)
+        if self._exact:
+            self._contexts(ids)
+            rows = [self._passages[number] for number in ids.tolist()]
+            literal = np.array([self._exact.level(row["context"], row["heading"])[0] > 0 for row in rows], bool)
+        shares = relevances.shares(self._snapshot, self._text, ids)
+        return relevances.relevance(candidates.semantic, shares, literal, self._snapshot.scale)
 
     def _ordered(self, depth: int, mode: Mode, passing: Passing | None, reranking: Reranking | None) -> Candidates:
         """The candidates of all stages, best first."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
-    from .hit import Hit
+    from .hits import Hits
 
 
 def check(line: int, k: int) -> None:
@@ -34,7 +34,7 @@ def similar(
     *,
     where: Filter | None,
     inside: Filter | None = None,
-) -> list[Hit]:
+) -> Hits:
     """Return the k passages most similar to the passage at a line of a document, without itself.
 
     :param inside: the filter of a scope: the document must pass it too.

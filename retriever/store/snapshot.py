@@ -20,6 +20,7 @@ from . import lexical, tombstones
 from .filters.columns import DocumentColumns
 from .filters.evaluation import select
 from .live_index import LiveIndex, LoadedIndex, load_index
+from .relevance_scale import Scale, scale_of
 from .search_backend import CPU, SearchBackend
 from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading_error
 
@@ -289,6 +290,11 @@ class Snapshot:
         newer = self.read("chunks", ["id", "vector"], f"id > {newest}").sort_by("id")
         unindexed = FlatIndex(newer["id"].to_numpy(), matrix(newer["vector"], self.head.encoder.dim))
         return LiveIndex(published, None if live_mask.all() else live_mask, unindexed if len(newer) else None)
+
+    @locked_cached_property
+    def scale(self) -> Scale:
+        """The scale of relevance."""
+        return scale_of(self.store.location, self.head.encoder)
 
     @property
     def published(self) -> IndexManifest | None:

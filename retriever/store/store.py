@@ -11,6 +11,7 @@ An index folder holds
     vectors/                         published vector indexes and segments of the inverted index: caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
+    relevance-*.json                 how often the index is wrong about having an answer
     lock  lock.json                  the writer's lock, and the process that has it
 
 On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `location`.

@@ -1,0 +1,74 @@
+"""Measure what the relevance of an index is worth, without labels.
+
+Questions that it does not answer are everyday ones, except for subjects that it seems to treat. Questions that it
+answers are sentences of its passages, the longest of each of a sample. These are 200 short texts to encode. An index
+with a thousand passages or more is measured, and again when it is twice or half as large, or has another encoder.
+
+The default encoder keeps its scale, which was fitted with labels on four collections: one measured on the index itself
+was no better there. With other encoders, the two medians are the scale. The errors are measured with both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..models.encoder import encode_finite
+from ..store.benchmark_queries import sentences
+from ..store.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
+from .everyday import SUBJECTS
+from .relevance import LINE, relevance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...core.arrays import Floats
+    from ..models.encoder import Encoder
+    from ..store.snapshot import Snapshot
+
+_PASSAGES = 1_000  # of an index that is worth the time
+_GROWTH = 2.0
+_SENTENCES = 96
+_SHARE, _SHARE_ELSEWHERE = 0.6, 0.3  # of the words of a question in its best passage, where it is answered and not
+
+
+def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
+    """Measure the scale of an index if it has none, or one of far fewer or far more passages."""
+    passages, location = snapshot.chunks.count_rows(), snapshot.store.location
+    earlier = read_scale(location, snapshot.head.encoder)
+    is_current = earlier is not None and 1 / _GROWTH < passages / earlier.passages < _GROWTH
+    if passages >= _PASSAGES and not is_current:
+        store_scale(location, measure_scale(snapshot, encoder), snapshot.head.encoder)
+
+
+def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
+    """Measure the scale and the errors of an index with at least one passage."""
+    ids = snapshot.chunk_ids["id"].to_numpy()
+    sample = ids[np.linspace(0, len(ids) - 1, min(len(ids), _SENTENCES)).astype(np.intp)].tolist()
+    rows = snapshot.chunks_by_id(sample, ["text"])
+    own = _best(snapshot, encoder, [max(sentences(rows[number]["text"]), key=len) for number in sample])
+    questions = [question for subject in SUBJECTS for question in subject]
+    everyday = _best(snapshot, encoder, questions).reshape(len(SUBJECTS), -1)
+    middles = float(np.median(everyday)), float(np.median(own))
+    scale = Scale(passages=len(ids))
+    if encoder.fingerprint != DEFAULT_ENCODER:
+        scale = replace(scale, everyday=middles[0], own=middles[1])
+        if not scale.tells_apart:
+            return Scale(passages=len(ids))
+    untreated = everyday[np.median(everyday, axis=1) <= sum(middles) / 2].ravel()
+    answered = 1 - _weak_share(untreated, _SHARE_ELSEWHERE, scale)
+    return replace(scale, answered=answered, refused=_weak_share(own, _SHARE, scale))
+
+
+def _best(snapshot: Snapshot, encoder: Encoder, texts: Sequence[str]) -> Floats:
+    """The cosine of the nearest passage of each text, shape (n,)."""
+    best: Floats = snapshot.index.search(encode_finite(encoder, texts, kind="query"), 1)[0][:, 0]
+    return best
+
+
+def _weak_share(cosines: Floats, share: float, scale: Scale) -> float:
+    """The share of best passages that are weak, given their cosines and the share of words that they hold."""
+    weak = [relevance(best, np.full(1, share), np.zeros(1, bool), scale)[0] < LINE for best in cosines.reshape(-1, 1)]
+    return float(np.mean(weak)) if weak else 0.0

@@ -1,0 +1,83 @@
+"""The relevance of a hit: how likely the index answers the query, judged by this passage. From 0 to 1.
+
+It is comparable between queries of one index. Take all queries whose best passage has the relevance 0.5, where half
+of all queries have an answer in the index: then half of these have one.
+
+    relevance = 1 / (1 + exp(-(a + b cosine + c share)))
+
+The share is that of the query's words which the passage holds, each weighed by its inverse document frequency. The
+weights are constants, fitted for all-MiniLM-L6-v2 on four collections whose questions the other collections do not
+answer. Cosines of another encoder are first put on its scale: see `calibration`. A passage with all words of the query,
+or with an exact part of it, counts as an answer. docs/relevance.md has the figures, those of what failed too.
+
+It falls with the rank, although the first stage and a reranker order passages by more than this. So each of the first
+ten hits has the highest relevance of itself and of those after it. A later hit has the lowest one so far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.checks import is_real
+from ...core.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Floats, Ids
+    from ..store.relevance_scale import Scale
+    from ..store.snapshot import Snapshot
+
+LINE = 0.5  # a hit below it is weak
+DEPTH = 10  # hits among which the best decides
+
+_BOTH = (-12.8, 24.0, 5.2)  # the constant, and the weights of the cosine and of the share of words
+_MEANING = (-13.0, 30.0, 0.0)  # without an inverted index
+_WORDS = (-4.6, 0.0, 9.9)  # without vectors
+_ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
+_MAX_WORDS = 64  # different words of a query that are looked up
+
+
+def relevance(cosines: Floats, shares: Floats, literal: NDArray[np.bool_], scale: Scale) -> NDArray[np.float64]:
+    """The relevance of passages in order of their rank, shape (n,), never rising.
+
+    :param cosines: NaN without vectors.
+    :param shares: of the words of the query in each passage; NaN without an inverted index or words to look for.
+    :param literal: whether each passage holds an exact part of the query.
+    """
+    by_words, by_meaning, by_both = (np.array(weights)[:, None] for weights in (_WORDS, _MEANING, _BOTH))
+    constant, cosine, share = np.where(np.isnan(cosines), by_words, np.where(np.isnan(shares), by_meaning, by_both))
+    evidence = constant + cosine * np.nan_to_num(scale.as_default(cosines)) + share * np.nan_to_num(shares)
+    raw = 1 / (1 + np.exp(-evidence))
+    raw = np.where(shares > 1 - 1e-6, np.maximum(raw, _ALL_WORDS), raw)
+    return _falling(np.where(literal, np.maximum(raw, _LITERAL), raw))
+
+
+def _falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Raise each of the first values to the highest after it, and lower the others to the lowest before them."""
+    first = np.maximum.accumulate(values[:DEPTH][::-1])[::-1]
+    return np.minimum.accumulate(np.concatenate([first, values[DEPTH:]]))
+
+
+def check_relevance(minimum: float | None) -> None:
+    """Check the least relevance of a hit."""
+    if minimum is not None and not (is_real(minimum) and 0 <= minimum <= 1):
+        raise InputError(f"min_relevance is the least relevance of a hit, from 0 to 1, not {minimum!r}")
+
+
+def is_promised(snapshot: Snapshot) -> bool:
+    """Whether weak hits mean that the index has no answer, and that this is seldom wrong."""
+    return snapshot.lexical is not None and snapshot.scale.is_reliable
+
+
+def shares(snapshot: Snapshot, text: str, ids: Ids) -> Floats:
+    """The share of the words of a query in each passage, by inverse document frequency, shape (len(ids),)."""
+    lexical = snapshot.lexical
+    terms = [] if lexical is None else list(dict.fromkeys(lexical.terms(text)))[:_MAX_WORDS]
+    if lexical is None or not terms:
+        return np.full(len(ids), np.nan, np.float32)
+    weights = np.array([lexical.idf(lexical.document_frequency(term)) for term in terms])
+    presence = np.stack([lexical.frequencies(term, ids) > 0 for term in terms])
+    return (weights @ presence / weights.sum()).astype(np.float32)

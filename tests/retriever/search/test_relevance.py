@@ -1,0 +1,153 @@
+"""The relevance of a hit: in [0, 1], falling with the rank, comparable between queries."""
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from binocle import Hits, Retriever
+from binocle.core.errors import InputError
+from binocle.retriever.search.calibration import measure_scale, renew_scale
+from binocle.retriever.search.everyday import SUBJECTS
+from binocle.retriever.search.relevance import relevance
+from binocle.retriever.store.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
+
+TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
+
+
+def of(cosines, shares=None, literal=None, scale=FITTED):
+    count = len(cosines)
+    shares = [math.nan] * count if shares is None else shares
+    literal = [False] * count if literal is None else literal
+    return relevance(np.float32(cosines), np.float32(shares), np.array(literal), scale).tolist()
+
+
+def test_a_near_passage_is_relevant_and_a_far_one_is_weak():
+    assert of([0.65])[0] > 0.95
+    assert of([0.2])[0] < 0.05
+    assert of([0.65], [0.7])[0] > of([0.65], [0.2])[0] > of([0.3], [0.2])[0]
+
+
+def test_it_falls_with_the_rank_whatever_the_order():
+    draw = np.random.default_rng(0)
+    values = of(draw.uniform(0, 1, 40), draw.uniform(0, 1, 40), draw.uniform(size=40) > 0.9)
+    assert values == sorted(values, reverse=True)
+    assert values[0] == max(values)
+    assert 0 <= values[-1] <= values[0] <= 1
+
+
+def test_the_number_of_hits_asked_for_does_not_change_it():
+    cosines = np.random.default_rng(1).uniform(0, 0.8, 40)
+    assert of(cosines)[:10] == of(cosines[:10])
+
+
+def test_a_passage_with_all_words_or_an_exact_part_counts_as_an_answer():
+    assert of([0.1], [1.0])[0] >= 0.5
+    assert of([0.1], literal=[True])[0] >= 0.9
+    assert of([0.1], [0.99])[0] < 0.5
+
+
+def test_without_vectors_the_words_decide():
+    assert of([math.nan], [0.9])[0] > 0.5 > of([math.nan], [0.2])[0]
+
+
+def test_cosines_of_another_encoder_are_put_on_the_scale_of_the_default_one():
+    narrow = Scale(everyday=0.74, own=0.85)  # as of encoders for which all texts are near
+    assert of([0.85], scale=narrow)[0] == pytest.approx(of([0.70])[0])
+    assert of([0.74], scale=narrow)[0] == pytest.approx(of([0.24])[0])
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory, tiny_model):
+    retriever = Retriever.open(tmp_path_factory.mktemp("relevance") / "index", model=tiny_model)
+    retriever.add([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])
+    return retriever
+
+
+def test_search_returns_a_list_of_hits_with_relevances(retriever):
+    hits = retriever.search("the cat ran", 5)
+    assert isinstance(hits, Hits)
+    assert isinstance(hits, list)
+    relevances = [hit.relevance for hit in hits]
+    assert relevances == sorted(relevances, reverse=True)
+    assert [hit.weak for hit in hits] == [value < 0.5 for value in relevances]
+    assert hits.answerable  # no error was measured with this encoder, so none is promised
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
+def test_least_relevance_leaves_out_the_others(retriever, mode):
+    hits = retriever.search("the cat ran to the moon", 18, mode=mode)
+    least = hits[len(hits) // 2].relevance
+    expected = [hit.passage for hit in hits if hit.relevance >= least]
+    assert [hit.passage for hit in retriever.search("the cat ran to the moon", 18, mode=mode, min_relevance=least)] == expected  # fmt: skip
+
+
+@pytest.mark.parametrize("least", [-0.1, 1.5, "high", True, math.nan])
+def test_a_least_relevance_is_a_number_from_0_to_1(retriever, least):
+    with pytest.raises(InputError, match="min_relevance is the least relevance of a hit, from 0 to 1, not"):
+        retriever.search("cat", min_relevance=least)
+
+
+def test_a_context_leaves_out_weak_passages(retriever, monkeypatch):
+    monkeypatch.setitem(vars(retriever.snapshot()), "scale", Scale(everyday=5.0, own=9.0))  # all cosines are far below
+    assert retriever.context("the cat ran", min_relevance=0.95).passages == ()
+    assert retriever.context("the cat ran", min_relevance=0.0).passages
+
+
+def test_a_quoted_phrase_is_an_answer_however_far_the_vectors_are(retriever):
+    hits = retriever.search('"ship ran to the river"', 2)
+    assert all(hit.relevance >= 0.9 for hit in hits)
+    assert hits.answerable
+
+
+def test_a_scale_is_measured_once_and_again_when_the_index_has_grown(retriever, monkeypatch):
+    monkeypatch.setattr("binocle.retriever.search.calibration._PASSAGES", 10)
+    snapshot, encoder = retriever.snapshot(), retriever.encoder
+    location, name = snapshot.store.location, snapshot.head.encoder
+    renew_scale(snapshot, encoder)
+    scale = read_scale(location, name)
+    assert scale == measure_scale(snapshot, encoder)
+    assert scale.passages == len(TEXTS)
+    for passages, again in ((10, False), (9, True), (35, False), (36, True)):
+        store_scale(location, replace(scale, passages=passages), name)
+        renew_scale(snapshot, encoder)
+        assert (read_scale(location, name).passages == len(TEXTS)) == again
+    location.remove("relevance-")
+
+
+def test_a_small_index_is_not_measured(retriever):
+    renew_scale(retriever.snapshot(), retriever.encoder)
+    assert read_scale(retriever.location, retriever.snapshot().head.encoder) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"everyday": 0.7, "own": 0.7},
+        {"everyday": "0.2"},
+        {"everyday": float("nan")},
+        {"passages": 0},
+        {"passages": True},
+        {"answered": 7.0},
+        {"stranger": 1},
+        {"own": 1e300},
+    ],
+)
+def test_a_scale_from_a_stranger_is_used_only_if_it_is_possible(retriever, values):
+    location, name = retriever.location, retriever.snapshot().head.encoder
+    store_scale(location, Scale(passages=5), name)
+    assert read_scale(location, name) == Scale(passages=5)
+    (file,) = retriever.path.glob("relevance-*.json")
+    file.write_text(json.dumps({**asdict(Scale(passages=5)), **values}), "utf-8")
+    assert read_scale(location, name) is None
+    assert scale_of(location, name) == Scale()
+    file.write_text("[" * 100_000, "utf-8")
+    assert read_scale(location, name) is None
+    location.remove("relevance-")
+
+
+def test_everyday_questions_differ():
+    questions = [question for subject in SUBJECTS for question in subject]
+    assert len(set(questions)) == len(questions) == 96
