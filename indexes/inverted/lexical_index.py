@@ -80,9 +80,11 @@ class Part:
         start = int(field.stops[first - 1]) if first else 0
         bounds = np.append(np.int64(start), field.stops[first:last].astype(np.int64))
         if self.live is None or last <= first:
-            return np.diff(bounds).tolist()
+            frequencies: list[int] = np.diff(bounds).tolist()
+            return frequencies
         totals = np.append(np.int64(0), np.cumsum(self.live[field.rows[start : int(bounds[-1])]]))
-        return np.diff(totals[bounds - start]).tolist()
+        live: list[int] = np.diff(totals[bounds - start]).tolist()
+        return live
 
 
 class LexicalIndex:

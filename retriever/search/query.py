@@ -239,7 +239,9 @@ class Query:
         if self._exact and len(missing := np.setdiff1d(self._look_up(self._exact, passing), ids)):
             with self._timed("exact"):
                 more_scores, more_ids = self._by_words(self._text, len(missing), among=missing)
-                ids, scores = np.concatenate([ids, more_ids]), np.concatenate([scores, more_scores])
+                rest = np.setdiff1d(missing, more_ids)  # they hold stop words alone
+                ids = np.concatenate([ids, more_ids, rest])
+                scores = np.concatenate([scores, more_scores, np.zeros(len(rest), np.float32)])
         return Candidates.by_words(ids, scores)
 
     def _semantic_exact(self, depth: int, passing: Passing | None) -> Candidates:
@@ -257,12 +259,22 @@ class Query:
         The words of a token are split and stemmed, and each may be common: the best for the whole query may lack it.
         """
         with self._timed("exact"):
-            candidates = [self._by_words(words, _LOOKED_UP, passing, every=True)[1] for words in parts.lookups]
+            candidates = [self._with_tokens(words, passing) for words in parts.lookups]
             ids = np.unique(np.concatenate([np.empty(0, np.int64), *candidates]))
             contexts = self._contexts(ids)
             holds = [parts.passes(contexts[number]) and parts.level(contexts[number])[0] for number in ids.tolist()]
             literal: Ids = ids[np.array(holds, bool)]
             return literal
+
+    def _with_tokens(self, words: str, passing: Passing | None) -> Ids:
+        """Passages with all tokens of these words; the best by words if they are too many to look at."""
+        if self._snapshot.lexical:
+            with contextlib.suppress(DamagedError):
+                ids = self._snapshot.lexical.whole(words)
+                ids = ids if passing is None else ids[isin_sorted(ids, passing.chunks)]
+                best = ids if len(ids) <= _LOOKED_UP else self._by_words(words, _LOOKED_UP, among=ids)[1]
+                return best if len(best) else ids[:_LOOKED_UP]
+        return self._by_words(words, _LOOKED_UP, passing, every=True)[1]
 
     def _contexts(self, ids: Ids) -> dict[int, str]:
         """The headings and texts of passages, each read once for a query."""

@@ -204,6 +204,19 @@ def test_a_phrase_is_in_every_hit(mode, library):
     assert paths(library.search('"cheese of bread"', mode=mode)) == []
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+def test_a_phrase_of_stop_words_is_found(mode, library):
+    assert paths(library.search('"when the sea is out"', mode=mode)) == ["use"]
+    assert paths(library.search('"of it"', mode=mode)) == ["phrase"]
+    assert paths(library.search('"it of"', mode=mode)) == []
+
+
+@pytest.mark.parametrize("limit", [3, 1_000])
+def test_an_identifier_is_found_where_its_parts_stand_in_more_passages_than_are_looked_at(limit, library, monkeypatch):
+    monkeypatch.setattr("binocle.retriever.search.query._LOOKED_UP", limit)
+    assert paths(library.search("task_queue", 3, mode="lexical")) == ["definition", "use", "case"]
+
+
 def test_exact_parts_and_filters_go_together(library):
     assert paths(library.search("task_queue", 2, where=["path=case"])) == ["case"]
     assert paths(library.search('"bread and cheese"', where=["path!=words"])) == ["phrase"]
