@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +25,11 @@ def echo(text: object = "", *, err: bool = False) -> None:
 def echo_coloured(text: str) -> None:
     """Print lines with our own colours; the rest went through `printable` already."""
     click.echo(text)
+
+
+def is_coloured() -> bool:
+    """Whether standard output shows colours: a terminal, unless the user wants none."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def echo_json(record: Mapping[str, Any]) -> None:

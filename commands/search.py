@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from ..core.errors import InputError, UntrustedError
 from ..core.printable import printable
 from ..retriever.search.exact import parse
 from ..retriever.search.snippet import blocks
+from .lines import check_line_options, line_options, print_lines
 from .options import (
     EXIT_NEGATIVE,
     FOLDER,
@@ -35,7 +35,7 @@ from .options import (
     stdout_for_answers,
     where_option,
 )
-from .output import echo, echo_coloured, echo_json
+from .output import echo, echo_coloured, echo_json, is_coloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,8 @@ class _QueryCommand(click.Command):
     help="Match meaning (semantic), words (lexical) or both.",
 )
 @where_option
+@click.option("--files", metavar="GLOB", help="Search only these files: the same as --where path=GLOB.")
+@line_options
 @rerank_option
 @rerank_depth_option
 @click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about S seconds, the best passages first.")
@@ -100,6 +102,9 @@ def search(
     k: int,
     mode: Mode,
     where: tuple[str, ...],
+    files: str | None,
+    regex: bool,
+    fixed: bool,
     rerank: str | None,
     rerank_depth: int,
     rerank_seconds: float | None,
@@ -110,6 +115,7 @@ def search(
     model: str | None,
     ray: str | None,
     as_json: bool,
+    **lines: Any,
 ) -> int:
     """Find the passages that answer QUERY.
 
@@ -121,20 +127,29 @@ def search(
     definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
     every passage. Words with a minus at the end of QUERY (-word) must not.
 
+    With --regex or --fixed it prints the lines that match QUERY in the stored texts, as grep does, for PDF and office
+    files too.
+
     With --rerank a cross-encoder reads the best passages again, together with the query, and orders them.
 
     \b
     binocle search '"invoice of march" -draft' docs
     binocle search "lifetime of a borrowed value" docs
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
+    binocle search --regex "(max|min)_size *=" docs --files "*.py" -C 2
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
     """
+    check_line_options(regex=regex, fixed=fixed)
     check_rerank_options(used=rerank is not None, by="--rerank")
+    where = where if files is None else (*where, f"path={files}")
     if query == "-":
         if sys.stdin is None:
             raise InputError("the query '-' is read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_index(folder, index, model, ray)
+    if regex or fixed:
+        scope = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
+        return print_lines(retriever, query, scope, fixed=fixed, as_json=as_json, **lines)
     recover, root = _recovery(inverter, retriever, explain=explain), retriever.folder
     mode = _allowed_mode(mode, retriever)
     with stdout_for_answers(ray):
@@ -245,8 +260,9 @@ def _print_hits(
                 row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
             echo_json(row)
         return
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    printed = blocks(hits, query, path_of=from_here, colour=colour, width=_width(), explain=explain, list_copies=copies)
+    printed = blocks(
+        hits, query, path_of=from_here, colour=is_coloured(), width=_width(), explain=explain, list_copies=copies
+    )
     for hit, block in zip(hits, printed, strict=True):
         facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
         echo_coloured(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)

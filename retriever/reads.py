@@ -13,6 +13,7 @@ from .store.filters.filter import Filter, Within, shown
 from .store.filters.where import Where, parse
 
 if TYPE_CHECKING:
+    from .search.grep import DocumentMatches
     from .store.records import Facet, Id, Record
     from .store.snapshot import Snapshot
 
@@ -60,6 +61,36 @@ class DocumentReads:
 
     def __bool__(self) -> bool:
         return True  # an index without documents is an index
+
+    def grep(
+        self,
+        pattern: str,
+        *,
+        fixed: bool = False,
+        ignore_case: bool = False,
+        word: bool = False,
+        where: Where = None,
+        before: int = 0,
+        after: int = 0,
+        lines: bool = True,
+    ) -> Iterator[DocumentMatches]:
+        """Find the lines of all texts that match a regular expression, by document, in order of path.
+
+        The texts are those that the readers extracted, also from PDF and office files. Patterns are those of RE2, so
+        that none takes long: without look-around and back-references.
+
+        :param fixed: find `pattern` itself.
+        :param word: find whole words only.
+        :param before: number of lines before each match that come with it; `after` likewise.
+        :param lines: False only counts the lines of each document.
+        :raises InputError: when `pattern` is no regular expression.
+        """
+        from .search.grep import LinePattern, check_context, grep
+
+        checked = LinePattern.parse(pattern, fixed=fixed, ignore_case=ignore_case, word=word)
+        check_context(before, after)
+        conditions = self._where(where)
+        return grep(self._read(lambda snapshot: snapshot), checked, conditions, before=before, after=after, lines=lines)
 
     def count(self, where: Where = None) -> int:
         """Count the documents, or those that pass a filter."""

@@ -2,5 +2,5 @@
 
 `query` is the way through, `exact` finds what has to be found literally, `duplicates`
 collapses copies. `context` packs hits for a prompt,
-`snippet` prints them.
+`snippet` prints them. `grep` finds lines.
 """

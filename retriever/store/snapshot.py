@@ -251,13 +251,18 @@ class Snapshot:
         return self._by_id("chunks", ids, [*columns, "id"])
 
     def _by_id(self, table: Table, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
-        """Take rows by their offset: a condition on ids would read all of them for each query."""
+        return {row["id"]: row for row in self.take(table, ids, columns).to_pylist()}
+
+    def take(self, table: Table, ids: Sequence[int], columns: list[str]) -> pa.Table:
+        """Read columns of the rows with these ids, in order of id.
+
+        The rows are taken by their offset: a condition on ids would read all of them for each query.
+        """
         known, offsets = self._row_offsets(table)
         requested = np.unique(np.asarray(ids, np.int64))
         index = np.searchsorted(known, requested[isin_sorted(requested, known)])
         with self.reading(table):
-            rows = getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns))).to_pylist()
-        return {row["id"]: row for row in rows}
+            return getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns)))
 
     def _row_offsets(self, table: Table) -> tuple[Ids, Positions]:
         """Return the ids of all rows, ascending, and the offset of each in the table."""

@@ -1,0 +1,158 @@
+"""`binocle search --regex, --fixed`: print lines of the stored texts, as grep prints those of files."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..core.printable import printable, printable_path
+from ..retriever.documents.file_parts import file_of
+from .options import EXIT_NEGATIVE, path_from_here
+from .output import echo_coloured, echo_json, is_coloured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..retriever.retriever import Retriever, Where
+    from ..retriever.search.grep import Line
+
+_PATH, _NUMBER, _MATCH, _FAINT, _END = "\x1b[35m", "\x1b[32m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
+_SHOWN = 1_000  # characters of a line on a terminal
+_OPTIONS = (
+    click.option("--regex", is_flag=True, help="QUERY is a regular expression (RE2): print the lines that match it."),
+    click.option("--fixed", is_flag=True, help="Print the lines that hold QUERY itself."),
+    click.option("-i", "ignore_case", is_flag=True, help="Lines: in any case."),
+    click.option("--word", is_flag=True, help="Lines: match whole words only."),
+    click.option("-A", "after", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines after each."),
+    click.option("-B", "before", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines before each."),
+    click.option("-C", "around", metavar="N", type=click.IntRange(min=0), help="Lines: print N lines around each."),
+    click.option("-l", "paths_only", is_flag=True, help="Lines: print only the paths of the documents."),
+    click.option("-c", "count_only", is_flag=True, help="Lines: print only their number in each document."),
+)
+_OF_PASSAGES = {  # options that order or print passages
+    "k": "-k",
+    "mode": "--mode",
+    "rerank": "--rerank",
+    "rerank_seconds": "--rerank-seconds",
+    "rerank_depth": "--rerank-depth",
+    "explain": "--explain",
+    "inverter": "--inverter",
+    "per_document": "--per-document",
+    "copies": "--copies",
+    "ray": "--ray",
+}
+_OF_LINES = {
+    "ignore_case": "-i",
+    "word": "--word",
+    "after": "-A",
+    "before": "-B",
+    "around": "-C",
+    "paths_only": "-l",
+    "count_only": "-c",
+}
+
+
+def line_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of lines to a command (a decorator)."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_line_options(*, regex: bool, fixed: bool) -> None:
+    """Refuse options that have no effect: those of lines for passages, and those of passages for lines."""
+    if regex and fixed:
+        raise click.UsageError("--regex does not go with --fixed")
+    context = click.get_current_context()
+    for name, option in (_OF_PASSAGES if regex or fixed else _OF_LINES).items():
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            rule = "does not go with --regex and --fixed" if regex or fixed else "goes with --regex or --fixed"
+            raise click.UsageError(f"{option} {rule}", context)
+
+
+def print_lines(
+    retriever: Retriever,
+    pattern: str,
+    where: Where,
+    *,
+    as_json: bool,
+    before: int | None,
+    after: int | None,
+    around: int | None,
+    paths_only: bool,
+    count_only: bool,
+    **options: bool,
+) -> int:
+    """Print the lines that match, and return the exit code.
+
+    :param options: those of `Retriever.grep`.
+    """
+    documents = retriever.grep(
+        pattern,
+        where=where,
+        before=before if before is not None else around or 0,
+        after=after if after is not None else around or 0,
+        lines=not (paths_only or count_only),
+        **options,
+    )
+    from_here = path_from_here(retriever.folder)
+    writer = _JsonWriter() if as_json else _TextWriter(separated=bool(before or after or around))
+    is_empty = True
+    for (stored, source), parts in groupby(documents, lambda document: (file_of(document.path), document.source)):
+        is_empty = False
+        path = stored if as_json or source != "file" else from_here(stored)
+        if paths_only or count_only:
+            writer.count(path, None if paths_only else sum(part.count for part in parts))
+        else:
+            for group in (group for part in parts for group in part.groups):
+                writer.group(path, group)
+    return EXIT_NEGATIVE if is_empty else 0
+
+
+class _JsonWriter:
+    def count(self, path: str, count: int | None) -> None:
+        echo_json({"path": path} | ({} if count is None else {"count": count}))
+
+    def group(self, path: str, group: tuple[Line, ...]) -> None:
+        for line in group:
+            fields = {"path": path, "line": line.number, "page": line.page, "text": line.text}
+            echo_json({**fields, "matches": line.matches, "is_match": line.is_match})
+
+
+class _TextWriter:
+    """As grep prints: `path:12:text` for a match, `path-11-text` for a line near one, `--` between groups."""
+
+    def __init__(self, *, separated: bool) -> None:
+        self._separated = separated
+        self._is_first = True
+        self._is_coloured = is_coloured()
+
+    def count(self, path: str, count: int | None) -> None:
+        citation = self._in(_PATH, printable_path(path))
+        echo_coloured(citation if count is None else f"{citation}{self._in(_FAINT, ':')}{count}")
+
+    def group(self, path: str, group: tuple[Line, ...]) -> None:
+        if self._separated and not self._is_first:
+            echo_coloured(self._in(_FAINT, "--"))
+        self._is_first = False
+        for line in group:
+            sign = self._in(_FAINT, ":" if line.is_match else "-")
+            citation = self._in(_PATH, printable_path(path)), self._in(_NUMBER, str(line.number))
+            echo_coloured(f"{citation[0]}{sign}{citation[1]}{sign}{self._text(line)}")
+
+    def _text(self, line: Line) -> str:
+        if not self._is_coloured:
+            return printable(line.text, "\t")
+        first = line.matches[0][0] if line.matches else 0
+        start = max(0, first - _SHOWN // 2) if len(line.text) > _SHOWN else 0
+        shown = line.text[: start + _SHOWN]
+        pieces, position = ["… "] if start else [], start
+        for left, right in line.matches:
+            pieces += [printable(shown[position:left], "\t"), self._in(_MATCH, printable(shown[left:right], "\t"))]
+            position = min(right, len(shown))
+        return "".join([*pieces, printable(shown[position:], "\t"), " …" * (len(shown) < len(line.text))])
+
+    def _in(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_END}" if self._is_coloured and text else text

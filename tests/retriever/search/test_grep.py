@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import InputError
+from binocle.retriever.documents import file_parts
+from binocle.retriever.readers import large_files
+from binocle.retriever.search import grep as module
+from binocle.retriever.search.grep import LinePattern
+
+TEXTS = {
+    "a.py": "def max_size(x):\n    return max(x)  # 12.5 %\n\n\nclass Über:\n    größe = 3\n    GRÖSSE = 4\n",
+    "b/c.txt": "The cat sat on the mat.\ncat's cradle, concat, cat_flap\n\n\ta tab\n"
+    + "filler line\n" * 40
+    + "the last cat",
+    "d.md": "# Title\n\nfoo.bar foo-bar foo_bar (foo) [bar] a+b \\d $5 ^x\n\n- élan vital\n- ΣΊΣΥΦΟΣ σίσυφος\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("grep") / "folder"
+    for path, text in TEXTS.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def retriever(folder, tiny_model):
+    retriever = Retriever.open(folder, model=tiny_model)
+    retriever.sync()
+    return retriever
+
+
+def lines_of(retriever, pattern, **options):
+    return [
+        (document.path, line.number, line.text)
+        for document in retriever.grep(pattern, **options)
+        for group in document.groups
+        for line in group
+        if line.is_match
+    ]
+
+
+def by_grep(folder, pattern, *flags):
+    command = ["grep", "-rn", "--exclude-dir=.binocle", *flags, "-e", pattern, "."]
+    output = subprocess.run(command, cwd=folder, capture_output=True, env={"LC_ALL": "C.UTF-8"}, check=False).stdout
+    rows = (row.split(":", 2) for row in output.decode().splitlines())
+    return sorted((path.removeprefix("./"), int(number), text) for path, number, text in rows)
+
+
+FIXED = ["cat", "foo.bar", "(foo)", "a+b", "\\d", "$5", "^x", "Über", "größe", "12.5 %", "[bar]", "\t", "nowhere"]
+PATTERNS = [
+    *("cat", "c.t", "^The", "cat$", "^$", "^#", r"\bcat\b", r"\bÜber", r"größe\b", r"\w+_\w+", "[a-c]at", "(max|cat)_"),
+    *(r"\w+\(", "fo{2}", "x*", r"[^[:alnum:][:space:]]{2}", r"\.$", "é|ü", r"^\s*class\s", r"[[:space:]]a[[:space:]]"),
+]
+
+
+@pytest.mark.parametrize("flags", [(), ("-i",), ("-w",), ("-i", "-w")])
+def test_lines_are_those_that_grep_finds(flags, folder, retriever):
+    options = {"ignore_case": "-i" in flags, "word": "-w" in flags}
+    for text in FIXED:
+        assert lines_of(retriever, text, fixed=True, **options) == by_grep(folder, text, "-F", *flags), text
+    for pattern in PATTERNS:
+        if "*" not in pattern or "-w" not in flags:  # grep's -w takes no empty match between two signs
+            assert lines_of(retriever, pattern, **options) == by_grep(folder, pattern, "-E", *flags), pattern
+
+
+def test_case_is_folded_in_every_alphabet(retriever):
+    assert [number for _, number, _ in lines_of(retriever, "größe", ignore_case=True)] == [6]
+    assert [number for _, number, _ in lines_of(retriever, "ÉLAN", ignore_case=True)] == [5]
+    assert [number for _, number, _ in lines_of(retriever, "σίσυφοσ", ignore_case=True)] == [6]
+
+
+def test_context_is_joined_to_groups(retriever):
+    (document,) = retriever.grep("^ *(return|class|GR)", before=1, after=1)
+    assert [[(line.number, line.is_match) for line in group] for group in document.groups] == [
+        [(1, False), (2, True), (3, False), (4, False), (5, True), (6, False), (7, True)]
+    ]
+    (document,) = retriever.grep("^def|^class", after=1)
+    assert [[line.number for line in group] for group in document.groups] == [[1, 2], [5, 6]]
+    assert document.count == 2
+
+
+def test_matches_are_spans_of_the_line(retriever):
+    (document,) = retriever.grep("cat", where="path=b/*")
+    spans = [[line.text[start:end] for start, end in line.matches] for (line,) in document.groups]
+    assert spans == [["cat"], ["cat", "cat", "cat"], ["cat"]]
+    (document,) = retriever.grep("cat", word=True, where="path=b/*")
+    assert [line.matches for (line,) in document.groups] == [((4, 7),), ((0, 3),), ((9, 12),)]
+
+
+def test_counts_come_without_lines(retriever):
+    assert [(found.path, found.count, found.groups) for found in retriever.grep("a", lines=False)] == [
+        ("a.py", 3, ()),
+        ("b/c.txt", 4, ()),
+        ("d.md", 2, ()),
+    ]
+
+
+def test_small_batches_change_nothing(retriever, monkeypatch):
+    expected = lines_of(retriever, "a")
+    monkeypatch.setattr(module, "_BATCH_BYTES", 10)
+    assert lines_of(retriever, "a") == expected
+
+
+def test_lines_are_numbered_as_citations_number_them(tmp_path, tiny_model, monkeypatch):
+    """In HTML those of the source, in a part of a large file those of the file."""
+    monkeypatch.setattr(file_parts, "PART_BYTES", 1_000)
+    monkeypatch.setattr(large_files, "MAX_WHOLE", 2_000)
+    (tmp_path / "page.html").write_text("<html><body>\n\n\n<p>first words</p>\n\n\n<p>a needle</p>\n</body></html>\n")
+    (tmp_path / "big.log").write_text("".join(f"line {number}\n" for number in range(1, 400)) + "one needle\n")
+    retriever = Retriever.open(tmp_path, model=tiny_model)
+    retriever.sync()
+    part, page = lines_of(retriever, "needle")
+    assert file_parts.file_of(part[0]) == "big.log" != part[0]
+    assert part[1:] == (400, "one needle")
+    (hit,) = retriever.search("needle", 1, mode="lexical", where="path=page.html")
+    assert page == ("page.html", hit.line_start, "a needle")
+
+
+@pytest.mark.parametrize("pattern", ["(a", "a(?=b)", r"(a)\1", "[z-a]", "a{2000}", ""])
+def test_what_is_no_pattern_is_refused(pattern, retriever):
+    with pytest.raises(InputError, match="pattern|regular expression"):
+        retriever.grep(pattern)
+
+
+def test_no_pattern_takes_long(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add([{"id": "x", "text": "a" * 20_000 + "b"}])
+    assert list(retriever.grep("(a+)+$")) == []  # 2^20,000 steps of backtracking
+
+
+def test_marks_in_a_text_are_no_spans():
+    pattern = LinePattern.parse("b")
+    assert pattern.spans(["a\ue000b\ue001", "abc"]) == [(), ((1, 2),)]
