@@ -85,6 +85,7 @@ class _QueryCommand(click.Command):
     help="Print at most N passages of a document; 0: any number. Default: 3, and more where others have none.",
 )
 @click.option("--copies", is_flag=True, help="List the places of the copies of each passage.")
+@click.option("--full", is_flag=True, help="Print whole passages.")
 @click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
 @click.option(
     "--inverter",
@@ -110,6 +111,7 @@ def search(
     rerank_seconds: float | None,
     per_document: int | None,
     copies: bool,
+    full: bool,
     explain: bool,
     inverter: Path | None,
     model: str | None,
@@ -165,7 +167,9 @@ def search(
         )
     if recover and not as_json:
         echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
-    _print_hits(hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover, copies=copies)
+    _print_hits(
+        hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover, copies=copies, full=full
+    )
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
     return _comment(hits, where, folder, root, retriever, as_json=as_json, required=parse(query).required)
@@ -251,6 +255,7 @@ def _print_hits(
     as_json: bool,
     recover: Callable[[str, Kind], RetainedFacts] | None = None,
     copies: bool = False,
+    full: bool = False,
 ) -> None:
     if as_json:
         for hit in hits:
@@ -261,7 +266,14 @@ def _print_hits(
             echo_json(row)
         return
     printed = blocks(
-        hits, query, path_of=from_here, colour=is_coloured(), width=_width(), explain=explain, list_copies=copies
+        hits,
+        query,
+        path_of=from_here,
+        colour=is_coloured(),
+        width=_width(),
+        explain=explain,
+        list_copies=copies,
+        full=full,
     )
     for hit, block in zip(hits, printed, strict=True):
         facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""

@@ -1,11 +1,20 @@
-"""Print hits for people: the citation, and the lines of the passage with most words of the query, highlighted."""
+"""Print hits for people: the citation, and the lines around the sentence that answers, with the query's words marked.
+
+The sentence that answers is the one with most of the query's words, rare ones above all. Over 300 questions of SQuAD
+at a width of 100, lines around it contain the answer for 96 %; five lines with most words did for 91 %. The encoder
+would have to read every sentence of every hit: 60 sentences take .6 s of processor time, as much as the search.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 import unicodedata
-from itertools import groupby
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate, count, groupby
 from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path
@@ -14,14 +23,19 @@ from ..documents.file_parts import file_of
 from .exact import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from .exact import ExactQuery
     from .hit import Copy, Hit
 
     Word = tuple[int, int, str]
 
-_SHOWN = 5  # lines of a passage
+_SHOWN, _LONGEST = 5, 8  # lines of a passage; of a sentence: what is longer is none, and each line stands for itself
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\W[A-Z]\.)(?<!Mr\.)(?<!Dr\.)(?<!St\.)[\"')\]”]*\s+(?=[\"'(\[“]*[A-Z0-9À-ÞΑ-ΩА-Я])|(?<=[。！？])"
+    r"|\n(?=\s*(?:[-*+•#|>]|\d{1,3}[.)]\s))|\n\s*\n"
+)
+_LINE_END = re.compile(r"\n")
 _PART = re.compile(rf"(?P<unspaced>{UNSPACED.pattern}+)|[^_{UNSPACED.pattern[1:-1]}]+")
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")  # the mark of a list item; its other lines are indented as far
@@ -47,34 +61,40 @@ def blocks(
     width: int,
     explain: bool = False,
     list_copies: bool = False,
+    full: bool = False,
 ) -> Iterator[str]:
-    """One printable block a hit: a line with the citation, then the part of the passage where most words match.
+    """One printable block a hit: a line with the citation, then the lines around the sentence that answers.
+
+    The line of the citation is the first that is shown.
 
     :param path_of: converts the path of a file, so that it opens from here.
     :param list_copies: cite the copies of each hit too.
+    :param full: the whole passage.
     """
-    from ..readers.formats import LINE_BY_LINE
-
     parts = parse(query)
     words = {word for _, _, word in _words(parts.text)} - _COMMON
-    for hit in hits:
-        lines = [_citation(hit, path_of, colour=colour)]
-        lines += [f"    = {_location(copy, path_of)}" for copy in hit.copies if list_copies]
-        excerpt = _excerpt(hit.text, words, max(16, width - 6), parts, flowing=hit.format not in LINE_BY_LINE)
-        lines += [f"    {_highlight(line, words) if colour else line}" for line in excerpt]
+    texts = [_Text.fit(hit, words, parts, max(16, width - 6)) for hit in hits]
+    weights = _weights(texts, words)
+    for hit, text in zip(hits, texts, strict=True):
+        shown = range(len(text.lines)) if full else text.excerpt(weights)
+        counts_lines = hit.line_end - hit.line_start == hit.text.count("\n")  # of the text, not of its source
+        line = hit.line_start + (text.numbers[shown.start] if counts_lines and text.numbers else 0)
+        lines = [_citation(hit, line, path_of, colour=colour)]
+        lines += [f"    = {_location(copy, copy.line_start, path_of)}" for copy in hit.copies if list_copies]
+        lines += [f"    {_highlight(line, words) if colour else line}" for line in _cut(text, shown)]
         if explain:
             lines.append(f"    {_explained(hit)}")
         yield "\n".join(lines) + "\n"
 
 
-def _location(passage: Hit | Copy, path_of: Callable[[str], str]) -> str:
-    """Path and first line of a passage."""
+def _location(passage: Hit | Copy, line: int, path_of: Callable[[str], str]) -> str:
+    """Path and line of a passage."""
     path = path_of(passage.path) if passage.source == "file" else passage.path
-    return f"{printable_path(file_of(path))}:{passage.line_start}"
+    return f"{printable_path(file_of(path))}:{line}"
 
 
-def _citation(hit: Hit, path_of: Callable[[str], str], *, colour: bool) -> str:
-    location = _location(hit, path_of)
+def _citation(hit: Hit, line: int, path_of: Callable[[str], str], *, colour: bool) -> str:
+    location = _location(hit, line, path_of)
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
     hidden = "  [hidden text]" if hit.hidden else ""
@@ -98,48 +118,120 @@ def _explained(hit: Hit) -> str:
     return f"score {hit.score:.3f} = {hit.explanation['mode']} of {', '.join(stages)}; {times}"
 
 
-def _excerpt(text: str, words: set[str], width: int, parts: ExactQuery, *, flowing: bool) -> list[str]:
-    """The `_SHOWN` lines of a passage with most of the exact parts and of the different words, wrapped to width."""
-    lines = list(_fitted(text, words, width, flowing=flowing))
-    matches = [_hit_words(line, words) for line in lines]
-    starts = range(max(1, len(lines) - _SHOWN + 1))
-    levels = [parts.level("\n".join(lines[start : start + _SHOWN])) if parts.literals else (0, 0) for start in starts]
-    best = max(starts, key=lambda start: (levels[start], len(set().union(*matches[start : start + _SHOWN])), -start))
-    shown = [line.rstrip() for line in lines[best : best + _SHOWN]] or [""]
-    if best:  # the first line of a passage has lost its indent already, the lines after it keep theirs
-        shown = textwrap.dedent("\n".join(shown)).splitlines()
-        shown[0] = f"… {shown[0]}"
-    if best + _SHOWN < len(lines) and not shown[-1].endswith("…"):
-        shown[-1] += " …"
-    return shown
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A passage as it is printed, before lines are chosen."""
+
+    lines: list[str]
+    numbers: list[int]  # of the line of the passage in which each begins, from 0
+    sentences: list[tuple[int, int]]  # the first line of each and the end
+    matches: list[set[str]]  # the words of the query in each sentence
+    levels: list[tuple[int, int]]  # how well each sentence holds the exact parts
+
+    @classmethod
+    def fit(cls, hit: Hit, words: set[str], parts: ExactQuery, width: int) -> _Text:
+        """Wrap a passage to the width, and find its sentences; in code and tables, each line is one."""
+        from ..readers.formats import LINE_BY_LINE
+
+        flowing = hit.format not in LINE_BY_LINE
+        fitted = list(_fitted(hit.text, words, width, flowing=flowing))
+        lines = [line for line, _ in fitted]
+        text = "\n".join(lines)
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        sentences = []
+        for start, end in _spans(text, _SENTENCE_END if flowing else _LINE_END):
+            first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1)
+            whole = last - first <= _LONGEST
+            sentences += (
+                [(first, last, text[start:end])] if whole else zip(count(first), count(first + 1), lines[first:last])
+            )
+        return cls(
+            lines,
+            [number for _, number in fitted],
+            [(first, end) for first, end, _ in sentences],
+            [_hit_words(sentence, words) for _, _, sentence in sentences],
+            [parts.level(sentence) if parts.literals else (0, 0) for _, _, sentence in sentences],
+        )
+
+    def excerpt(self, weights: Mapping[str, float]) -> range:
+        """The lines around the sentence with most of the exact parts, then with the heaviest words of the query.
+
+        A sentence often takes up the one before it, so half of the weight of that one counts too.
+        """
+        if len(self.lines) <= _SHOWN:
+            return range(len(self.lines))
+        own = [sum(weights[word] for word in match) for match in self.matches]
+        earlier = [0.0, *(self._weight(number, weights) for number in range(1, len(own)))]
+        best = max(range(len(own)), key=lambda number: (self.levels[number], own[number] + earlier[number], -number))
+        first, end = self.sentences[best]
+        size = max(_SHOWN, end - first) if self.matches[best] else _SHOWN
+        start = max(0, min(first - max(0, size - (end - first)) // 2, len(self.lines) - size))
+        return range(start, start + size)
+
+    def _weight(self, number: int, weights: Mapping[str, float]) -> float:
+        return sum(weights[word] for word in self.matches[number - 1] - self.matches[number]) / 2
 
 
-def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterator[str]:
-    """Fit each line of a passage into the width, with its indent.
+def _spans(text: str, end: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """The span of each sentence that is not empty."""
+    position = 0
+    for match in end.finditer(text):
+        if match.start() > position:
+            yield position, match.start()
+        position = match.end()
+    if len(text) > position or not position:
+        yield position, max(len(text), 1)
+
+
+def _weights(texts: Sequence[_Text], words: set[str]) -> dict[str, float]:
+    """The weight of each word of the query: the fewer of the sentences have it, the heavier (idf)."""
+    counts = Counter(word for text in texts for match in text.matches for word in match)
+    total = sum(len(text.matches) for text in texts)
+    return {word: math.log(1 + total / (1 + counts[word])) for word in words}
+
+
+def _cut(text: _Text, shown: range) -> list[str]:
+    """These lines of a passage, with a sign where it goes on."""
+    lines = [line.rstrip() for line in text.lines[shown.start : shown.stop]] or [""]
+    if shown.start:  # the first line of a passage has lost its indent already, the lines after it keep theirs
+        lines = textwrap.dedent("\n".join(lines)).splitlines()
+        lines[0] = f"… {lines[0]}"
+    if shown.stop < len(text.lines) and not lines[-1].endswith("…"):
+        lines[-1] += " …"
+    return lines
+
+
+def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterator[tuple[str, int]]:
+    """Fit each line of a passage into the width, with its indent, and with its number from 0.
 
     In flowing text, words without room move to the next line of the paragraph, since most documents are wrapped a
     little wider than an excerpt. Other lines are cut, unless that would hide a word that matches, or there is only
     one line.
     """
     rest = below = ""  # the words without room in the line before, and the indent of their line
-    lines = [printable(line) for line in text.expandtabs(4).splitlines()]
+    begun = number = 0  # the number of the line that the rest is of
+    whole = text.expandtabs(4).splitlines(keepends=True)
+    lines = [printable(line.rstrip("\n")).rstrip() for line in whole]
     fenced = _begins_fenced(lines)
-    for line in [*lines, ""]:
+    for line, end in [*zip(lines, whole, strict=True), ("", "")]:
         body = line.strip()
         indent = line[: len(line) - len(line.lstrip())][: width // 2]
         if rest and (not body or indent != below or _START.match(body)):
-            yield below + rest
+            yield below + rest, begun
             rest = ""
         item = _ITEM.match(body)
         below = indent + " " * min(item.end() if item else 0, width // 4)
+        numbers = [begun if rest else number]
         pieces = _pieces(f"{rest} {body}".lstrip(), width, indent, below)
         rest = ""
         fenced ^= body.startswith(_FENCES)
         if len(pieces) > 1 and flowing and not fenced and len(line) <= _WRAPPED:
-            rest = pieces.pop().strip()
+            rest, begun = pieces.pop().strip(), number
         elif len(pieces) > 1 < len(lines) and (fenced or not flowing) and not _hit_words(" ".join(pieces[1:]), words):
             pieces = [_pieces(body, width - 2, indent, below)[0] + " …"]
-        yield from pieces
+        numbers += [number] * len(pieces)
+        yield from zip(pieces, numbers, strict=False)
+        number += end.endswith("\n")
 
 
 def _begins_fenced(lines: list[str]) -> bool:

@@ -300,3 +300,39 @@ def test_the_excerpt_of_a_large_passage_is_fast():
 
 def test_an_empty_passage_is_an_empty_line():
     assert shown(text=" ") == " 1  docs/guide.md:7\n    \n"
+
+
+ANSWER = (
+    "The capital of Mongolia is Ulaanbaatar, a city of over a million people on the river Tuul, where winters are long."
+)
+FILLER = " ".join(f"Sentence number {number} is about the country and its capital letters." for number in range(12))
+
+
+def test_the_sentence_with_the_rare_words_is_shown_whole_and_its_line_is_cited():
+    text = f"{FILLER}\n{ANSWER}\n{FILLER}\nThe end."
+    block = shown("what is the capital of mongolia", text=text, line_start=7, line_end=10, width=60)
+    assert ANSWER in " ".join(line.strip() for line in block.splitlines())
+    assert 6 <= len(block.splitlines()) <= 7
+    assert block.startswith(" 1  docs/guide.md:7")  # the line of the file in which the first shown line is
+    wrapped = "\n".join([*FILLER.replace(". ", ".\n").splitlines(), ANSWER, *FILLER.replace(". ", ".\n").splitlines()])
+    block = shown("capital of mongolia", text=wrapped, line_start=7, line_end=7 + wrapped.count("\n"), width=200)
+    assert block.startswith(" 1  docs/guide.md:17\n    … Sentence number 10")
+
+
+def test_the_line_in_the_source_of_a_page_is_that_of_the_passage():
+    text = "\n".join(f"line {number}" for number in range(20)) + "\ncancel"
+    assert shown(text=text, line_start=7, line_end=90, format="html").startswith(" 1  docs/guide.md:7\n    … line 16")
+    assert shown(text=text, line_start=7, line_end=27).startswith(" 1  docs/guide.md:23\n    … line 16")
+
+
+def test_a_long_sentence_that_answers_is_not_cut():
+    long = "We cancel " + "one after the other " * 18 + "every task."
+    block = shown(text=f"Before it.\n\n{long}\n\nAfter it. " + "More. " * 60, width=80)
+    assert "every task." in block
+    assert 6 < len(block.splitlines()) <= 9
+
+
+def test_a_whole_passage_is_shown_on_request():
+    text = "\n".join(f"line {number}" for number in range(20))
+    (block,) = blocks([Hit(**{**FIELDS, "text": text})], "x", colour=False, width=80, full=True)
+    assert [line.strip() for line in block.splitlines()[1:]] == text.splitlines()
