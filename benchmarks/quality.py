@@ -1,16 +1,18 @@
 """Retrieval quality of each mode, and of the ways to fuse words and meaning, over several collections.
 
-    python -m benchmarks.quality --data DIR
+    python -m benchmarks.quality --data DIR [--indexes DIR]
 
 DIR holds scifact/ and cranfield/ in BEIR's layout, squad11/squad11_dev.jsonl.gz and
 debian_descriptions/debian12_descriptions.jsonl.gz; what is missing is left out. Every fusion ranks the same
-candidates: the 200 best passages of either side, those that only the words found with their true cosine.
+candidates: the 200 best passages of either side, those that only the words found with their true cosine. The ranking
+with neighbours is the engine's own; p is of the difference to standard scores, by randomisation over the queries.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,8 @@ from binocle.retriever.retriever import Retriever
 from binocle.retriever.search.query import Query
 from binocle.training.data import beir
 from binocle.training.evaluation import retrieval as evaluation
-from binocle.training.evaluation.measures import ndcg_at_10
+from binocle.training.evaluation.measures import ndcg_at_10, values
+from binocle.training.evaluation.significance import align, difference
 
 from . import collections
 from .machine import save
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from binocle.training.evaluation.measures import Qrels, Run
 
     Floats = NDArray[np.float32]
     Fusion = Callable[[Floats, Floats], Floats]  # BM25 (0 where the words did not find it) and cosine to a score
@@ -67,6 +72,7 @@ def reciprocal_rank(lexical: Floats, semantic: Floats) -> Floats:
     return of(lexical, lexical > 0) + of(semantic, semantic >= np.sort(semantic)[::-1][:200].min())
 
 
+NEIGHBOURS, BEFORE = "standard scores with neighbours", "standard scores, semantic .5"
 FUSIONS: dict[str, Fusion] = {
     "standard scores, semantic .4": lambda lexical, semantic: standard(lexical, semantic, 0.4),
     "standard scores, semantic .5": standard,
@@ -83,9 +89,9 @@ def fused(retriever: Retriever, query: str, names: dict[int, str]) -> dict[str, 
     candidates = Query(retriever.snapshot(), query, lambda: vector)._hybrid(200, None)  # noqa: SLF001
     lexical, semantic = np.nan_to_num(candidates.lexical), candidates.semantic
     runs = {}
-    for name, fusion in FUSIONS.items():
+    for name in (NEIGHBOURS, *FUSIONS):
         best: dict[str, float] = {}
-        scores = fusion(lexical, semantic)
+        scores = FUSIONS[name](lexical, semantic) if name in FUSIONS else candidates.score
         for place in np.argsort(-scores, kind="stable"):
             best.setdefault(names[int(candidates.ids[place])], float(scores[place]))
         runs[name] = list(best.items())[:100]
@@ -103,7 +109,7 @@ def measure(folder: Path, index: Path) -> dict[str, Any]:
         for chunk, document in zip(table["id"].to_pylist(), table["document"].to_pylist(), strict=True)
     }
     queries, qrels = beir.queries(folder), beir.qrels(folder, "test")
-    runs: dict[str, dict[str, list[tuple[str, float]]]] = {name: {} for name in FUSIONS}
+    runs: dict[str, dict[str, list[tuple[str, float]]]] = {name: {} for name in (NEIGHBOURS, *FUSIONS)}
     for number in qrels:
         for name, ranking in fused(retriever, queries[number], names).items():
             runs[name][number] = ranking
@@ -113,13 +119,23 @@ def measure(folder: Path, index: Path) -> dict[str, Any]:
         "queries": len(qrels),
         "modes": {mode: found.measures for mode, found in modes.items()},
         "fusions_ndcg_at_10": {name: round(ndcg_at_10(qrels, run), 4) for name, run in runs.items()},
+        "gains_of_neighbours": gains(qrels, runs[NEIGHBOURS], runs[BEFORE]),
     }
+
+
+def gains(qrels: Qrels, run: Run, before: Run) -> dict[str, dict[str, float]]:
+    """For each measure the gain, its interval, and p."""
+    ours, theirs = values(qrels, run), values(qrels, before)
+    gains = {name: difference(*align(ours[name], theirs[name])) for name in ours}
+    return {name: {key: round(value, 5) for key, value in asdict(gain).items()} for name, gain in gains.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    data = parser.parse_args().data
+    parser.add_argument("--indexes", type=Path, help="keep the indexes here, to measure them again")
+    arguments = parser.parse_args()
+    data = arguments.data
     with tempfile.TemporaryDirectory() as temporary:
         made = Path(temporary)
         folders = {name: data / name for name in ("scifact", "cranfield") if (data / name).is_dir()}
@@ -129,10 +145,12 @@ def main() -> None:
         ):
             if file.is_file():
                 folders[name] = make(file, made / name)
-        results: dict[str, Any] = {name: measure(folder, made / f"{name}-index") for name, folder in folders.items()}
+        results: dict[str, Any] = {
+            name: measure(folder, (arguments.indexes or made) / f"{name}-index") for name, folder in folders.items()
+        }
     means = {
         name: round(float(np.mean([found["fusions_ndcg_at_10"][name] for found in results.values()])), 4)
-        for name in FUSIONS
+        for name in (NEIGHBOURS, *FUSIONS)
     }
     save("quality", {**results, "fusions_mean_ndcg_at_10": means}, seed=0)
 

@@ -174,6 +174,23 @@ class LexicalIndex:
                 frequencies[positions] = np.where(with_term[nearest] == rows, counts[nearest], 0)
         return frequencies
 
+    def frequency_table(self, terms: Sequence[str], ids: Ids) -> tuple[NDArray[np.uint8], list[int]]:
+        """Return how often each passage holds each stem, up to 255, and the number of passages with each stem.
+
+        :returns: an array of shape (len(terms), len(ids)), and the document frequencies.
+        """
+        table, totals = np.zeros((len(terms), len(ids)), np.uint8), [0] * len(terms)
+        for part in self._parts:
+            held = np.zeros(len(part.segment), np.uint8)
+            rows, own = self._rows(part, ids)
+            for number, term in enumerate(terms):
+                with_term, counts = part.stems(term.encode())
+                held[with_term] = counts
+                table[number, own] = held[rows]
+                held[with_term] = 0
+                totals[number] += len(with_term)
+        return table, totals
+
     def lengths(self, ids: Ids) -> NDArray[np.int32]:
         """Return the number of stems of each of these passages, shape (len(ids),)."""
         lengths = np.zeros(len(ids), np.int32)
@@ -184,12 +201,19 @@ class LexicalIndex:
     def _places(self, ids: Ids) -> Iterator[tuple[Part, NDArray[np.intp], Rows]]:
         """Yield each segment with the positions in `ids` of its passages, and their rows."""
         for part in self._parts:
-            own = part.segment.ids
-            if len(own):
-                rows = np.searchsorted(own, ids).clip(max=len(own) - 1).astype(np.uint16)
-                positions = np.flatnonzero(own[rows] == ids)
-                if len(positions):
-                    yield part, positions, rows[positions]
+            rows, positions = self._rows(part, ids)
+            if len(positions):
+                yield part, positions, rows
+
+    @staticmethod
+    def _rows(part: Part, ids: Ids) -> tuple[Rows, NDArray[np.intp]]:
+        """Return the rows of the passages that a segment has, and their positions in `ids`."""
+        own = part.segment.ids
+        if not len(own):
+            return np.empty(0, np.uint16), np.empty(0, np.intp)
+        rows = np.searchsorted(own, ids).clip(max=len(own) - 1).astype(np.uint16)
+        positions = np.flatnonzero(own[rows] == ids)
+        return rows[positions], positions
 
     def words(self, prefix: str = "") -> dict[str, int]:
         """Return the whole tokens that begin with a prefix, in lower case, and the number of passages with each."""

@@ -15,7 +15,7 @@ from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of
-from ..store import lexical
+from ..store import lexical, neighbours
 from ..store.tables import PREVIOUS
 from .wrong_vectors import search
 
@@ -39,7 +39,7 @@ _CHANGED = "has changed since it was indexed"
 class Fault:
     """A fault of an index."""
 
-    kind: str  # "document", "passage", "vector", "vector index", "full-text index", "inverted index" or "store"
+    kind: str  # "document", "passage", "vector", "neighbours", "store", or "vector", "full-text" or "inverted index"
     path: str  # of the document or of the index, or ""
     problem: str
 
@@ -94,6 +94,7 @@ def faults(snapshot: Snapshot, root: Path | None) -> Iterator[Fault]:
     yield from _index_faults(snapshot)
     yield from _text_faults(snapshot)
     yield from _word_faults(snapshot)
+    yield from _neighbour_faults(snapshot)
     if root is not None:
         yield from _document_faults(snapshot, root, [row for row in rows if row["source"] == "file"])
     added = [row for row in rows if row["source"] == "added"]
@@ -249,6 +250,14 @@ def _word_faults(snapshot: Snapshot) -> Iterator[Fault]:
         lexical.check(snapshot)
     except DamagedError as error:
         yield Fault("inverted index", "", str(error))
+
+
+def _neighbour_faults(snapshot: Snapshot) -> Iterator[Fault]:
+    """Check the neighbours of the passages: their checksums, and that a search can map them."""
+    try:
+        neighbours.check(snapshot)
+    except DamagedError as error:
+        yield Fault("neighbours", "", str(error))
 
 
 def _with_chunks(

@@ -17,7 +17,7 @@ On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Floats, Ids
+    from ...core.arrays import Floats, Ids, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Candidates:
     semantic: Floats  # cosines
     score: Floats  # what orders them
     reranker: Floats | None = None
+    neighbours: Floats | None = None  # BM25 with the words of the neighbours
 
     @classmethod
     def by_words(cls, ids: Ids, scores: Floats) -> Candidates:
@@ -54,8 +55,9 @@ class Candidates:
 
     def stages(self) -> dict[str, Floats]:
         """Map each stage that took part to its scores."""
+        optional = {"neighbours": self.neighbours, "reranker": self.reranker}
         stages = {"lexical": self.lexical, "semantic": self.semantic}
-        return stages if self.reranker is None else {**stages, "reranker": self.reranker}
+        return stages | {name: scores for name, scores in optional.items() if scores is not None}
 
     def best_first(self) -> Candidates:
         """Sort by score; of equal ones the first in the index comes first."""
@@ -63,8 +65,21 @@ class Candidates:
 
     def take(self, rows: NDArray[np.intp]) -> Candidates:
         """These rows, in this order."""
-        reranker = None if self.reranker is None else self.reranker[rows]
-        return Candidates(self.ids[rows], self.lexical[rows], self.semantic[rows], self.score[rows], reranker)
+        scores = (self.lexical, self.semantic, self.score, self.reranker, self.neighbours)
+        lexical, semantic, score, *others = (None if values is None else values[rows] for values in scores)
+        return Candidates(self.ids[rows], lexical, semantic, score, *others)
+
+
+def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask]:
+    """Join both sides, in order of ids, without a common score; tell which are among the `DEPTH` best of either.
+
+    :param by_words: best first, as `by_meaning`.
+    """
+    ids = np.union1d(by_words.ids, by_meaning.ids)
+    lexical = _align(ids, by_words.ids, by_words.lexical)
+    semantic = _align(ids, by_meaning.ids, by_meaning.semantic)
+    leading = np.isin(ids, np.concatenate([by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]]))
+    return Candidates(ids, lexical, semantic, np.zeros_like(lexical)), leading
 
 
 def fuse(by_words: Candidates, by_meaning: Candidates, cosines_of: Callable[[Ids], Floats]) -> Candidates:
@@ -73,15 +88,18 @@ def fuse(by_words: Candidates, by_meaning: Candidates, cosines_of: Callable[[Ids
     :param by_words: best first, as `by_meaning`: means and deviations are taken over the `DEPTH` best of either.
     :param cosines_of: computes the cosines of chunks that only the words found.
     """
-    ids = np.union1d(by_words.ids, by_meaning.ids)
-    lexical = _align(ids, by_words.ids, by_words.lexical)
-    semantic = _align(ids, by_meaning.ids, by_meaning.semantic)
+    candidates, leading = join(by_words, by_meaning)
+    semantic = candidates.semantic
     unscored = np.isnan(semantic)
     if unscored.any():
-        semantic[unscored] = cosines_of(ids[unscored])
-    leading = np.isin(ids, np.concatenate([by_words.ids[:DEPTH], by_meaning.ids[:DEPTH]]))
-    score = (standard_scores(np.nan_to_num(lexical), leading) + standard_scores(semantic, leading)) / np.float32(2)
-    return Candidates(ids, lexical, semantic, score)
+        semantic[unscored] = cosines_of(candidates.ids[unscored])
+    lexical = np.nan_to_num(candidates.lexical)
+    return replace(candidates, score=mean_standard_score(lexical, semantic, leading))
+
+
+def mean_standard_score(lexical: Floats, semantic: Floats, leading: Mask) -> Floats:
+    """Return the mean of the standard scores of both sides."""
+    return (standard_scores(lexical, leading) + standard_scores(semantic, leading)) / np.float32(2)
 
 
 def _align(ids: Ids, scored: Ids, scores: Floats) -> Floats:
@@ -91,7 +109,7 @@ def _align(ids: Ids, scored: Ids, scores: Floats) -> Floats:
     return aligned
 
 
-def standard_scores(values: Floats, leading: NDArray[np.bool_] | slice = slice(None)) -> Floats:
+def standard_scores(values: Floats, leading: Mask | slice = slice(None)) -> Floats:
     """Standard deviations above the mean of the leading values, by default of all; 0 if those are all the same."""
     deviation = values[leading].std()
     if deviation < 1e-6:

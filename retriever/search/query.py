@@ -35,6 +35,7 @@ from .duplicates import Passage, distinct, select
 from .fusion import Candidates, fuse, mean_standard_scores
 from .hit import cite
 from .hits import Hits
+from .ranking import Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,7 +230,14 @@ class Query:
         return search(depth, passing).best_first()
 
     def _hybrid(self, depth: int, passing: Passing | None) -> Candidates:
-        return fuse(self._lexical(depth, passing), self._semantic(depth, passing), self._cosines)
+        by_words, by_meaning = self._lexical(depth, passing), self._semantic(depth, passing)
+        lexical, neighbourhood = self._snapshot.lexical, self._snapshot.neighbourhood
+        if lexical is not None and neighbourhood is not None:
+            with self._timed("neighbours"), contextlib.suppress(DamagedError):
+                terms = lexical.terms(self._text)[:_MAX_TERMS]
+                ranking = Ranking(lexical, neighbourhood, self._snapshot.index.reconstruct)
+                return ranking.fuse(by_words, by_meaning, terms, self._vector()[0])
+        return fuse(by_words, by_meaning, self._cosines)
 
     def _lexical(self, depth: int, passing: Passing | None) -> Candidates:
         with self._timed("lexical"):

@@ -75,6 +75,7 @@ class Head:
     rows: int = 0  # grows when chunks are added or removed; a vector index names the number that it covers
     vectors: str | None = None
     shards: tuple[str, ...] = ()  # further vector indexes, each with higher ids than the one before
+    neighbours: str | None = None  # the nearest passages of each passage
     words: tuple[str, ...] = ()  # segments of the inverted index, each with higher ids than the one before
     index: IndexSpec = field(default_factory=IndexSpec)  # the chosen kind of vector index, to build it anew
     demand: Requirements | None = None  # the requirements of that choice, to measure a new index against
@@ -147,8 +148,8 @@ class Head:
 
     @property
     def published(self) -> tuple[str, ...]:
-        """The folders of `vectors/` that this state needs: the vector indexes and the segments of words."""
-        return (*self.parts, *self.words)
+        """The folders of `vectors/` that this state needs: vector indexes, segments of words, and neighbourhoods."""
+        return (*self.parts, *self.words, *filter(None, [self.neighbours]))
 
 
 def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:

@@ -16,7 +16,7 @@ from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
-from . import lexical, tombstones
+from . import lexical, neighbours, tombstones
 from .filters.columns import DocumentColumns
 from .filters.evaluation import select
 from .live_index import LiveIndex, LoadedIndex, load_index
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ...indexes.manifest import IndexManifest
     from .filters.filter import Filter
     from .head import Head
+    from .neighbours import LiveNeighbourhood
     from .store import Store
 
     Table = Literal["documents", "chunks"]
@@ -282,6 +283,13 @@ class Snapshot:
         """The inverted index of exactly these chunks; None if there is none, it is damaged or too many are newer."""
         with contextlib.suppress(DamagedError):
             return lexical.load(self)
+        return None
+
+    @locked_cached_property
+    def neighbourhood(self) -> LiveNeighbourhood | None:
+        """The neighbours of the passages; None if there are few passages, none were published, or they are damaged."""
+        with contextlib.suppress(DamagedError):
+            return neighbours.load(self)
         return None
 
     @locked_cached_property

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import benchmark_queries, tombstones
+from . import benchmark_queries, neighbours, tombstones
 from .commits import Commits
 from .lexical import LexicalPublisher
 from .search_backend import CPU, SearchBackend
@@ -225,6 +225,7 @@ class Writer:
                 rows=self.head.rows + 1,
                 encoder=encoder,
                 previous=previous,
+                neighbours=None,
                 erase=erase or self.head.erase,
             )
             after = Snapshot(self._commits.store, head, self._commits.backend)
@@ -235,6 +236,7 @@ class Writer:
                 note = self.index.renew(after, encoder_of)
             else:
                 self._commits.commit(replace(head, vectors=None, shards=()))
+            self._compare_neighbours(rebuild=True)
             self._commits.tidy()
         return note
 
@@ -258,8 +260,15 @@ class Writer:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
             if rebuild or snapshot.damage or is_stale(snapshot):
                 notes.append(self.index.renew(snapshot))
+            self._compare_neighbours(rebuild=rebuild)
             self._commits.tidy()
         return "; ".join(filter(None, notes))
+
+    def _compare_neighbours(self, *, rebuild: bool) -> None:
+        """Commit the neighbours of each passage, if many passages changed."""
+        head = neighbours.updated(self._commits, self.snapshot(), rebuild=rebuild)
+        if head != self.head:
+            self._commits.commit(head)
 
     def _index_text(self, *, rebuild: bool) -> None:
         snapshot = self.snapshot()

@@ -1,0 +1,116 @@
+"""Rank the candidates of both sides with the help of their neighbours.
+
+A passage says little in its own words; its neighbours say the same in others. For each candidate d, N(d) are its 50
+nearest passages of other documents. Three steps, each from the one before:
+
+1. Words. The frequency of a term is tf(d) + .02 * the sum of tf(n) over N(d), the length is their sum, and BM25 counts
+   with these (document expansion: Tao et al. 2006, "Language Model Information Retrieval with Document Expansion").
+2. Meaning. The cosine is the mean of the passage's and of its document's mean vector's.
+   The score is the mean of both as standard scores.
+3. Smoothing. A score moves towards those of the 5 most similar candidates of other documents, further up than down
+   (Diaz 2005, "Regularizing Ad Hoc Retrieval Scores").
+
+`docs/fusion.md` has what each step gains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .fusion import join, mean_standard_score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Floats, Ids
+    from ...indexes.inverted.lexical_index import LexicalIndex
+    from ..store.neighbours import LiveNeighbourhood
+    from .fusion import Candidates
+
+_K1, _B = 1.2, 0.75
+_WEIGHT = 0.02  # of a neighbour's words
+_SIMILAR = 5  # candidates that smooth a score
+_POWER = 4  # of their cosines, which weight them
+_COPY = 0.9999  # the cosine of copies: they would only confirm their own score, and all be the most similar ones
+_UP, _DOWN = 0.4, 0.2  # the share of the way to their mean
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The rankings of one state of the store."""
+
+    lexical: LexicalIndex
+    neighbourhood: LiveNeighbourhood
+    vectors_of: Callable[[Ids], Floats]  # of unit length
+
+    def fuse(self, by_words: Candidates, by_meaning: Candidates, terms: Sequence[str], vector: Floats) -> Candidates:
+        """Join both sides; the score is the one that neighbours smoothed.
+
+        :param by_words: best first, as `by_meaning`: means and deviations are taken over the `DEPTH` best of either,
+            and no others are smoothed.
+        :param terms: the stems of the query.
+        :param vector: of the query, shape (dim,).
+        """
+        candidates, leading = join(by_words, by_meaning)
+        ids, vectors = candidates.ids, self.vectors_of(candidates.ids)
+        words = expanded_bm25(self.lexical, terms, *self.neighbourhood.around(ids))
+        cosines = vectors @ vector
+        meaning = (cosines + self.neighbourhood.document_cosines(ids, vector, cosines)) / np.float32(2)
+        score = mean_standard_score(words, meaning, leading)
+        score[leading] = smoothed(score[leading], vectors[leading], self.neighbourhood.documents(ids[leading]))
+        semantic = np.where(np.isnan(candidates.semantic), cosines, candidates.semantic)
+        return replace(candidates, semantic=semantic, score=score, neighbours=words)
+
+
+def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, places: NDArray[np.int32]) -> Floats:
+    """Return BM25 of passages whose words include those of their neighbours, shape (n,).
+
+    :param terms: stems of the query; one counts as often as it is there.
+    :param passages: ids, ascending.
+    :param places: shape (n, 1 + m): where in `passages` the passage and its neighbours are; -1 for none.
+    """
+    counts = Counter(terms)
+    frequencies, document_frequencies = lexical.frequency_table(list(counts), passages)
+    own, nearest = places[:, 0], places[:, 1:]
+
+    def expanded(values: NDArray[Any]) -> Floats:
+        padded = np.append(values, 0).astype(np.float32)  # so that the place -1 holds 0
+        total: Floats = padded[own] + np.float32(_WEIGHT) * padded[nearest].sum(axis=1)
+        return total
+
+    average = lexical.average_length * (1 + _WEIGHT * nearest.shape[1])
+    norms = np.float32(_K1 * (1 - _B)) + expanded(lexical.lengths(passages)) * np.float32(_K1 * _B / average)
+    scores = np.zeros(len(places), np.float32)
+    for row, frequency, count in zip(frequencies, document_frequencies, counts.values(), strict=True):
+        tf = expanded(row)
+        scores += np.float32(count * lexical.idf(frequency) * (_K1 + 1)) * tf / (tf + norms)
+    return scores
+
+
+def smoothed(scores: Floats, vectors: Floats, documents: Ids) -> Floats:
+    """Move each score towards the mean of its most similar candidates of other documents.
+
+    :param vectors: of the candidates, of unit length, shape (n, dim).
+    :param documents: the document of each.
+    """
+    cosines = np.maximum(vectors @ vectors.T, 0)
+    equal = cosines > _COPY
+    copies = np.triu(equal, 1).any(axis=0)  # of a candidate before them
+    cosines[(documents[:, None] == documents) | equal | copies] = 0
+    rows, total, sums = np.arange(len(scores)), np.zeros_like(scores), np.zeros_like(scores)
+    for _ in range(min(_SIMILAR, len(scores))):
+        nearest = cosines.argmax(axis=1)
+        weights = cosines[rows, nearest] ** _POWER
+        total += weights
+        sums += weights * scores[nearest]
+        cosines[rows, nearest] = 0
+    mean = np.where(total > 0, sums / np.maximum(total, np.float32(1e-9)), scores)
+    share = np.where(mean > scores, np.float32(_UP), np.float32(_DOWN))
+    result: Floats = scores + share * (mean - scores)
+    return result
