@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import re
+import stat
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO
@@ -85,6 +86,34 @@ def open_document(path: str | os.PathLike[str]) -> FileBytes:
     return FileBytes(stream, start, end)
 
 
+def file_around(path: str | os.PathLike[str]) -> str:
+    """Return the path of the file that a member of it lies below: the nearest path above that is there.
+
+    :raises OSError: when there is none, or it is no regular file.
+    """
+    outer = os.fspath(path)
+    while (outer := os.path.dirname(outer)) not in {"", "/"}:  # noqa: PTH120 - of text, thousands of times
+        try:
+            status = os.lstat(outer)
+        except NotADirectoryError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            return outer
+        break
+    raise FileNotFoundError(errno.ENOENT, "the file is no longer there")
+
+
+def is_member(path: str | os.PathLike[str]) -> bool:
+    """Whether a path lies below a file and is that of no part of it: an attachment, or a member of an archive."""
+    try:
+        os.lstat(path)
+    except NotADirectoryError:
+        return _NAME.fullmatch(os.fspath(path)) is None
+    except OSError:
+        return False
+    return False
+
+
 def document_sha256(path: Path) -> str:
     """Return the hexadecimal sha256 of a file of the user's, or of the part of one."""
     file = open_document(path)
@@ -97,6 +126,8 @@ def document_sha256(path: Path) -> str:
 def size_and_time(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return the size in bytes and the time in nanoseconds of a file, or of the part of one; links are not followed.
 
+    Of a file in a file, the size is that of the outer one.
+
     :raises OSError: when there is no such file, or it has become too short for the part.
     """
     try:
@@ -105,7 +136,8 @@ def size_and_time(path: str | os.PathLike[str]) -> tuple[int, int]:
     except NotADirectoryError:
         match = _NAME.fullmatch(os.fspath(path))
         if match is None:
-            raise
+            status = os.lstat(file_around(path))
+            return status.st_size, mtime_ns(status)
     status = os.lstat(match[1])
     start, end = int(match[2]), int(match[3])
     if end > status.st_size:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.files import mtime_ns, open_regular
-from .file_parts import document_sha256, size_and_time
+from .file_parts import document_sha256, is_member, size_and_time
 from .gitignore import Pattern, verdict
 
 if TYPE_CHECKING:
@@ -242,6 +242,8 @@ def _has_changed(file: Path | None, row: Mapping[str, Any]) -> bool:
         return True
     try:
         size, time = size_and_time(file)
+        if is_member(file):
+            return bool(time != row["mtime_ns"])
         if size != row["size"]:
             return True
         return time != row["mtime_ns"] and size <= _MAX_HASHED_BYTES and document_sha256(file) != row["sha256"]

@@ -11,8 +11,11 @@ from ...core.errors import InputError
 from ..documents.file_parts import document_sha256, file_of
 from ..documents.scan import scan
 from ..readers.detect import ending_of
+from ..readers.formats import FORMATS
 from ..readers.large_files import cut
+from ..readers.members import has_members
 from ..store import tombstones
+from .member_rows import Members
 from .missing import count_indexed, take_doubtful
 from .report import Report
 
@@ -49,7 +52,31 @@ class FolderChanges:
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
     replaced: list[int] = field(default_factory=list)  # ids of rows without chunks that `rows` replace
     drop: list[int] = field(default_factory=list)  # ids of documents that are gone
+    members: dict[str, list[Row]] = field(default_factory=dict)  # file in `read` -> rows of the members it had
     report: Report = field(default_factory=Report)
+
+    def account(self, entry: Entry, state: State, row: Row | None, members: list[Row]) -> None:
+        """Note what becomes of an entry, of its row and of the rows of its members."""
+        if state is State.CHANGED:
+            self.read.append(replace(entry, tried=row["sha256"]) if row and _is_left(row) else entry)
+        if state in (State.NEW, State.CHANGED):
+            self.members[entry.path] = members
+        elif state in (State.SKIPPED, State.STILL_SKIPPED):
+            self.report.skipped += 1
+            self.drop_rows(members)
+        elif row is not None:
+            rows = [row, *members]
+            for unchanged in rows:
+                _count_unchanged(self.report, unchanged)
+            is_part = file_of(entry.path) != entry.path  # the rows of a large file that grew are not written anew
+            if state is State.TOUCHED and not is_part:
+                self.rows += [{**touched, **mtime_fields(entry.mtime_ns)} for touched in rows]
+
+    def drop_rows(self, rows: Iterable[Row]) -> None:
+        """Drop documents, and count those with a text as removed."""
+        for row in rows:
+            self.drop.append(row["id"])
+            self.report.removed += row["state"] == "indexed"
 
 
 def find_changes(
@@ -67,35 +94,31 @@ def find_changes(
     """
     gone = {row["path"]: row for row in snapshot.document_rows.to_pylist() if row["source"] == "file"}
     changes = FolderChanges(dict(gone))
+    members, indexed = Members(gone), count_indexed(gone.items())
     report = changes.report
     fresh: list[Entry] = []
     entries = cut(root, scan(root, leave_out=leave_out))
     for entry in _without_forgotten(entries, snapshot, changes, retry=retry):
         if entry.unknown:
             _retain_below(root, entry, gone, report)
-        row = gone.pop(entry.path, None)
+        row, inside = gone.pop(entry.path, None), members.take(entry.path)
         state = classify(entry, row, root, retry=retry)
+        if retry and state is State.UNCHANGED and row and _is_to_open(row, inside, snapshot):
+            state = State.CHANGED
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
-        if state is State.CHANGED:
-            changes.read.append(replace(entry, tried=row["sha256"]) if row and _is_left(row) else entry)
-        if state in (State.SKIPPED, State.STILL_SKIPPED):
-            report.skipped += 1
-        if row is not None and state in (State.TOUCHED, State.UNCHANGED):
-            _count_unchanged(report, row)
-            is_part = file_of(entry.path) != entry.path  # the rows of a large file that grew are not written anew
-            if state is State.TOUCHED and not is_part:
-                changes.rows.append({**row, **mtime_fields(entry.mtime_ns)})
-    _find_moves(root, fresh, gone, changes)
+        changes.account(entry, state, row, inside)
+    _find_moves(root, fresh, gone, changes, members)
     changes.read.sort(key=lambda entry: entry.path)
     if not drop_missing:
         ignored = {entry.path for entry in fresh if entry.path.endswith("/")}
-        doubtful = take_doubtful(root, gone, count_indexed(changes.known.items()), ignored)
+        doubtful = take_doubtful(root, gone, indexed, ignored)
         report.missing = count_indexed(doubtful)
-    changes.drop = [row["id"] for row in gone.values()]
+        for path, _ in doubtful:
+            members.take(path)
+    changes.drop_rows([*gone.values(), *members.rest()])
     if retry and not report.missing:  # also tombstones of files that are gone
         changes.drop += set(snapshot.tombstones.values()).difference(row["id"] for row in changes.known.values())
-    report.removed = sum(row["state"] == "indexed" for row in gone.values())
     return changes
 
 
@@ -126,9 +149,15 @@ def classify(entry: Entry, row: Row | None, root: Path, *, retry: bool = False) 
         return State.STILL_SKIPPED if is_known else State.SKIPPED
     if row is None or not row["sha256"]:  # without a hash, the file was passed over or not readable
         return State.NEW
-    if _is_left(row) or (retry and row["state"] == "failed"):
+    if _is_left(row) or (retry and (row["state"] == "failed" or _has_a_reader_now(row))):
         return State.CHANGED
     return _compare_bytes(entry, row, root)
+
+
+def _has_a_reader_now(row: Row) -> bool:
+    """Whether an earlier version had no reader for a file, and this one has."""
+    reason: str = row["reason"]
+    return reason.startswith("no reader for") and ending_of(row["path"]) in FORMATS
 
 
 def _is_left(row: Row) -> bool:
@@ -158,7 +187,13 @@ def _count_unchanged(report: Report, row: Row) -> None:
     setattr(report, name, getattr(report, name) + 1)
 
 
-def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], changes: FolderChanges) -> None:
+def _is_to_open(row: Row, members: list[Row], snapshot: Snapshot) -> bool:
+    """Whether a file may give more when its members are read again: none were, some failed, or some were forgotten."""
+    is_doubtful = not members or any(member["state"] == "failed" for member in members) or bool(snapshot.tombstones)
+    return has_members(row["format"]) and is_doubtful
+
+
+def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], changes: FolderChanges, members: Members) -> None:
     """Recognise moved files: a new file with the bytes and the ending of a gone one, so the same reader reads it."""
     by_size_and_ending: dict[tuple[int, str], list[Row]] = {}
     for row in gone.values():
@@ -173,8 +208,15 @@ def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], changes: F
             continue
         candidates.remove(source)
         del gone[source["path"]]
-        changes.rows.append({**source, "path": entry.path, **mtime_fields(entry.mtime_ns)})
+        below = len(source["path"])
+        inside = members.take(source["path"])
+        changes.rows += [
+            {**row, "path": entry.path + row["path"][below:], **mtime_fields(entry.mtime_ns)}
+            for row in (source, *inside)
+        ]
         changes.report.moved += 1
+        for row in inside:
+            _count_unchanged(changes.report, row)
         if entry.path in changes.known:
             changes.replaced.append(changes.known[entry.path]["id"])
 

@@ -109,6 +109,10 @@ class Indexer:
             self.commit()
         return number
 
+    def drop(self, ids: Sequence[int]) -> None:
+        """Remove documents with the next commit."""
+        self._batch.drop.extend(ids)
+
     def commit(self, *, drop: Sequence[int] = ()) -> None:
         """Commit the queued documents, and remove the documents with the ids in `drop`."""
         self._stage()

@@ -31,9 +31,12 @@ class Report:
     seconds: float = 0.0
     note: str = ""  # the vector index was damaged, or no longer meets its requirements
 
-    def count(self, entry: Entry, row: dict[str, Any]) -> None:
-        """Count a file by its state. One that was passed over is counted already, when the folder was scanned."""
-        if not entry.reason:
+    def count(self, entry: Entry, row: dict[str, Any], *, is_member: bool = False) -> None:
+        """Count a file by its state. One that was passed over is counted already, when the folder was scanned.
+
+        :param is_member: whether it is a file in a file, which no scan sees.
+        """
+        if not entry.reason or is_member:
             setattr(self, row["state"], getattr(self, row["state"]) + 1)
 
     def join(self, report: Report) -> None:

@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
+from ..readers.members import may_hold
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer
+from .reading import read_entries
 from .report import Report, progress_of_files
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ..models.encoder import Encoder
     from ..readers.pool.reading import Reading
     from ..store.writer import Writer
+    from .changes import FolderChanges
 
     Row = dict[str, Any]
     FileIndexer = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
@@ -59,24 +62,53 @@ def sync(
     report = changes.report
     chunks_before = snapshot.chunks.count_rows()
     rewrite_rows(writer, changes.rows, changes.replaced)
-    if file_indexer and changes.read:
-        file_indexer(writer, root, changes.read, changes.known, report, progress)
-        if changes.drop:
-            writer.commit(drop=changes.drop, documents=document_schema().empty_table())
-    elif changes.read or changes.drop:
-        indexer = Indexer(writer, encoder, report)
-        for entry, reading in _tracked(_readings(root, changes.read), changes.read, indexer, progress):
-            row, document = row_of(entry, reading)
-            earlier = changes.known.get(entry.path)
-            report.count(entry, row)
-            if earlier and earlier["chunks"] and _is_out_of_reach(row):
-                continue
-            indexer.add(row, document, replaces=earlier["id"] if earlier else None)
-        indexer.commit(drop=changes.drop)
+    entries = changes.read
+    if file_indexer and entries:  # files that may hold others are read here, as only this process commits
+        file_indexer(
+            writer, root, [entry for entry in entries if not may_hold(entry.path)], changes.known, report, progress
+        )
+        entries = [entry for entry in entries if may_hold(entry.path)]
+    _index(writer, root, encoder, changes, entries, retry=retry, progress=progress)
     report.note = "; ".join(filter(None, [_note_of_missing(report, root), writer.finish()]))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
     return report
+
+
+def _index(
+    writer: Writer,
+    root: Path,
+    encoder: Encoder,
+    changes: FolderChanges,
+    entries: list[Entry],
+    *,
+    retry: bool,
+    progress: OnProgress,
+) -> None:
+    """Read, embed and commit files with their members, and drop the documents that are gone."""
+    if not entries and not changes.drop:
+        return
+    report, snapshot = changes.report, writer.snapshot()
+    indexer = Indexer(writer, encoder, report)
+    members: set[str] = set()  # read since the last file of the folder
+    for entry, reading, is_member in _tracked(read_entries(root, entries), entries, indexer, progress):
+        if is_member and not retry and snapshot.tombstone_of(entry.path) is not None:
+            report.skipped += 1
+            continue
+        row, document = row_of(entry, reading, is_member=is_member)
+        earlier = changes.known.get(entry.path)
+        report.count(entry, row, is_member=is_member)
+        if earlier and earlier["chunks"] and _is_out_of_reach(row):
+            continue
+        indexer.add(row, document, replaces=earlier["id"] if earlier else None)
+        if is_member:
+            members.add(entry.path)
+        else:  # the row of a file goes with those of the members that it no longer has
+            gone = [old for old in changes.members.get(entry.path, ()) if old["path"] not in members]
+            indexer.drop([old["id"] for old in gone])
+            report.removed += sum(old["state"] == "indexed" for old in gone)
+            members.clear()
+    indexer.commit(drop=changes.drop)
 
 
 def _note_of_missing(report: Report, root: Path) -> str:
@@ -102,26 +134,17 @@ def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) 
         rows, replaced = rows[len(batch) :], []
 
 
-def _readings(root: Path, entries: list[Entry]) -> Iterator[tuple[Entry, Reading | None]]:
-    """Read the files in order; an entry that is passed over comes with None."""
-    from ..readers.pool.pool import ReaderPool
-
-    with ReaderPool() as pool:
-        readings = pool.read_all(root / entry.path for entry in entries if not entry.reason)
-        for entry in entries:
-            yield entry, None if entry.reason else next(readings)
-
-
 def _tracked(
     readings: Iterable[tuple[Entry, Reading | None]], entries: list[Entry], indexer: Indexer, progress: OnProgress
-) -> Iterator[tuple[Entry, Reading | None]]:
-    """Pass the readings on, and report progress before each."""
+) -> Iterator[tuple[Entry, Reading | None, bool]]:
+    """Pass the readings on, with whether each is of a member of a file, and report progress before each."""
     start = time.monotonic()
-    total, done = sum(entry.size for entry in entries), 0
-    for number, (entry, reading) in enumerate(readings):
+    total, number, done = sum(entry.size for entry in entries), 0, 0
+    for entry, reading in readings:
         progress(progress_of_files((number, len(entries)), (done, total), indexer.chunks, start))
-        yield entry, reading
-        done += entry.size
+        is_member = entry is not entries[number]
+        yield entry, reading, is_member
+        number, done = (number, done) if is_member else (number + 1, done + entry.size)
 
 
 def _is_out_of_reach(row: Row) -> bool:
@@ -129,19 +152,20 @@ def _is_out_of_reach(row: Row) -> bool:
     return row["state"] == "failed" and not row["sha256"] and row["reason"] != "permission denied"
 
 
-def row_of(entry: Entry, reading: Reading | None) -> tuple[Row, Document | None]:
+def row_of(entry: Entry, reading: Reading | None, *, is_member: bool = False) -> tuple[Row, Document | None]:
     """The document row of a file, and the document if it has text.
 
     :param reading: None for an entry that is passed over.
+    :param is_member: whether it is a file in a file, which the next run reads only if that one changes.
     """
     row: Row = {"path": entry.path, "state": "indexed", "size": entry.size, **mtime_fields(entry.mtime_ns)}
     if reading is None:
         return {**row, "state": "skipped", "reason": entry.reason}, None
     row |= {"size": reading.size, "sha256": reading.sha256, **mtime_fields(reading.mtime_ns)}
     if reading.state != "ok" or reading.document is None:
-        is_first = reading.again and reading.sha256 != entry.tried
+        is_first = reading.again and reading.sha256 != entry.tried and not is_member
         return {**row, "state": reading.state, "reason": reading.reason + TRY_AGAIN * is_first}, None
-    if not reading.document.parts:
+    if not reading.document.parts and not reading.members:
         reason = reading.reason or "no text in it"
         return {**row, "state": "skipped", "reason": reason, "format": reading.document.format}, None
     return {**row, "reason": reading.document.metadata.get(UNREAD, "")}, reading.document

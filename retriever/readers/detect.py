@@ -42,12 +42,16 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
     if not data.strip():
         return formats[".txt"]
     sniffed = sniff(data)
+    if sniffed == ".tar" or name.lower().endswith((".tar.gz", ".tar.bz2", ".tar.xz")):
+        return formats[".tar"]
     if sniffed == ".ole":
         return _choose_old_office(data, ending, formats)
     if sniffed == ".zip" and (_is_package(ending) or not by_name):
         if ending in formats:
             return formats[ending]  # its reader reports the damage
-        raise UnsupportedError(f"no reader for {ending} files" if ending else "an archive")
+        if ending:
+            raise UnsupportedError(f"no reader for {ending} files")
+        return formats[".zip"]
     if _is_package(ending):
         return _choose_package(data, ending, sniffed, formats)
     if sniffed == ".mbox" and not by_name:  # Thunderbird names a mailbox after its folder, without an ending
@@ -107,6 +111,8 @@ def sniff(data: bytes) -> str:  # noqa: PLR0911 - one return for each signature
         return _sniff_zip(data)
     if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return ".ole"
+    if data[257:262] == b"ustar" and b"\0" in data[:257]:
+        return ".tar"
     if data.startswith(b"{\\rtf"):
         return ".rtf"
     if _MAILBOX.match(data):

@@ -35,6 +35,11 @@ _READERS: dict[str, tuple[str, str]] = {
     "email": (".mail:read_mail", "eml mht mhtml"),
     "mailbox": (".mail:read_mailbox", "mbox"),
     "subtitles": (".text:read_text", "srt vtt sub"),
+    "zip": (".archive:read_archive", "zip"),
+    "tar": (".archive:read_archive", "tar tgz tbz tbz2 txz"),
+    "gzip": (".archive:read_archive", "gz"),
+    "bzip2": (".archive:read_archive", "bz2"),
+    "xz": (".archive:read_archive", "xz"),
 }  # fmt: skip
 
 _LANGUAGES = {
@@ -89,8 +94,8 @@ WITHOUT_TEXT = frozenset(
         ".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif",
         ".ico", ".icns", ".psd", ".ai", ".eps", ".raw", ".cr2", ".nef", ".dng", ".xcf", ".jp2", ".mp3", ".wav",
         ".flac", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".wma", ".aiff", ".mid", ".midi", ".mp4", ".m4v",
-        ".mov", ".avi", ".mkv", ".webm", ".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".zip", ".tar", ".gz", ".tgz",
-        ".bz2", ".tbz", ".xz", ".txz", ".zst", ".lz4", ".7z", ".rar", ".jar", ".war", ".ear", ".apk", ".ipa",
+        ".mov", ".avi", ".mkv", ".webm", ".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".zst", ".lz4", ".7z", ".rar",
+        ".jar", ".war", ".ear", ".apk", ".ipa",
         ".whl", ".egg", ".deb", ".rpm", ".dmg", ".iso", ".img", ".cab", ".exe", ".dll", ".so", ".dylib", ".a",
         ".o", ".obj", ".lib", ".pyc", ".pyo", ".pyd", ".class", ".wasm", ".bin", ".db", ".sqlite",
         ".sqlite3", ".mdb", ".accdb", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".npy", ".npz", ".h5",

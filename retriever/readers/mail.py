@@ -1,4 +1,4 @@
-"""Read e-mail: headers and body as text, and the names of attachments.
+"""Read e-mail: headers and body as text, and the names of attachments, which are documents of their own.
 
 The plain version of a body is preferred. A mailbox (mbox) is a sequence of mails, each under its subject.
 """
@@ -10,12 +10,14 @@ import email.errors
 import email.header
 import re
 from email.policy import Compat32
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnreadableError, UnsupportedError
 from .base import DocumentBuilder, HeadingStack
 from .encoding import decode
 from .html_text import HtmlReader
+from .members import Member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +47,29 @@ def read_mail(data: bytes, format_name: str) -> Document:
 
 def read_mailbox(data: bytes, format_name: str) -> Document:
     """Read a mailbox, with each subject as a heading."""
+    reader = _read_mails(data)
+    reader.builder.title = ""  # else that of an HTML page in one of the mails
+    return reader.document(format_name)
+
+
+def _read_mails(data: bytes) -> _MailReader:
     reader = _MailReader(is_mailbox=True)
     for mail in _ENVELOPE.split(data):
         if mail.strip():
             reader.read(_QUOTED.sub(rb"\1", mail))
-    reader.builder.title = ""  # else that of an HTML page in one of the mails
-    return reader.document(format_name)
+    return reader
+
+
+def attachments(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
+    """List the attachments of a mail."""
+    reader = _MailReader()
+    reader.read(data)
+    return reader.members()
+
+
+def mailbox_attachments(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
+    """List the attachments of all mails in a mailbox."""
+    return _read_mails(data).members()
 
 
 class _RawHeaders(Compat32):
@@ -66,6 +85,7 @@ class _MailReader:
     def __init__(self, *, is_mailbox: bool = False) -> None:
         self.builder = DocumentBuilder()
         self.attachments: list[str] = []
+        self.attached: list[Message] = []
         self._is_mailbox = is_mailbox
         self._headings = HeadingStack()
         self._parts = 0
@@ -84,6 +104,11 @@ class _MailReader:
         if self.attachments:
             self.builder.metadata["attachments"] = self.attachments
         return self.builder.document(format_name)
+
+    def members(self) -> Iterator[Member]:
+        """The attachments of all mails so far."""
+        for name, part in zip(self.attachments, self.attached, strict=True):
+            yield Member(name.replace("/", "_"), len(str(part.get_payload())) * 3 // 4, partial(_bytes, part))
 
     def _add_message(self, message: Message, depth: int) -> None:
         headers = {name: _header(message, name) for name in _HEADERS}
@@ -116,6 +141,7 @@ class _MailReader:
                 self._add_part(child, depth + 1)
         elif part.get_content_disposition() == "attachment" or (_file_name(part) and kind not in _INLINE_TYPES):
             self.attachments.append(_file_name(part) or "unnamed")
+            self.attached.append(part)
         elif kind == "text/html":
             HtmlReader(_content(part), self.builder, headings=self._headings, first_line=None).read()
             self._headings.leave(1)
@@ -138,11 +164,14 @@ def _preferred(versions: list[Message]) -> list[Message]:
     return plain[:1] or pages[-1:] or versions[-1:]
 
 
-def _content(part: Message) -> str:
+def _bytes(part: Message) -> bytes:
     payload = part.get_payload(decode=True)
-    data = payload if isinstance(payload, bytes) else b""
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _content(part: Message) -> str:
     try:
-        return decode(data, part.get_content_charset() or "")
+        return decode(_bytes(part), part.get_content_charset() or "")
     except UnsupportedError:
         return ""
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import BinocleError
+from ..members import safe_path
 from .protocol import LENGTHS, Json, Lengths, frame, load, load_document
-from .reading import Job, Reading
+from .reading import Job, MemberName, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 _START = """
@@ -157,8 +158,9 @@ class WorkerProcess:
         identity = job.identity or {}
         if message["state"] == "ok":
             document = load_document(message["document"], text)
-            if document.parts:
-                return Reading(job.path, **identity, document=document, state="ok")
+            members = tuple(_members(message.get("members", ())))
+            if document.parts or members:
+                return Reading(job.path, **identity, document=document, state="ok", members=members)
             scanned = " (scanned pages?)" if document.metadata.get("pages") else ""
             return Reading(job.path, **identity, document=document, state="skipped", reason="no text in it" + scanned)
         state, reason = message["state"], str(message["reason"])
@@ -206,6 +208,18 @@ class WorkerProcess:
         if code < 0:
             return f"its reader crashed (signal {-code})"
         return f"its reader ended with status {code}"
+
+
+def _members(fields: Iterable[Any]) -> Iterator[MemberName]:
+    """Check the names of the members of a file, which lead to no other file."""
+    paths: set[str] = set()
+    for name, size, reason in fields:
+        if not all(isinstance(text, str) for text in (name, reason)) or type(size) is not int or size < 0:
+            raise TypeError("no account of a member")
+        if safe_path(name) != name.rstrip("/") or name in paths:
+            raise ValueError("a member with the path of another file")
+        paths.add(name)
+        yield MemberName(name, size, " ".join(reason.split()))
 
 
 def _identity(message: Json) -> dict[str, Any]:

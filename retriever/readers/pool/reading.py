@@ -26,6 +26,16 @@ class Reading:
     state: str = "failed"
     reason: str = ""
     again: bool = False
+    members: tuple[MemberName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberName:
+    """A file in a file: its path below that one, its size in bytes, and why it is passed over, or ""."""
+
+    name: str
+    size: int
+    reason: str = ""
 
 
 @dataclass(slots=True)

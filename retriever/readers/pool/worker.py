@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from ....core.errors import UnreadableError, UnsupportedError
 from ....core.files import mtime_ns
-from ...documents.file_parts import FileBytes, open_document
+from ...documents.file_parts import FileBytes, file_around, open_document
 from ...readers import read
 from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part
 from ..large_files import reason as too_large
+from ..members import OpenFile, has_members, list_members
 from .protocol import LENGTHS, Lengths, document_json, frame, load
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def main(settings: Json) -> NoReturn:
     _set_limits(settings["memory"])
     requests, answers = _take_pipes()
     _send(answers, {"ready": True})
-    loader = _Loader(settings["max_bytes"])
     formats = FORMATS | {ending: (name, reader) for ending, (name, reader) in settings["formats"].items()}
+    loader = _Loader(settings["max_bytes"], formats)
     while head := requests.read(LENGTHS.size):
         for index, path in load(requests.read(Lengths.read(head).json))["files"]:
             _serve(answers, index, path, settings, formats, loader)
@@ -70,6 +71,10 @@ def _serve(
         _start_timers(settings)
         document = read_part(data, *context, path, formats) if context else read(data, path, formats)
         text, result = document.text, {"state": "ok", "document": document_json(document)}
+        if has_members(document.format):
+            result["members"] = [
+                (member.name, member.size, member.reason) for member in list_members(data, document.format, path)
+            ]
     except _CannotOpenError as error:
         result = {"state": error.state, "reason": str(error)}
     except UnsupportedError as error:
@@ -105,8 +110,9 @@ def _stop_timers() -> None:
 class _Loader:
     """Loads files and parts of files, and remembers how many lines the last large file has up to a part."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, formats: Mapping[str, Format]) -> None:
         self._max_bytes = max_bytes
+        self._open = OpenFile(formats)
         self._file: tuple[int, ...] = ()  # device, inode, size and time of the last large file
         self._position = self._newlines = 0  # in that file
 
@@ -117,6 +123,8 @@ class _Loader:
         """
         try:
             file = open_document(path)
+        except NotADirectoryError:
+            return self._load_member(path)
         except OSError as error:
             code = error.errno or 0
             raise _CannotOpenError(*_OPEN_ERRORS.get(code, ("failed", os.strerror(code)))) from None
@@ -136,6 +144,20 @@ class _Loader:
             raise _CannotOpenError("skipped", too_large(self._max_bytes))
         sha256 = hashlib.sha256(data).hexdigest()
         return data, {"sha256": sha256, "size": len(data), "mtime_ns": mtime_ns(status)}, context
+
+    def _load_member(self, path: str) -> tuple[bytes, Json, None]:
+        """The bytes of a file in a file, with their hash and size, and the time of the outer file."""
+        try:
+            outer = file_around(path)
+            status = os.lstat(outer)
+            identity = (outer, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            below = path[len(outer) + 1 :]
+            data = self._open.read(identity, lambda: self.load(outer)[0], outer, below)
+        except FileNotFoundError:
+            raise _CannotOpenError("failed", "it is no longer there") from None
+        except OSError as error:
+            raise _CannotOpenError("failed", error.strerror or "it cannot be read") from None
+        return data, {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "mtime_ns": mtime_ns(status)}, None
 
     def _context(self, file: FileBytes, status: os.stat_result) -> tuple[bytes, int]:
         """The first bytes of a file, and the number of newlines before a part of it."""

@@ -76,5 +76,6 @@ def test_a_part_of_a_file_that_is_shorter_now_is_not_there(tmp_path):
     for call in (open_document, document_sha256, size_and_time):
         with pytest.raises(FileNotFoundError, match="shorter"):
             call(tmp_path / part_path("a.log", 4, 8))
-        with pytest.raises(NotADirectoryError):
-            call(tmp_path / "a.log" / "other")
+    with pytest.raises(NotADirectoryError):
+        open_document(tmp_path / "a.log" / "other")
+    assert size_and_time(tmp_path / "a.log" / "other") == size_and_time(tmp_path / "a.log")  # of a file in a file

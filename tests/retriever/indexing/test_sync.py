@@ -985,3 +985,96 @@ def test_many_rows_that_moved_are_rewritten_in_batches(world, monkeypatch):
     (world.folder / "a").rename(world.folder / "b")
     assert world.sync() == {"moved": 5}
     assert world.retriever.snapshot().head.commits >= commits + 3
+
+
+def archive(world, files: dict[str, str], mtime: float = OLD, name: str = "a.zip") -> None:
+    with zipfile.ZipFile(world.folder / name, "w") as written:
+        for member, text in files.items():
+            written.writestr(zipfile.ZipInfo(member), text)
+    os.utime(world.folder / name, (mtime, mtime))
+
+
+CAT, DOG = "The cat sat on the mat.", "The dog ran to the sea."
+
+
+def test_members_of_an_archive_share_its_fate(world):
+    world.write("x.md", CAT)
+    archive(world, {"b.md": CAT, "docs/c.txt": DOG, "pic.png": "x"})
+    assert world.sync() == {"indexed": 4, "skipped": 1}
+    assert world.sync() == {"unchanged": 4, "skipped": 1}
+    assert world.reasons() == {"a.zip/pic.png": "no reader for .png files"}
+    os.utime(world.folder / "a.zip", (OLD + 1, OLD + 1))
+    assert world.sync() == {"unchanged": 4, "skipped": 1}
+    assert {row["mtime_ns"] for row in world.retriever.documents() if row["path"] != "x.md"} == {(OLD + 1) * 10**9}
+    (world.folder / "a.zip").rename(world.folder / "b.zip")
+    assert world.sync() == {"moved": 1, "unchanged": 3, "skipped": 1}
+    assert list(world.states()) == ["b.zip", "b.zip/b.md", "b.zip/docs/c.txt", "b.zip/pic.png", "x.md"]
+    archive(world, {"docs/c.txt": DOG, "new.md": "# New\n\nThe moon is red."}, OLD + 2, "b.zip")
+    assert world.sync() == {"indexed": 3, "unchanged": 1, "removed": 1}
+    assert len(world.encoder.texts) == 1
+    (world.folder / "b.zip").unlink()
+    assert world.sync() == {"unchanged": 1, "removed": 3}
+    assert list(world.states()) == ["x.md"]
+
+
+def test_a_hit_in_an_archive_is_cited_and_shown(world):
+    archive(world, {"docs/c.txt": "\n\n" + DOG})
+    world.sync()
+    (hit,) = world.retriever.search("dog", mode="lexical")
+    assert (hit.path, hit.line_start) == ("a.zip/docs/c.txt", 3)
+    assert world.retriever.text("a.zip/docs/c.txt", lines=(3, 3)) == DOG
+    with pytest.raises(InputError, match="without a text"):
+        world.retriever.text("a.zip")
+
+
+def test_a_forgotten_member_stays_out_until_a_retry(world):
+    archive(world, {"b.md": CAT, "c.md": DOG})
+    world.sync()
+    world.retriever.delete("a.zip/b.md")
+    archive(world, {"b.md": CAT, "c.md": DOG + " Again."}, OLD + 1)
+    assert world.sync() == {"indexed": 2, "skipped": 1}
+    assert "a.zip/b.md" not in world.states()
+    world.sync(retry=True)
+    assert world.states()["a.zip/b.md"] == "indexed"
+    world.retriever.delete("a.zip", "a.zip/")
+    assert world.sync() == {"skipped": 1}
+
+
+def test_an_interrupted_run_reads_an_archive_again(world):
+    files = {f"{number}.txt": TEXT.format(number) * 30 for number in range(40)}
+    archive(world, files)
+    world.encoder.fail_at = 1
+    with pytest.raises(KeyboardInterrupt):
+        world.sync()
+    world.encoder.fail_at = None
+    assert "a.zip" not in world.states()
+    assert len(world.states()) > 1
+    assert world.sync()["indexed"] == 41
+    assert world.sync() == {"unchanged": 41}
+
+
+def test_the_members_of_a_file_on_a_disk_that_is_away_stay(world):
+    for number in range(5):
+        world.write(f"{number}.txt", CAT)
+    archive(world, {f"{number}.txt": DOG for number in range(30)})
+    world.sync()
+    for file in [*world.folder.glob("*.txt"), world.folder / "a.zip"]:
+        file.unlink()
+    assert world.retriever.sync(world.folder).missing == 6
+    assert len(world.states()) == 36
+    assert world.sync(drop_missing=True) == {"removed": 36}
+
+
+def test_one_archive_that_is_gone_is_one_file_that_is_missing(world):
+    for number in range(5):
+        world.write(f"{number}.txt", CAT)
+    archive(world, {f"{number}.txt": DOG for number in range(30)})
+    world.sync()
+    (world.folder / "a.zip").unlink()
+    assert world.sync() == {"unchanged": 5, "removed": 31}
+
+
+def test_encoded_data_that_was_left_out_is_said_of_the_file(world):
+    world.write("key.txt", CAT + "\n" + "aB3dE6gH" * 100 + "\n")
+    assert world.sync() == {"indexed": 1}
+    assert world.reasons() == {"key.txt": "800 characters of encoded data left out"}

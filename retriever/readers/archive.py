@@ -1,0 +1,100 @@
+"""Read archives: ZIP, tar, and files that are compressed alone. Their members are documents of their own."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import posixpath
+import tarfile
+import zipfile
+import zlib
+from functools import partial
+from io import BytesIO
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
+
+from ...core.errors import UnreadableError
+from ..documents.document import Document
+from .members import Member, refuse_unless_small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_MAX_FILE = 256 << 20  # bytes of one member
+_MAX_ENTRIES = 200_000
+_DAMAGED = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError),
+    *(NotImplementedError, KeyError, IndexError),
+)
+
+
+def read_archive(data: bytes, format_name: str) -> Document:  # noqa: ARG001 - the signature of a reader
+    """Read the archive itself, which has no text but that of its members."""
+    return Document("", (), format=format_name)
+
+
+def zip_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
+    """List the files in a ZIP."""
+    try:
+        archive = zipfile.ZipFile(BytesIO(data))
+        entries = archive.infolist()
+    except _DAMAGED as error:
+        raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None
+    for entry in entries[:_MAX_ENTRIES]:
+        if not entry.is_dir():
+            reason = "password-protected" if entry.flag_bits & 1 else _too_large(entry.file_size)
+            yield Member(entry.filename, entry.file_size, _reader(partial(archive.open, entry)), reason)
+
+
+def tar_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - one signature for all
+    """List the files in a tar archive, compressed or not."""
+    try:
+        archive = tarfile.open(fileobj=BytesIO(data))  # noqa: SIM115 - its members are read later
+        for entry in islice(archive, _MAX_ENTRIES):
+            if entry.isreg():
+                opened = partial(archive.extractfile, entry)
+                yield Member(entry.name, entry.size, _reader(opened), _too_large(entry.size))
+            elif not entry.isdir():
+                yield Member(entry.name, 0, bytes, "not a regular file")
+    except _DAMAGED as error:
+        raise UnreadableError(f"damaged: not a whole archive ({error})") from None
+
+
+def unpacked(data: bytes, name: str) -> Iterator[Member]:
+    """List the one file that is compressed in this one, named after it."""
+    for mark, opened in _COMPRESSED.items():
+        if data.startswith(mark):
+            stem, ending = posixpath.splitext(posixpath.basename(name))
+            yield Member(stem if ending.lower() in _ENDINGS else "content", 0, _reader(partial(opened, data)))
+            return
+    raise UnreadableError("not a compressed file, though it is named so")
+
+
+_ENDINGS = frozenset({".gz", ".bz2", ".xz"})
+_COMPRESSED: dict[bytes, Callable[[bytes], Any]] = {
+    b"\x1f\x8b": lambda data: gzip.GzipFile(fileobj=BytesIO(data)),
+    b"BZh": lambda data: bz2.BZ2File(BytesIO(data)),
+    b"\xfd7zXZ\0": lambda data: lzma.LZMAFile(BytesIO(data)),  # noqa: SIM115 - it is read and closed later
+}
+
+
+def _too_large(size: int) -> str:
+    return f"larger than {_MAX_FILE >> 20} MB" if size > _MAX_FILE else ""
+
+
+def _reader(opened: Callable[[], IO[bytes] | None]) -> Callable[[], bytes]:
+    """Return the function that unpacks a member."""
+
+    def read() -> bytes:
+        try:
+            with opened() or BytesIO() as stream:
+                content = stream.read(_MAX_FILE + 1)
+        except RuntimeError as error:  # of zipfile: encrypted, or an unknown compression
+            raise UnreadableError(f"it does not unpack ({error})") from None
+        except _DAMAGED as error:
+            raise UnreadableError(f"damaged: it does not unpack ({error})") from None
+        refuse_unless_small(len(content), _MAX_FILE)
+        return content
+
+    return read

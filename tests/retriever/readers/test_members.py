@@ -1,0 +1,163 @@
+"""Files in files: the names, limits and bytes of attachments and of members of archives."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+
+import pytest
+
+from binocle.core.errors import UnreadableError
+from binocle.retriever.readers import FORMATS, ReaderPool, read
+from binocle.retriever.readers import members as members_of
+from binocle.retriever.readers.members import OpenFile, list_members, safe_path
+
+
+def zipped(files: dict[str, str | bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tarred(files: dict[str, bytes], mode: str = "w") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return buffer.getvalue()
+
+
+def mail(*attachments: tuple[str, bytes]) -> bytes:
+    parts = "".join(
+        f'--b\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename="{name}"\n'
+        f"Content-Transfer-Encoding: base64\n\n{base64.encodebytes(content).decode()}\n"
+        for name, content in attachments
+    )
+    return f"Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n{parts}--b--\n".encode()
+
+
+def contents(data: bytes, name: str) -> dict[str, bytes | str]:
+    """The bytes of each member, or the reason why it is passed over."""
+    members = list_members(data, read(data, name).format, name)
+    return {member.name: member.reason or member.read() for member in members}
+
+
+FILES = {"a.txt": b"one", "docs/b.md": b"# two"}
+LINK = {"link": "not a regular file"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("a.zip", zipped(FILES), FILES),
+        ("unnamed", zipped(FILES), FILES),
+        ("a.tar", tarred(FILES), FILES | LINK),
+        ("unnamed", tarred(FILES), FILES | LINK),
+        ("a.tgz", tarred(FILES, "w:gz"), FILES | LINK),
+        ("a.TAR.XZ", tarred(FILES, "w:xz"), FILES | LINK),
+        ("big.log.gz", gzip.compress(b"line"), {"big.log": b"line"}),
+        ("big.log.bz2", bz2.compress(b"line"), {"big.log": b"line"}),
+        ("big.log.xz", lzma.compress(b"line"), {"big.log": b"line"}),
+        ("a.eml", mail(("plan.pdf", b"pdf"), ("plan.pdf", b"other")), {"plan.pdf": b"pdf", "plan (2).pdf": b"other"}),
+        ("a.mbox", b"From a@b Mon Jan  1 10:00:00 2024\n" + mail(("a/b.txt", b"x")), {"a_b.txt": b"x"}),
+    ],
+)
+def test_members_have_names_and_bytes(name: str, data: bytes, expected: dict) -> None:
+    assert contents(data, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("../../etc/passwd", "etc/passwd"),
+        ("/root/x", "root/x"),
+        ("C:\\a\\..\\b.txt", "C:/a/b.txt"),
+        ("a/./b//c", "a/b/c"),
+        ("..", "unnamed"),
+        ("new\nline\0\x1b", "new_line_"),
+        ("bytes-000000000000-000000000010", "bytes-000000000000-000000000010_"),
+    ],
+)
+def test_no_name_of_a_member_leads_elsewhere(name: str, path: str) -> None:
+    assert safe_path(name) == path
+    assert safe_path(path) == path
+
+
+def test_names_of_members_are_distinct_and_none_lies_below_another() -> None:
+    data = zipped({"a": b"1", "a/b": b"2", "c/d": b"3", "c": b"4", "../a": b"5"})
+    names = list(contents(data, "a.zip"))
+    assert names == ["a", "a_b", "c/d", "c (2)", "a (2)"]
+
+
+def test_hidden_files_of_an_archive_are_passed_over_a_folder_at_a_time() -> None:
+    data = zipped({".git/a": b"", ".git/b": b"", "x/.env": b"", "__MACOSX/._a": b"", "a.txt": b"yes"})
+    assert contents(data, "a.zip") == {
+        ".git/": "hidden", "x/.env": "hidden", "__MACOSX/": "hidden", "a.txt": b"yes",
+    }  # fmt: skip
+
+
+def test_members_beyond_a_limit_have_a_reason(monkeypatch) -> None:
+    monkeypatch.setattr(members_of, "MAX_MEMBERS", 2)
+    assert list(contents(zipped({"a": b"", "b": b"", "c": b""}), "a.zip")) == ["a", "b", "more files"]
+    monkeypatch.setattr(members_of, "_FREE_BYTES", 1 << 20)
+    bomb = zipped({"a.txt": b"a", "zeros.txt": bytes(9 << 20)})
+    assert contents(bomb, "a.zip") == {"a.txt": b"a", "zeros.txt": "the files in it unpack to more than 1 MB"}
+
+
+def test_an_encrypted_member_is_passed_over() -> None:
+    data = bytearray(zipped({"secret.txt": b"x", "a.txt": b"y"}))
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + offset] |= 1
+    assert contents(bytes(data), "a.zip") == {"secret.txt": "password-protected", "a.txt": b"y"}
+
+
+def test_members_of_members_are_read_to_a_depth() -> None:
+    deep = zipped({"c.zip": zipped({"d.zip": zipped({"e.txt": "deep"})})})
+    outer = zipped({"x/b.zip": deep, "a.txt": "flat"})
+    opened, calls = OpenFile(FORMATS), []
+
+    def content() -> bytes:
+        calls.append(1)
+        return outer
+
+    assert opened.read(1, content, "a.zip", "a.txt") == b"flat"
+    assert opened.read(1, content, "a.zip", "x/b.zip") == deep
+    assert zipfile.is_zipfile(
+        io.BytesIO(opened.read(1, content, "a.zip", "x/b.zip/c.zip/d.zip".removesuffix("/d.zip")))
+    )
+    assert len(calls) == 1
+    for missing in ("b.zip", "x", "a.txt/b", "x/b.zip/c.zip/d.zip/e.txt"):
+        with pytest.raises(FileNotFoundError):
+            opened.read(1, content, "a.zip", missing)
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tgz", "a.gz", "a.bz2", "a.xz"])
+def test_a_damaged_archive_fails_with_a_reason(name: str) -> None:
+    with pytest.raises(UnreadableError, match=r"damaged|not a compressed file"):
+        list(list_members(b"no archive at all", FORMATS["." + name.partition(".")[2]][0], name))
+
+
+def test_the_pool_lists_the_members_of_a_file_and_reads_each(tmp_path) -> None:
+    (tmp_path / "a.zip").write_bytes(
+        zipped({"b.md": "# Ducks\n\nThey swim.", "c.bin": b"\0", "m.eml": mail(("d.txt", b"Geese."))})
+    )
+    names = ("a.zip", "a.zip/b.md", "a.zip/c.bin", "a.zip/m.eml/d.txt", "a.zip/none", "none/b.md")
+    with ReaderPool(tmp_path, workers=1) as pool:
+        archive, page, binary, attached, *missing = pool.read_all(names)
+    assert [(member.name, member.size) for member in archive.members][:2] == [("b.md", 19), ("c.bin", 1)]
+    assert (archive.state, page.document.text, attached.document.text) == ("ok", "# Ducks\n\nThey swim.", "Geese.")
+    assert (page.size, page.mtime_ns) == (19, archive.mtime_ns)
+    assert (binary.state, binary.reason) == ("skipped", "no reader for .bin files")
+    assert {reading.reason for reading in missing} == {"it is no longer there"}
