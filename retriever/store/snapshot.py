@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.arrays import isin_sorted
@@ -28,10 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import lance
+    import pyarrow as pa
 
     from ...core.arrays import Ids, Mask, Positions
     from ...indexes.inverted.lexical_index import LexicalIndex
     from ...indexes.manifest import IndexManifest
+    from .filters.columns import Carried
     from .filters.filter import Filter
     from .head import Head
     from .neighbours import LiveNeighbourhood
@@ -60,6 +60,7 @@ class Snapshot:
         self.head = head
         self.backend = backend
         self.once = RLock()
+        self._carried: Carried | None = None  # of the metadata of an earlier state
         self._passing: dict[Filter, Passing] = {}  # of the last filters
         self._offsets: dict[str, tuple[Ids, Positions]] = {}
         self._locations = {name: store.location.table(name) for name in ("documents", "chunks")}
@@ -175,19 +176,10 @@ class Snapshot:
         """Columns `id` and `document` of all chunks, ids ascending."""
         return self.read("chunks", ["id", "document"]).sort_by("id")
 
-    def within(self, where: Filter) -> Snapshot:
-        """Return a view for reading documents by name: only those that pass a filter are there."""
-        view = copy.copy(self)
-        for name in ("columns", "documents_in_order", "_searchable"):
-            vars(view).pop(name, None)
-        rows = self.document_rows.filter(pa.array(self.select(where)))
-        vars(view).update(document_rows=rows, tombstones={}, _passing={})
-        return view
-
     @locked_cached_property
     def columns(self) -> DocumentColumns:
         """The values of all documents by key, in the order of `document_rows`."""
-        return DocumentColumns(self.document_rows)
+        return DocumentColumns(self.document_rows, self._carried)
 
     def select(self, where: Filter) -> Mask:
         """Return which of `document_rows` pass a filter.
@@ -329,6 +321,8 @@ class Snapshot:
 
         A damaged index is loaded again, since it may have been repaired.
         """
+        columns = vars(earlier).get("columns")
+        self._carried = columns.carried() if columns else earlier._carried
         loaded = vars(earlier).get("_loaded")
         same = earlier.head.parts == self.head.parts and earlier.head.encoder == self.head.encoder
         if same and loaded and earlier.damage is None and not self.backend.serve:

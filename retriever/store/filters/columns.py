@@ -42,6 +42,14 @@ class Kinds:
     foreign: tuple[int, int]  # of a foreign index: what metadata cannot have
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was read of the metadata of a state."""
+
+    metadata: pa.Array  # the different ones
+    values: dict[str, list[Any]]  # key -> its value in each of them
+
+
 class Column:
     """The different values under a key in order, and the documents of each."""
 
@@ -119,6 +127,11 @@ class Column:
         order = sorted(range(len(texts)), key=texts.__getitem__)
         return [texts[code] for code in order], np.array(order, np.int64)
 
+    @cached_property
+    def encoded(self) -> pa.Array:
+        """The texts among the values as bytes, for patterns of bytes; a column of paths has only texts."""
+        return pa.array([text.encode("utf-8", "surrogatepass") for text in self.values], pa.binary())
+
     def _of_type(self, value: Any) -> tuple[int, int]:
         if isinstance(value, bool):
             return self.kinds.booleans
@@ -137,12 +150,19 @@ class DocumentColumns:
     """The columns of all documents of a state.
 
     :param rows: a table with at least `COLUMNS`.
+    :param carried: what was read of the metadata of an earlier state.
     """
 
-    def __init__(self, rows: pa.Table) -> None:
+    def __init__(self, rows: pa.Table, carried: Carried | None = None) -> None:
         self.count = rows.num_rows
         self._rows = rows
+        self._carried = carried
         self._columns: dict[str, Column] = {}
+        self._values: dict[str, list[Any]] = {}  # key -> its value in each of the different metadata
+
+    def carried(self) -> Carried | None:
+        """What a later state need not read again: a commit leaves most metadata as they are."""
+        return Carried(self._metadata[0], dict(self._values)) if self._values else self._carried
 
     def column(self, key: str) -> Column:
         """Return the values under a key: of a field, or of the metadata."""
@@ -175,12 +195,22 @@ class DocumentColumns:
         return added
 
     @cached_property
-    def _metadata(self) -> tuple[list[str], Positions, Positions]:
+    def _metadata(self) -> tuple[pa.Array, Positions, Positions]:
         """The different metadata, and the documents of each: their positions, and where each one's begin."""
         encoded = self._rows["metadata"].combine_chunks().dictionary_encode()
-        texts, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
         order = np.argsort(codes, kind="stable")
-        return texts, order, np.searchsorted(codes[order], np.arange(len(texts) + 1))
+        return encoded.dictionary, order, np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+
+    def _values_of(self, key: str) -> list[Any]:
+        """Return the value under a key in each of the different metadata; those of an earlier state are known."""
+        texts, before = self._metadata[0], self._carried
+        if before is None or key not in before.values:
+            return [_decode(text).get(key) for text in texts.to_pylist()]
+        known = pc.index_in(texts, value_set=before.metadata)
+        unknown = iter(texts.filter(pc.is_null(known)).to_pylist())
+        values = before.values[key]
+        return [_decode(next(unknown)).get(key) if code is None else values[code] for code in known.to_pylist()]
 
     def _build(self, key: str) -> Column:
         if key in ("type", "format"):
@@ -223,18 +253,20 @@ class DocumentColumns:
         return Column(values, codes, owners, self.count)
 
     def _of_metadata(self, key: str) -> Column:
-        texts, documents, starts = self._metadata
-        values, codes, rows = _encode(_members(texts, key))
+        _, documents, starts = self._metadata
+        self._values[key] = self._values_of(key)
+        for earlier in list(self._values)[:-_MAX_COLUMNS]:
+            self._values.pop(earlier, None)
+        values, codes, rows = _encode(_members(self._values[key]))
         counts = (starts[1:] - starts[:-1])[rows]
         before = np.cumsum(counts) - counts
         owners = documents[np.repeat(starts[rows] - before, counts) + np.arange(counts.sum())]
         return Column(values, np.repeat(codes, counts), owners, self.count)
 
 
-def _members(texts: Sequence[str], key: str) -> Iterator[tuple[int, Any]]:
-    """Yield the values under a key, each member of a list by itself."""
-    for number, text in enumerate(texts):
-        value = _decode(text).get(key)
+def _members(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield values, each member of a list by itself."""
+    for number, value in enumerate(values):
         if isinstance(value, list):
             yield from ((number, member) for member in value if member is not None)
         elif value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fnmatch
 import re
@@ -10,6 +11,8 @@ from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ....core.errors import InputError
 from ...documents.gitignore import holds
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ....core.arrays import Doubles, Mask
+    from ...documents.gitignore import Pattern
     from .columns import Column, DocumentColumns
 
 _LISTED_KEYS = 20  # most keys of metadata that a message lists
@@ -204,6 +208,9 @@ def _paths(where: Condition, documents: DocumentColumns) -> Mask:
 def _globbed(column: Column, glob: str) -> Mask:
     """Match paths, or any folder above them."""
     pattern = fields.pattern(glob)
+    if expression := _linear(pattern):
+        with contextlib.suppress(pa.ArrowInvalid):  # too large for RE2
+            return column.mask_of(np.flatnonzero(pc.match_substring_regex(column.encoded, expression)))
     above = lru_cache(maxsize=256)(lambda folder: holds(pattern, folder))  # neighbours share their folder
 
     def matches(path: str) -> bool:
@@ -211,3 +218,15 @@ def _globbed(column: Column, glob: str) -> Mask:
         return pattern.matches(path) or (folder != "" and above(folder))
 
     return column.mask_of([code for code, path in enumerate(column.values) if matches(path)])
+
+
+def _linear(pattern: Pattern) -> str:
+    """Return a pattern for Arrow's RE2, to look for in bytes of paths; "" if RE2 cannot express it.
+
+    RE2 takes linear time without atomic groups, so they become plain ones.
+    """
+    expression = pattern.regex.pattern.replace("(?>", "(?:").replace("*+", "*")
+    if not expression.isascii() or "(?!" in expression:
+        return ""
+    start, end = r"\A" if pattern.anchored else r"(?:\A|/)", "/" if pattern.folders_only else r"(?:/|\z)"
+    return f"(?s){start}(?:{expression}){end}"

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from collections import OrderedDict
 from datetime import date, datetime, timedelta, timezone
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from binocle.core.errors import InputError
+from binocle.retriever.documents.gitignore import holds
+from binocle.retriever.store.filters import columns, fields
 from binocle.retriever.store.filters.columns import DocumentColumns
 from binocle.retriever.store.filters.evaluation import evaluate, select
 from binocle.retriever.store.filters.filter import F
@@ -501,3 +505,40 @@ def test_a_filter_of_endless_length_is_refused_at_once_and_not_repeated(where):
     with pytest.raises(InputError) as caught:
         parse(where)
     assert len(str(caught.value)) < 300
+
+
+def test_globs_match_many_paths_as_they_match_one():
+    draw = random.Random(3)
+    paths = {"".join(draw.choices("ab.*?[]/é \\#!", k=draw.randrange(1, 9))) for _ in range(300)}
+    rows = documents(*(row(path, source="added") for path in paths))
+    for _ in range(100):
+        glob = "".join(draw.choices("ab.*?/é", k=draw.randrange(1, 7)))
+        try:
+            pattern = fields.pattern(glob)
+        except InputError:
+            continue
+        plain = glob.removeprefix("./")
+        expected = [path in (glob, plain) or holds(pattern, path) for path in paths]
+        assert evaluate(F.path.glob(glob), rows).tolist() == expected, glob
+
+
+def test_a_glob_that_is_too_large_for_one_engine_is_matched_by_the_other():
+    glob = "/" + "?" * 4_000 + "*"
+    rows = documents(row("x" * 4_000), row("x" * 3_999))
+    assert evaluate(F.path.glob(glob), rows).tolist() == [True, False]
+
+
+def test_a_commit_leaves_nothing_to_read_again_but_what_it_changed(monkeypatch):
+    rows = [row(f"{number}", n=number, tag=["x", number]) for number in range(30)]
+    before = documents(*rows)
+    assert evaluate(F.n == 5, before).sum() == 1
+    decoded, decode = [], columns._decode
+    monkeypatch.setattr(columns, "_decode", lambda text: decoded.append(text) or decode(text))
+    changed = [*rows[:3], row("3", n=5), *rows[7:], row("new", n=5)]
+    after = DocumentColumns(pa.Table.from_pylist(changed), before.carried())
+    assert np.flatnonzero(evaluate(F.n == 5, after)).tolist() == [3, len(changed) - 1]
+    assert len(decoded) == 1  # both new ones have the same
+    unread = DocumentColumns(pa.Table.from_pylist(rows), DocumentColumns(before._rows, after.carried()).carried())
+    assert np.flatnonzero(evaluate(F.n == 9, unread)).tolist() == [9]
+    assert len(decoded) == 1 + 4  # what the state between did not have
+    assert evaluate(F.tag == "x", unread).all()
