@@ -48,7 +48,7 @@ _SIZES = ["tiny", "mini", "small", "medium", "base"]
 @click.option("--bf16/--fp32", default=None, help="Default: bf16 if the hardware supports it.")
 @click.option("--held-out", type=float, default=0.05, show_default=True, help="Share of documents to hold out.")
 @click.option("--evaluations", type=int, default=8, show_default=True, help="Evaluations on the held-out documents.")
-@click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain before it stops.")
+@click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain; 0: no limit.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def pretrain(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,8 +23,6 @@ from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..training.encoders.result import TrainingResult
 
 
@@ -73,7 +72,9 @@ def _run_options(command: Any) -> Any:
                 "--held-out", type=float, default=0.05, show_default=True, help="Share of documents held out."
             ),
             click.option("--evaluations", type=int, default=8, show_default=True, help="Of the held-out rows."),
-            click.option("--patience", type=int, default=3, show_default=True, help="Evaluations without a gain."),
+            click.option(
+                "--patience", type=int, default=3, show_default=True, help="Evaluations without a gain; 0: no limit."
+            ),
             click.option(
                 "--keep", type=float, default=0.0, show_default=True, help="Share of the base's weights kept."
             ),
@@ -133,6 +134,7 @@ def encoder(
     from ..training.encoders.mining_rounds import train_rounds
     from ..training.encoders.train import train_encoder
 
+    _refuse_idle_options(data, development)
     config = EncoderConfig(**options)
     if negatives is not None and (development or teacher):
         raise click.UsageError("--mine goes with neither --dev nor --teacher")
@@ -199,6 +201,7 @@ def reranker(
     from ..training.rerankers.config import RerankerConfig
     from ..training.rerankers.train import train_reranker
 
+    _refuse_idle_options(data)
     with ProgressBar("reading the data", lines=10) as progress:
         result = train_reranker(
             data,
@@ -211,6 +214,23 @@ def reranker(
             progress=progress,
         )
     _print_result(result, as_json=as_json)
+
+
+def _refuse_idle_options(data: str, development: str | None = None) -> None:
+    """Refuse options that would have no effect beside the others."""
+    context = click.get_current_context()
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+    for name, is_idle, reason in (
+        ("epochs", is_given("steps"), "--steps says how long"),
+        ("held_out", development is not None, "the rows of --dev are held out"),
+        ("patience", not development and not context.params["held_out"], "nothing is held out"),
+        ("split", Path(data).is_file(), f"{data} is a file without splits"),
+    ):
+        if is_given(name) and is_idle:
+            raise click.UsageError(f"--{name.replace('_', '-')} has no effect here: {reason}", context)
 
 
 def _print_result(result: TrainingResult, *, as_json: bool) -> None:
@@ -229,6 +249,8 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> None:
         rows = f"{result.after.rows:,} held-out rows"
         echo(f"{result.after.name} {was}{result.after.value:.4f} (95 % {low:.4f} to {high:.4f}, {rows})")
     echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
+    for note in result.notes:
+        echo(note)
 
 
 train.add_command(inverter)

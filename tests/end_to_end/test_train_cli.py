@@ -172,6 +172,19 @@ def test_two_processes_train_one_encoder(home, tiny_model):
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--rounds", "3"), "--rounds goes with --mine"),
         (("train", "encoder", "pairs.jsonl", "--out", "out", "--matryoshka", "a"), "expected lengths such as"),
         (("train", "encoder", "scifact", "--out", "out", "--split", "dev"), "dev.tsv is missing"),
+        (("train", "encoder", "pairs.jsonl", "--out", "out", "--split", "dev"), "--split has no effect here"),
+        (
+            ("train", "reranker", "pairs.jsonl", "--out", "out", "--epochs", "2", "--steps", "3"),
+            "--epochs has no effect here: --steps says how long",
+        ),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--dev", "pairs.jsonl", "--held-out", "0.1"),
+            "--held-out has no effect here: the rows of --dev are held out",
+        ),
+        (
+            ("train", "encoder", "pairs.jsonl", "--out", "out", "--held-out", "0", "--patience", "2"),
+            "--patience has no effect here: nothing is held out",
+        ),
         (("train", "reranker", "pairs.jsonl", "--out", "out", "--index", "nowhere"), "no index at"),
         (("tune", "nowhere"), "there is no folder nowhere"),
         (("tune", "docs", "--pairs", "0"), "pairs is a whole number from 1"),

@@ -28,6 +28,8 @@ class TrainingResult:
     history: list[dict[str, Any]] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)  # in each part of the data
     account: str = ""  # of these parts, as a sentence
+    planned: int = 0  # steps, unless the run stops early
+    kept: int | None = None  # step of the weights that were best on held-out rows; None: the last
 
     @classmethod
     def of(cls, run: TrainingRun[Any], objective: str, loop: LoopResult, before: Estimate | None) -> TrainingResult:
@@ -43,7 +45,21 @@ class TrainingResult:
             fingerprint="",
             resumed_from=loop.resumed_from,
             history=loop.history,
+            planned=loop.planned,
+            kept=loop.kept,
         )
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for people: where the run ended, and whether the model is worse than its base."""
+        notes = []
+        if self.steps < self.planned:
+            notes.append(f"stopped early, after step {self.steps:,} of {self.planned:,}: no more gain on held-out rows")
+        if self.kept is not None and self.kept < self.steps:
+            notes.append(f"the weights are those of step {self.kept:,}, the best on held-out rows")
+        if self.before and self.after and self.after.value < self.before.value:
+            notes.append(f"the model is worse than its base: {self.after.name} fell on held-out rows")
+        return notes
 
     def measures(self) -> list[dict[str, Any]]:
         """Return the rows of the model card."""
@@ -62,5 +78,8 @@ class TrainingResult:
             "after": self.after and self.after.as_dict(),
             "fingerprint": self.fingerprint,
             "resumed_from": self.resumed_from,
+            "planned": self.planned,
+            "kept": self.kept,
+            "notes": self.notes,
             "rows": self.rows,
         }

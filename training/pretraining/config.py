@@ -42,13 +42,14 @@ class PretrainingConfig:
     bf16: bool | None = None  # None: if the hardware supports it
     held_out: float = 0.05  # share of the documents
     evaluations: int = 8  # of the held-out rows during the run
-    patience: int | None = 3  # evaluations without a gain before the run stops
+    patience: int | None = 3  # evaluations without a gain before the run stops; 0: it never does
     seed: int = 0
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
         _check_known("objective", self.objective, OBJECTIVES)
-        checks.above_0(self, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
+        checks.above_0(self, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations")
+        checks.from_0(self, "patience")
         checks.above_0(self, "share")
         checks.from_0(self, "weight_decay")
         checks.share(self, "warmup", "dropout", "held_out", "share")

@@ -25,15 +25,15 @@ class TrainingConfig:
     bf16: bool | None = None  # None: where the hardware supports it
     held_out: float = 0.05  # share of the documents
     evaluations: int = 8  # on the held-out rows during the run
-    patience: int | None = 3  # evaluations without a gain before the run stops early
+    patience: int | None = 3  # evaluations without a gain before the run stops early; 0: it never does
     keep: float = 0.0  # share of the base model's weights in the result (arXiv:2109.01903)
     seed: int = 0
 
 
 def check_training(config: TrainingConfig) -> None:
     """:raises InputError: for the first setting outside its range."""
-    limits.above_0(config, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations", "patience")
-    limits.from_0(config, "weight_decay")
+    limits.above_0(config, "epochs", "steps", "batch_size", "accumulate", "learning_rate", "evaluations")
+    limits.from_0(config, "weight_decay", "patience")
     limits.share(config, "warmup", "dropout", "keep", "held_out")
     limits.seed(config)
     if config.max_length is not None and config.max_length < 3:

@@ -45,6 +45,8 @@ class LoopResult:
     texts_per_second: float  # in this process
     resumed_from: int | None = None  # step
     history: list[dict[str, Any]] = field(default_factory=list)
+    planned: int = 0  # steps, unless the run stops early
+    kept: int | None = None  # step of the weights that were best on held-out rows; None: the last
 
 
 class TrainingRun(Generic[ConfigT]):
@@ -90,9 +92,8 @@ class TrainingRun(Generic[ConfigT]):
 
     @property
     def patience(self) -> int | None:
-        """Evaluations without a gain after which the run stops early."""
-        patience: int | None = getattr(self.config, "patience", None)
-        return patience
+        """Evaluations without a gain after which the run stops early; None: it never does."""
+        return getattr(self.config, "patience", None) or None
 
     def report(self, stage: str, message: str = "") -> None:
         """Report that a stage begins."""
@@ -166,7 +167,10 @@ class TrainingRun(Generic[ConfigT]):
         first = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else None
         state = trainer.state
         rate = (state.global_step - (first or 0)) * texts / max(seconds, 1e-9)
-        return LoopResult(state.global_step, seconds, rate, first, list(state.log_history))
+        history = list(state.log_history)
+        best = Path(state.best_model_checkpoint or "")
+        kept = int(best.name.rsplit("-", 1)[1]) if best.name else None
+        return LoopResult(state.global_step, seconds, rate, first, history, state.max_steps, kept)
 
     # The model
 

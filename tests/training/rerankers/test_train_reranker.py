@@ -360,7 +360,12 @@ def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_
     made = train_reranker(SHAPES["listwise"], tmp_path / "out", base=tiny_model, config=config)
     assert measured == [made.after]  # the base was measured when the run began
     assert made.before.rows == made.after.rows
-    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12
+    assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12 == made.planned
+    assert made.notes[0] == f"stopped early, after step {made.steps} of 12: no more gain on held-out rows"
+    values = {row["step"]: row["eval_ndcg@10"] for row in made.history if "eval_ndcg@10" in row}
+    assert values[made.kept] == max(values.values())
+    assert any(f"those of step {made.kept}" in note for note in made.notes) == (made.kept < made.steps)
+    assert any("worse than its base" in note for note in made.notes) == (made.after.value < made.before.value)
 
 
 def test_what_cannot_be_is_told(tmp_path, tiny_model):
