@@ -138,7 +138,7 @@ def search(
     binocle search '"invoice of march" -draft' docs
     binocle search "lifetime of a borrowed value" docs
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
-    binocle search --regex "(max|min)_size *=" docs --files "*.py" -C 2
+    binocle search --regex "install (the|a) " docs --files "*.md" -i -C 2
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
     """
     check_line_options(regex=regex, fixed=fixed)
