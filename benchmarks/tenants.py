@@ -3,9 +3,9 @@
     python -m benchmarks.tenants [--counts 20000,1000000] [--dim 64]
 
 Each document has one passage of eight words, drawn as often as words of a text are (Zipf), and a random vector. Its
-metadata have one of 1,000 tenants and a number of its own. Unfiltered and filtered searches, hybrid, answer the same queries;
-no query is encoded. `first_ms` is the first filter on a key, which sorts the values of the key once for a state of the
-index; the others take `filtered_ms` each.
+metadata have one of 1,000 tenants and a number of its own. Unfiltered and filtered searches, hybrid, answer the same
+queries; no query is encoded. `first_ms` is the first filter on a key, which sorts the values of the key once for a
+state of the index; the others take `filtered_ms` each.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from .search.relevance import check_relevance
 from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.confinement import check_files
-from .store.filters.where import Where, parse
+from .store.filters.where import Where, among, parse
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import is_s3, open_location
@@ -347,6 +347,8 @@ class Retriever(DocumentReads):
         *,
         mode: queries.Mode = "hybrid",
         where: Where = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
+        offset: int = 0,
         rerank: Rerank = None,
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
@@ -370,11 +372,13 @@ class Retriever(DocumentReads):
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
         :param where: a filter such as `F.author == "Ada"`, `"type=pdf and modified>=2026-01-01"` or
             `{"author": "Ada"}`: see `retriever.store.filters`.
+        :param ids: only passages of these documents.
+        :param offset: leave out so many of the best, for the next page: their ranks go on where the page before ended.
         :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
             once in a process, do not count.
-        :param per_document: at most so many passages of each document; 0 for no limit. By default 3, and more where
-            other documents have no passages to offer.
+        :param per_document: at most so many passages of each document, 1 for documents; 0 for no limit. By default 3,
+            and more where other documents have no passages to offer.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
         :raises NoIndexError: when there is no index yet.
@@ -382,9 +386,9 @@ class Retriever(DocumentReads):
         """
         request = self._request(
             query,
-            k,
+            queries.check_page(k, offset),
             mode,
-            where,
+            among(parse(where), ids),
             rerank,
             rerank_depth,
             rerank_seconds,
@@ -392,7 +396,7 @@ class Retriever(DocumentReads):
             collapse=bool(collapse),
             min_relevance=min_relevance,
         )
-        return self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of))
+        return self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of)).after(int(offset))
 
     def warm_up(self) -> None:
         """Load everything that a search needs, for a process that answers many.

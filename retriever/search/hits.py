@@ -29,6 +29,10 @@ class Hits(list[Hit]):
         self.answerable = answerable
         self.corrections = corrections or {}
 
+    def after(self, offset: int) -> Hits:
+        """The hits after the first ones."""
+        return Hits(self[offset:], answerable=self.answerable, corrections=self.corrections)
+
     def from_relevance(self, threshold: float) -> Hits:
         """The hits with at least this relevance."""
         hits = [hit for hit in self if hit.relevance >= threshold]

@@ -406,6 +406,13 @@ def check(query: str, k: int, mode: Mode) -> str:
     return query
 
 
+def check_page(k: int, offset: int) -> int:
+    """Return how many passages to look for, if the best `offset` are left out."""
+    if not is_whole(offset, 0):
+        raise InputError(f"offset is the number of passages to leave out, a whole number of at least 0, not {offset!r}")
+    return k + offset if is_whole(k, 0) else k
+
+
 def check_reranking(depth: int, seconds: float | None) -> None:
     """Check the limits of reranking."""
     if not is_whole(depth, 1):

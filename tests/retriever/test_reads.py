@@ -123,6 +123,20 @@ def test_values_of_different_types_are_counted_apart(tmp_path, tiny_model):
     assert (facet.documents, facet.distinct, facet.min, facet.max) == (6, 3, 1, 1)
 
 
+@pytest.mark.parametrize("mode", ["lexical", "semantic", "hybrid"])
+def test_a_search_has_pages(mode, faq):
+    whole = faq.search("the cat sat", 12, mode=mode, per_document=0)
+    pages = [hit for offset in (0, 5, 10) for hit in faq.search("the cat sat", 5, mode=mode, offset=offset)]
+    assert [(hit.rank, hit.path, hit.score) for hit in pages[:12]] == [(hit.rank, hit.path, hit.score) for hit in whole]
+    assert faq.search("the cat sat", 5, mode=mode, offset=1_000) == []
+
+
+def test_a_search_may_be_limited_to_some_documents(faq):
+    hits = faq.search("the cat sat", mode="semantic", ids=["03", "07", "08", "nowhere"], where="odd=1")
+    assert {hit.path for hit in hits} == {"03", "07"}
+    assert faq.search("the cat sat", ids=[]) == []
+
+
 @pytest.mark.parametrize(
     ("read", "message"),
     [
@@ -131,6 +145,10 @@ def test_values_of_different_types_are_counted_apart(tmp_path, tiny_model):
         (lambda index: index.get([3]), "3 is not a document"),
         (lambda index: index.iterate(limit=-1), "limit is the number of documents"),
         (lambda index: index.iterate(after=3), "after is the id of a document, not 3"),
+        (lambda index: index.search("cat", ids="01"), "ids is a list of ids or paths, not '01'"),
+        (lambda index: index.search("cat", ids=[1]), "ids is a list of ids or paths"),
+        (lambda index: index.search("cat", offset=-1), "offset is the number of passages to leave out"),
+        (lambda index: index.search("cat", -1, offset=5), "k is the number of passages"),
         (lambda index: index.facets([3]), "facets are named by keys"),
         (lambda index: index.facets("odd", limit=-1), "limit is the number of values"),
     ],

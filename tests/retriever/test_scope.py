@@ -77,6 +77,7 @@ def hostile_reads(draw, scope):
     line = draw.choice([1, 1, 2, 10**6])
     reads = [
         lambda: scope.search(query, draw.choice([1, 10, 1000]), mode=mode, where=hostile_where(draw)),
+        lambda: scope.search(query, 20, ids=[name, "d/1", "d/6"], offset=draw.choice([0, 1, 10**6]), mode=mode),
         lambda: scope.similar(name, line, 20, where=hostile_where(draw)),
         lambda: scope.context(query, mode=mode, where=hostile_where(draw)).text,
         lambda: scope.get(draw.choice([name, [name, "d/1"], ["d/6", name]]), vectors=draw.random() < 0.3),
@@ -136,6 +137,8 @@ def test_a_document_of_another_is_not_there_and_errors_are_those_of_no_document(
     with pytest.raises(InputError) as raised:
         scope.search("cat", where={"only t2": 1})
     assert "only t1" in str(raised.value)
+    with pytest.raises(InputError, match="no document has 'only t2'"):
+        scope.search("cat", where={"only t2": 1}, ids=["d/1", "d/6"])
     assert "only t2'," not in str(raised.value)
 
 

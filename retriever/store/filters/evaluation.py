@@ -20,7 +20,7 @@ from . import fields
 from .filter import Condition, Filter, Junction, Negation, Within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ....core.arrays import Doubles, Mask
     from ...documents.gitignore import Pattern
@@ -63,11 +63,18 @@ def check_keys(where: Filter, documents: DocumentColumns, inside: Mask | None = 
     """
     if isinstance(where, Within):
         mask = evaluate(where.scope, documents)
-        if where.part is not None:
-            check_keys(where.part, documents, mask if inside is None else mask & inside)
-        return
-    for key in dict.fromkeys(_keys(where)):
-        check_key(key, documents, inside)
+        inside = mask if inside is None else mask & inside
+    if isinstance(where, Condition) and where.operator != "exists":
+        check_key(where.key, documents, inside)
+    for part in _parts(where):
+        check_keys(part, documents, inside)
+
+
+def _parts(where: Filter) -> tuple[Filter, ...]:
+    """The filters in a filter that may come from a caller."""
+    if isinstance(where, Junction):
+        return where.parts
+    return (where.part,) if isinstance(where, (Negation, Within)) and where.part is not None else ()
 
 
 def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) -> None:
@@ -81,13 +88,6 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
     owners = documents.column(key).owners
     if not (len(owners) if inside is None else inside[owners].any()):
         raise InputError(_unknown(key.removeprefix(fields.METADATA), documents.keys(inside)))
-
-
-def _keys(where: Filter) -> Iterator[str]:
-    if isinstance(where, Condition) and where.operator != "exists":
-        yield where.key
-    for part in where.parts if isinstance(where, Junction) else [where.part] if isinstance(where, Negation) else []:
-        yield from _keys(part)
 
 
 def _unknown(key: str, known: list[str]) -> str:

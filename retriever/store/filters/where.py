@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import InputError
@@ -30,6 +31,19 @@ def parse(where: Where) -> Filter | None:
     if not isinstance(where, Sequence) or not all(isinstance(part, (str, Filter)) for part in where):
         raise InputError(f"a filter is a text, a list of texts, a mapping or built from F, not {shown(where)}")
     return joined("and", [part if isinstance(part, Filter) else language.parse(part) for part in where])
+
+
+def among(where: Filter | None, ids: Iterable[str | os.PathLike[str]] | None) -> Filter | None:
+    """Limit a filter to documents with these ids or paths, if any are named."""
+    if ids is None:
+        return where
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise InputError(f"ids is a list of ids or paths, not {shown(ids)}")
+    names = list(ids)
+    if not all(isinstance(name, (str, os.PathLike)) for name in names):
+        raise InputError(f"ids is a list of ids or paths, not {shown(names)}")
+    named = condition("path", "in", list(map(os.fspath, names)))
+    return named if where is None else where & named
 
 
 def _equal(where: Mapping[str, Any], key: str, value: Any) -> Filter:
