@@ -562,11 +562,10 @@ def test_full_text_of_an_earlier_version_answers_and_is_made_anew_by_the_next_wr
     with monkeypatch.context() as patch:
         patch.delitem(FULL_TEXT, "custom_stop_words")
         retriever.add([{"id": "old", "text": "a cat in C"}])
-    assert [hit.path for hit in retriever.search("cat", mode="lexical")] == ["old"]
-    assert retriever.search("C", mode="lexical") == []
+    assert [len(retriever.snapshot().full_text(word, 9)) for word in ("cat", "C")] == [1, 0]
     report = retriever.add([{"id": "old", "text": "a cat in C"}])
     assert (report.unchanged, report.embedded) == (1, 0)
-    assert [hit.path for hit in retriever.search("C", mode="lexical")] == ["old"]
+    assert [len(retriever.snapshot().full_text(word, 9)) for word in ("cat", "C")] == [1, 1]
     made = lance.dataset(retriever.path / "chunks.lance").version
     retriever.add([{"id": "old", "text": "a cat in C"}])
     assert lance.dataset(retriever.path / "chunks.lance").version == made
@@ -774,7 +773,9 @@ def test_old_versions_and_indexes_are_tidied_away(store, monkeypatch):
         with open_writer(store) as writer:
             put(writer, number, number + 1)
             writer.finish()
-    assert {folder.name for folder in (store.path / "vectors").iterdir()} == {*store.head().published}
+    names = {folder.name for folder in (store.path / "vectors").iterdir()}
+    assert names == {*store.head().published, *store.previous().published}
+    assert len(names) <= 3
     assert len(Snapshot.latest(store).chunks.versions()) <= 6
     assert len(Snapshot.latest(store).documents.versions()) <= 6
     assert len(Snapshot.latest(store).chunks.get_fragments()) <= 32
