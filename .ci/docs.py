@@ -118,7 +118,7 @@ def unread() -> str:
     """Return the endings of files that are not read."""
     from binocle.retriever.readers import formats as table
 
-    return _endings(sorted(table.WITHOUT_TEXT | table.OLD_OFFICE)) + "."
+    return _endings(sorted(table.WITHOUT_TEXT | (table.OLD_OFFICE - table.FORMATS.keys()))) + "."
 
 
 def rooms() -> str:

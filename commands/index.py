@@ -117,7 +117,9 @@ def index(
 def _summary(report: Report) -> str:
     from ..retriever.indexing.report import FILE_STATES
 
-    files = [f"{getattr(report, state):,} {state}" for state in FILE_STATES if getattr(report, state)]
+    parts = {"indexed": f" ({report.in_part:,} in part)" if report.in_part else ""}
+    counts = {state: getattr(report, state) for state in FILE_STATES}
+    files = [f"{count:,} {state}{parts.get(state, '')}" for state, count in counts.items() if count]
     embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded"
     passages = count_of(report.chunks_total, "passage")
     return f"{', '.join(files) or 'no files'}; {passages}, {embedded}, in {report.seconds:.1f} s" + (

@@ -46,7 +46,8 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         echo_json(asdict(status))
         return
     documents = {state: count for state, count in status.documents.items() if count or state != "forgotten"}
-    states = ", ".join(f"{count:,} {state}" for state, count in documents.items())
+    parts = {"indexed": f" ({status.in_part:,} in part)" if status.in_part else ""}
+    states = ", ".join(f"{count:,} {state}{parts.get(state, '')}" for state, count in documents.items())
     vectors = "none yet" if status.vector_index is None else _vector_index(status)
     if status.newer_rows or status.deleted_rows:
         vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
@@ -104,7 +105,7 @@ def _previous_encoder(previous: dict[str, Any]) -> str:
 @click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="List only files in this state.")
 @json_option
 def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
-    """List every file: indexed, skipped or failed, and why.
+    """List every file: indexed, skipped or failed, and why. One that was read in part says what is missing.
 
     A FOLDER below the indexed one lists the files there. Paths open from the current folder; JSON has them relative to
     the indexed folder. Exit 1 when there are none.
@@ -125,12 +126,20 @@ def files(folder: Path | None, index: Path | None, state: str | None, as_json: b
         if as_json:
             echo_json({name: row[name] for name in names})
         else:
-            detail = row["reason"] or f"{count_of(row['chunks'], 'passage')}, {row['format']}"
+            detail = _detail(row)
             path = from_here(row["path"]) if row["source"] == "file" else row["path"]
             echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
     if not inside and state in (None, "skipped"):
         _count_forgotten(len(retriever.snapshot().tombstones))
     return 0 if rows else EXIT_NEGATIVE
+
+
+def _detail(row: dict[str, Any]) -> str:
+    """What `files` says of a file: its passages and its format, or why it has none, or what was not read of it."""
+    if row["reason"] and row["state"] != "indexed":
+        return str(row["reason"])
+    part = f", in part: {row['reason']}" if row["reason"] else ""
+    return f"{count_of(row['chunks'], 'passage')}, {row['format']}{part}"
 
 
 def _count_forgotten(count: int) -> None:

@@ -24,6 +24,7 @@ class Report:
     missing: int = 0  # documents that stay without their files: too many are missing, so a disk may be away
     skipped: int = 0
     failed: int = 0
+    in_part: int = 0  # of the indexed files, those with a part that was not read
     chunks_total: int = 0
     embedded: int = 0
     reused: int = 0
@@ -38,10 +39,11 @@ class Report:
         """
         if not entry.reason or is_member:
             setattr(self, row["state"], getattr(self, row["state"]) + 1)
+            self.in_part += row["state"] == "indexed" and bool(row.get("reason"))
 
     def join(self, report: Report) -> None:
         """Add the counts of a part of the run."""
-        for name in ("indexed", "skipped", "failed", "embedded", "reused"):
+        for name in ("indexed", "skipped", "failed", "in_part", "embedded", "reused"):
             setattr(self, name, getattr(self, name) + getattr(report, name))
 
     def count_chunks(self, before: int, after: int) -> None:
@@ -53,6 +55,7 @@ class Report:
         """The report as JSON has it."""
         return {
             "files": {name: getattr(self, name) for name in FILE_STATES},
+            "in_part": self.in_part,
             "chunks": {
                 "total": self.chunks_total,
                 "embedded": self.embedded,

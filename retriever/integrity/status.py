@@ -23,6 +23,7 @@ class Status:
     fingerprint: str
     dim: int
     documents: dict[str, int]  # by state; forgotten files are counted without their names
+    in_part: int  # of the indexed documents, those with a part that was not read
     chunks: int
     bytes: int
     vector_index: str | None
@@ -43,6 +44,8 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
     for state in snapshot.document_rows["state"].to_pylist():
         states[state] = states.get(state, 0) + 1
     states["forgotten"] = len(snapshot.tombstones)
+    reasons = zip(*(snapshot.document_rows[name].to_pylist() for name in ("state", "reason")), strict=True)
+    in_part = sum(state == "indexed" and bool(reason) for state, reason in reasons)
     index = snapshot.index
     return Status(
         path=str(snapshot.store.location),
@@ -51,6 +54,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,
         documents=states,
+        in_part=in_part,
         chunks=snapshot.chunks.count_rows(),
         bytes=snapshot.store.location.size(),
         vector_index=snapshot.head.vectors,

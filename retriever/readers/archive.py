@@ -42,7 +42,7 @@ def zip_members(data: bytes, name: str) -> Iterator[Member]:  # noqa: ARG001 - o
     except _DAMAGED as error:
         raise UnreadableError(f"damaged: not a whole ZIP file ({error})") from None
     for entry in entries[:_MAX_ENTRIES]:
-        if not entry.is_dir():
+        if not entry.filename.endswith("/"):
             reason = "password-protected" if entry.flag_bits & 1 else _too_large(entry.file_size)
             yield Member(entry.filename, entry.file_size, _reader(partial(archive.open, entry)), reason)
 

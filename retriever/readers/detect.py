@@ -22,6 +22,10 @@ _MAILBOX = re.compile(
 )  # the date of arrival, then the first header
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]", re.IGNORECASE)
 _PACKAGES = (("word/", ".docx"), ("ppt/", ".pptx"), ("xl/", ".xlsx"))
+_STREAMS = (
+    ("WordDocument", ".doc"), ("PowerPoint Document", ".ppt"), ("__properties_version1.0", ".msg"),
+    ("Workbook", ".xls"), ("Book", ".xls"),
+)  # fmt: skip
 _MIMETYPES = (
     ("epub", ".epub"), ("opendocument.text", ".odt"), ("opendocument.presentation", ".odp"),
     ("opendocument.graphics", ".odp"), ("opendocument.spreadsheet", ".ods"),
@@ -62,7 +66,9 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
         return by_name
     if _is_package(sniffed) or (sniffed and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
         return formats[sniffed]
-    if ending in OLD_OFFICE:
+    if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".text:")):
+        if by_name:
+            raise UnreadableError(f"not a {ending[1:].upper()} file, though it is named so")
         raise UnsupportedError(f"no reader for {ending} files")
     if ending in {".txt", ".text", ""} and data.lstrip()[:1] in {b"{", b"["} and _is_json(data):
         return formats[".json"]
@@ -89,12 +95,14 @@ def _choose_package(data: bytes, ending: str, sniffed: str, formats: Mapping[str
 def _choose_old_office(data: bytes, ending: str, formats: Mapping[str, Format]) -> Format:
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise UnreadableError("password-protected")
-    if "Workbook".encode("utf-16-le") in data and ending not in OLD_OFFICE:
-        return formats[".xls"]
-    if ending in formats:
-        raise UnreadableError(
-            "an Office file from before 2007, for which there is no reader; save it in a newer format"
-        )
+    from .office.compound import CompoundFile
+
+    file = CompoundFile(data)
+    for stream, own in _STREAMS:
+        if stream in file:
+            return formats[own]
+    if _is_package(ending) or FORMATS.get(ending, ("",))[0] in {"doc", "ppt", "msg"}:
+        raise UnreadableError(f"damaged: it holds no text of a {ending[1:].upper()} file")
     raise UnsupportedError(f"no reader for {ending or 'such Office'} files")
 
 

@@ -22,6 +22,9 @@ _READERS: dict[str, tuple[str, str]] = {
     "pptx": (".office.pptx:read_pptx", "pptx pptm ppsx ppsm potx potm"),
     "xlsx": (".office.xlsx:read_xlsx", "xlsx xlsm xltx xltm"),
     "xls": (".office.xlsx:read_xls", "xls xlsb"),
+    "doc": (".office.doc:read_doc", "doc dot"),
+    "ppt": (".office.ppt:read_ppt", "ppt pps"),
+    "msg": (".office.msg:read_msg", "msg"),
     "odt": (".office.odf:read_odf", "odt ott fodt"),
     "odp": (".office.odf:read_odf", "odp otp fodp odg fodg"),
     "ods": (".office.odf:read_odf", "ods ots fods"),
@@ -31,6 +34,8 @@ _READERS: dict[str, tuple[str, str]] = {
     "tsv": (".text:read_delimited", "tsv tab"),
     "json": (".text:read_json", "json geojson topojson json5 jsonc webmanifest har avsc"),
     "jsonl": (".text:read_json_lines", "jsonl ndjson"),
+    "sqlite": (".database:read_sqlite", "sqlite sqlite3 db db3"),
+    "parquet": (".database:read_parquet", "parquet"),
     "notebook": (".notebook:read_notebook", "ipynb"),
     "email": (".mail:read_mail", "eml mht mhtml"),
     "mailbox": (".mail:read_mailbox", "mbox"),
@@ -66,7 +71,9 @@ _LANGUAGES = {
 }  # fmt: skip
 
 # Formats of statements, records or rows: each line is complete in itself. Most XML is read as prose instead.
-LINE_BY_LINE = (frozenset(_LANGUAGES) - {"xml"}) | {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods"}
+LINE_BY_LINE = (frozenset(_LANGUAGES) - {"xml"}) | frozenset(
+    {"csv", "tsv", "json", "jsonl", "xlsx", "xls", "ods", "sqlite", "parquet"}
+)
 
 FORMATS: dict[str, Format] = {
     "." + ending: (name, reader) for name, (reader, endings) in _READERS.items() for ending in endings.split()
@@ -82,12 +89,8 @@ NAMES: dict[str, str] = {
     "pipfile": ".toml", "requirements.txt": ".ini", "justfile": ".mk",
 }  # fmt: skip
 
-# Old Office formats have no reader, but such files are opened: some of them are RTF or HTML.
-OLD_OFFICE = frozenset(
-    {
-        ".doc", ".dot", ".ppt", ".pps", ".pot", ".msg", ".wps", ".pub", ".vsd"
-    }
-)  # fmt: skip
+# Endings of old Office formats: some of these files are RTF or HTML. The last three have no other reader.
+OLD_OFFICE = frozenset({".doc", ".dot", ".ppt", ".pps", ".pot", ".msg", ".wps", ".pub", ".vsd"})
 # Files of these endings are not opened: they hold no text.
 WITHOUT_TEXT = frozenset(
     {
@@ -97,8 +100,8 @@ WITHOUT_TEXT = frozenset(
         ".mov", ".avi", ".mkv", ".webm", ".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".zst", ".lz4", ".7z", ".rar",
         ".jar", ".war", ".ear", ".apk", ".ipa",
         ".whl", ".egg", ".deb", ".rpm", ".dmg", ".iso", ".img", ".cab", ".exe", ".dll", ".so", ".dylib", ".a",
-        ".o", ".obj", ".lib", ".pyc", ".pyo", ".pyd", ".class", ".wasm", ".bin", ".db", ".sqlite",
-        ".sqlite3", ".mdb", ".accdb", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".npy", ".npz", ".h5",
+        ".o", ".obj", ".lib", ".pyc", ".pyo", ".pyd", ".class", ".wasm", ".bin",
+        ".mdb", ".accdb", ".arrow", ".feather", ".orc", ".avro", ".npy", ".npz", ".h5",
         ".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".onnx", ".safetensors", ".gguf", ".faiss", ".lance", ".ttf",
         ".otf", ".woff", ".woff2", ".eot", ".blend", ".fbx", ".glb", ".stl", ".dwg", ".shp", ".pages",
         ".numbers", ".mobi", ".azw", ".azw3", ".djvu", ".chm", ".one", ".pst", ".ost", ".msf", ".p12", ".pfx", ".der",

@@ -15,13 +15,16 @@ _SHORT = 600  # characters: a table up to this length is one passage, in which t
 _TITLE_ROWS = 5  # rows at the top that may come before the names of the columns
 
 
-def add_rows(builder: DocumentBuilder, rows: Iterable[str], page: int, name: str) -> None:
+def add_rows(
+    builder: DocumentBuilder, rows: Iterable[str], page: int | None, name: str, columns: Sequence[str] | None = None
+) -> None:
     """Add the rows of a sheet, each with tabs between its cells; an empty string stands for empty rows.
 
     :param page: the number of the sheet.
     :param name: of the sheet, its heading.
+    :param columns: the names of the columns, where they are known.
     """
-    table = _Table(builder, page, name)
+    table = _Table(builder, page, name, columns)
     for row in rows:
         table.add(row)
     table.flush(is_last=True)
@@ -30,8 +33,8 @@ def add_rows(builder: DocumentBuilder, rows: Iterable[str], page: int, name: str
 class _Table:
     """The rows of a sheet that wait to be added. A row of names behind an empty one begins another table."""
 
-    def __init__(self, builder: DocumentBuilder, page: int, name: str) -> None:
-        self._builder, self._page, self._name = builder, page, name
+    def __init__(self, builder: DocumentBuilder, page: int | None, name: str, columns: Sequence[str] | None) -> None:
+        self._builder, self._page, self._name, self._known = builder, page, name, columns
         self._rows: list[str] = []
         self._columns: str | None = None
         self._after_gap = False
@@ -41,7 +44,7 @@ class _Table:
         if not row:
             self._after_gap = True
             return
-        if self._after_gap and self._rows and is_header(_cells(row)):
+        if self._after_gap and self._known is None and self._rows and is_header(_cells(row)):
             self.flush(is_last=True)
         self._after_gap = False
         self._rows.append(row)
@@ -52,7 +55,9 @@ class _Table:
         """Add the waiting rows. :param is_last: no row of the same table follows."""
         text = "\n".join(self._rows)
         if self._columns is None:
-            self._columns = _columns(self._rows) if not is_last or len(text) > _SHORT else ""
+            is_long = not is_last or len(text) > _SHORT
+            known = _columns(self._rows) if self._known is None else column_names(self._known)
+            self._columns = known if is_long else ""
         heading = tuple(filter(None, (self._name, self._columns)))
         self._builder.add(text, page=self._page, heading=heading, kind="table", gap=self._gap)
         self._rows, self._gap = [], "\n"

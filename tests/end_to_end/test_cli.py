@@ -249,7 +249,7 @@ def test_index_json_is_one_object_of_counts(here: Path, run):
     done = run("index", ".", "--json")
     (row,) = done.rows
     assert (done.code, done.err) == (0, "")
-    assert list(row) == ["files", "passages", "seconds"]
+    assert list(row) == ["files", "in_part", "passages", "seconds"]
     assert row["files"] == {
         "indexed": 2,
         "unchanged": 5,

@@ -1078,3 +1078,7 @@ def test_encoded_data_that_was_left_out_is_said_of_the_file(world):
     world.write("key.txt", CAT + "\n" + "aB3dE6gH" * 100 + "\n")
     assert world.sync() == {"indexed": 1}
     assert world.reasons() == {"key.txt": "800 characters of encoded data left out"}
+    assert world.retriever.status().in_part == 1
+    world.write("key.txt", CAT + " " + "aB3dE6gH" * 100, OLD + 1)
+    report = world.retriever.sync(world.folder)
+    assert (report.in_part, report.as_dict()["in_part"]) == (1, 1)
