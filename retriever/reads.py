@@ -1,4 +1,7 @@
-"""Reads of stored documents that an index and a scope of it share: by id, by filter, by page, counts and facets."""
+"""Reads of stored documents that an index and a scope of it share: by id, by filter, by page, counts and facets.
+
+`records` is imported when it is first used: a search from the command line needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..core.checks import is_whole
 from ..core.errors import InputError
-from .store import records
 from .store.filters.filter import Filter, Within, shown
 from .store.filters.where import Where, parse
 
@@ -50,10 +52,14 @@ class DocumentReads:
         if not isinstance(ids, (str, os.PathLike)) and (isinstance(ids, bytes) or not isinstance(ids, Iterable)):
             raise InputError(f"documents are named by an id or a list of ids, not by {shown(ids)}")
         names = [ids] if isinstance(ids, (str, os.PathLike)) else list(ids)
+        from .store import records
+
         result = self._read(lambda snapshot: records.get(snapshot, names, vectors=vectors, inside=self._inside))
         return result[0] if isinstance(ids, (str, os.PathLike)) else result
 
     def __contains__(self, name: object) -> bool:
+        from .store import records
+
         return self._read(lambda snapshot: records.contains(snapshot, name, self._inside))
 
     def __len__(self) -> int:
@@ -95,6 +101,8 @@ class DocumentReads:
     def count(self, where: Where = None) -> int:
         """Count the documents, or those that pass a filter."""
         conditions = self._where(where)
+        from .store import records
+
         return self._read(lambda snapshot: records.count(snapshot, conditions))
 
     def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
@@ -109,6 +117,8 @@ class DocumentReads:
             raise InputError(f"limit is the number of documents, a whole number of at least 0, not {limit!r}")
         if after is not None and not isinstance(after, str):
             raise InputError(f"after is the id of a document, not {after!r}")
+        from .store import records
+
         return records.pages(self._read, self._where(where), after, limit)
 
     def facets(self, fields: str | Iterable[str], where: Where = None, *, limit: int = 100) -> dict[str, Facet]:
@@ -128,4 +138,6 @@ class DocumentReads:
         if not is_whole(limit, 0):
             raise InputError(f"limit is the number of values, a whole number of at least 0, not {limit!r}")
         conditions = self._where(where)
+        from .store import records
+
         return self._read(lambda snapshot: records.facets(snapshot, keys, conditions, limit, self._inside))

@@ -35,7 +35,6 @@ from .models.load import load_encoder
 from .models.reranker import Reranker
 from .models.token_boundaries import token_boundary_digest
 from .reads import DocumentReads
-from .scope import Scope
 from .search import query as queries
 from .search import similar as similarity
 from .search.calibration import renew_scale
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .cluster.cluster import Cluster
+    from .scope import Scope
     from .store.head import Head
     from .store.writer import Writer
 
@@ -479,6 +479,8 @@ class Retriever(DocumentReads):
 
         >>> Retriever.open("docs").scope(F.tenant == "t1").search("invoices")  # doctest: +SKIP
         """
+        from .scope import Scope
+
         return Scope(self, where)
 
     # Inspecting

@@ -8,7 +8,6 @@ import numpy as np
 
 from ...core.errors import InputError
 from ..store.documents import chunk_at
-from ..store.records import check_inside
 from . import query as queries
 
 if TYPE_CHECKING:
@@ -39,7 +38,10 @@ def similar(
 
     :param inside: the filter of a scope: the document must pass it too.
     """
-    check_inside(snapshot, path, inside)
+    if inside is not None:
+        from ..store.records import check_inside
+
+        check_inside(snapshot, path, inside)
     chunk = chunk_at(snapshot, path, line)
     vector = np.array([chunk["vector"]], np.float32)
     query = queries.Query(snapshot, "", lambda: vector)

@@ -15,8 +15,6 @@ from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
 from . import lexical, neighbours, tombstones
-from .filters.columns import DocumentColumns
-from .filters.evaluation import select
 from .live_index import LiveIndex, LoadedIndex, load_index
 from .relevance_scale import Scale, scale_of
 from .search_backend import CPU, SearchBackend
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Ids, Mask, Positions
     from ...indexes.inverted.lexical_index import LexicalIndex
     from ...indexes.manifest import IndexManifest
-    from .filters.columns import Carried
+    from .filters.columns import Carried, DocumentColumns
     from .filters.filter import Filter
     from .head import Head
     from .neighbours import LiveNeighbourhood
@@ -179,6 +177,8 @@ class Snapshot:
     @locked_cached_property
     def columns(self) -> DocumentColumns:
         """The values of all documents by key, in the order of `document_rows`."""
+        from .filters.columns import DocumentColumns
+
         return DocumentColumns(self.document_rows, self._carried)
 
     def select(self, where: Filter) -> Mask:
@@ -186,6 +186,8 @@ class Snapshot:
 
         :raises InputError: when it names a key that no document has.
         """
+        from .filters.evaluation import select
+
         with self.once:
             return select(where, self.columns)
 

@@ -86,6 +86,7 @@ def hostile_reads(draw, scope):
         lambda: scope.count(hostile_where(draw)),
         lambda: [scope.facets(["tenant", draw.choice(["mark", "path", "title", "n", "only t2"])], hostile_where(draw))],
         lambda: list(scope.iterate(hostile_where(draw), after=draw.choice([None, "", "d/3"]), limit=40)),
+        lambda: list(scope.grep(draw.choice(["sat", ".", "number[0-9]+", "owned", "mine"]), where=hostile_where(draw))),
         lambda: (name in scope, len(scope)),
         lambda: scope.scope(hostile_where(draw)).search(query, 100, mode=mode),
     ]

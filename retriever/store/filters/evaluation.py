@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import fnmatch
 import re
 from bisect import bisect_left, bisect_right
@@ -91,6 +90,8 @@ def check_key(key: str, documents: DocumentColumns, inside: Mask | None = None) 
 
 
 def _unknown(key: str, known: list[str]) -> str:
+    import difflib
+
     names = [*fields.NAMES, *(name for name in known if name not in fields.NAMES)]
     near = difflib.get_close_matches(key, names, 3)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import InputError
-from . import language
 from .filter import Filter, condition, joined, shown
 
 Where = Filter | str | Sequence[str | Filter] | Mapping[str, Any] | None
@@ -23,14 +22,20 @@ def parse(where: Where) -> Filter | None:
     if where is None or isinstance(where, Filter):
         return where
     if isinstance(where, str):
-        return language.parse(where)
+        return _spoken(where)
     if isinstance(where, Collection) and not where:
         return None
     if isinstance(where, Mapping):
         return joined("and", [_equal(where, key, value) for key, value in where.items()])
     if not isinstance(where, Sequence) or not all(isinstance(part, (str, Filter)) for part in where):
         raise InputError(f"a filter is a text, a list of texts, a mapping or built from F, not {shown(where)}")
-    return joined("and", [part if isinstance(part, Filter) else language.parse(part) for part in where])
+    return joined("and", [part if isinstance(part, Filter) else _spoken(part) for part in where])
+
+
+def _spoken(text: str) -> Filter:
+    from .language import parse as parse_text
+
+    return parse_text(text)
 
 
 def among(where: Filter | None, ids: Iterable[str | os.PathLike[str]] | None) -> Filter | None:
