@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ..core.errors import InputError, StoreError
+from ..core.errors import InputError, NoIndexError, StoreError
 from ..core.printable import printable_path
 from .options import (
     EXIT_NEGATIVE,
@@ -31,13 +34,12 @@ from .output import echo, echo_json
 from .progress_bar import ProgressBar
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..retriever.indexing.report import Report
+    from ..retriever.retriever import Retriever
 
 
 @click.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=FOLDER, default=".")
 @click.option(
     "--index",
     "index",
@@ -71,7 +73,7 @@ def index(
     ray: str | None,
     as_json: bool,
 ) -> int:
-    """Index FOLDER, or bring its index up to date.
+    """Index FOLDER, by default the current one, or bring its index up to date.
 
     Only new and changed files are read and embedded. You may interrupt it: the next run continues there.
 
@@ -112,6 +114,23 @@ def index(
     if report.missing and is_interactive() and click.confirm("Drop them from the index?", err=True):
         report = run(drop_missing=True)
     return EXIT_NEGATIVE if report.missing else 0
+
+
+def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: str | None) -> Retriever:
+    """Open an index to search; where there is none, a person is asked whether to make it.
+
+    :param at: the index that --index names.
+    """
+    try:
+        return open_index(folder, at, model, ray, narrow=True)
+    except NoIndexError:
+        missing = folder or Path()
+        question = f"There is no index of {printable_path(str(missing))} yet. Index it now?"
+        if at or not missing.is_dir() or not is_interactive() or not click.confirm(question, err=True):
+            raise
+    with contextlib.redirect_stdout(sys.stderr):
+        click.get_current_context().invoke(index, folder=missing, model=model, ray=ray)
+    return open_index(folder, at, model, ray)
 
 
 def _summary(report: Report) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ..retriever.retriever import Retriever
+    from ..retriever.store.filters.filter import Filter
 
 EXIT_NEGATIVE = 1  # the exit code of a search without a hit and of a check that finds a fault
 _MAXIMUM_COMPARED = 5_000  # documents: comparing a misspelt name with more takes too long
@@ -152,11 +153,18 @@ def print_waiting(line: str) -> None:
 
 
 def open_index(
-    folder: Path | None, index: Path | None, model: str | None = None, ray: str | None = None, wait: float = 0.0
+    folder: Path | None,
+    index: Path | None,
+    model: str | None = None,
+    ray: str | None = None,
+    wait: float = 0.0,
+    *,
+    narrow: bool = False,
 ) -> Retriever:
     """Open the existing index that FOLDER and --index name.
 
     :param wait: the seconds that a write waits for another process.
+    :param narrow: FOLDER may be a file or a glob too, for commands that have a filter.
     """
     from ..retriever.documents.scan import find_index, is_index
     from ..retriever.retriever import Retriever
@@ -164,10 +172,13 @@ def open_index(
     if index:
         return Retriever.open(index, model=model, ray=ray, wait=wait, on_wait=print_waiting)
     start = folder or Path.cwd()
+    if narrow:
+        start = _above_glob(start)
+        start = start.parent if start.is_file() else start
     if not start.exists():
         raise InputError(f"there is no folder {start}")
     if start.is_file():
-        raise InputError(f"{start} is a file: expected a folder; narrow a search with --where path={start.name}")
+        raise InputError(f"{start} is a file: expected a folder")
     path = start if is_index(start) else find_index(start)
     if path is None:
         raise NoIndexError(f"no index in {start} or above it: make one with {command_hint('index', folder or Path())}")
@@ -192,19 +203,33 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     return f"'binocle {' '.join([*words, *(['--index', shlex.quote(str(index))] if index else [])])}'"
 
 
-def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[str]:
-    """The filter for FOLDER; none unless it lies below `root`, the indexed folder."""
+def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[Filter]:
+    """The filter for FOLDER, a file or a glob; none unless it lies below `root`, the indexed folder."""
     from ..retriever.documents.scan import INDEX_NAME
-    from ..retriever.store.filters.fields import below_folder
+    from ..retriever.store.filters.fields import escaped
+    from ..retriever.store.filters.filter import F
 
     if folder is None or folder.resolve() == index or (root is None and folder.resolve() / INDEX_NAME == index):
         return []
-    if not folder.exists():
-        raise InputError(f"there is no folder {folder}")
-    if root is None or not folder.resolve().is_relative_to(root.resolve()):
+    above = _above_glob(folder)
+    if not above.exists():
+        raise InputError(f"there is no folder {above}")
+    if root is None or not above.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{folder} is not in {root}, the folder of the index at {index}")
-    inside = folder.resolve().relative_to(root.resolve()).as_posix()
-    return [] if inside == "." else [below_folder(inside)]
+    inside = above.resolve().relative_to(root.resolve()).as_posix()
+    if inside == "." and above == folder:
+        return []
+    glob = "" if above == folder else folder.relative_to(above).as_posix()
+    names = [escaped(inside)] * (inside != ".") + [glob] * bool(glob)
+    return [F.path.glob("/" + "/".join(names) + "/" * (not glob and above.is_dir()))]
+
+
+def _above_glob(path: Path) -> Path:
+    """The part of a path before its first name with a wildcard; all of a path that exists."""
+    if path.exists():
+        return path
+    wild = next((number for number, name in enumerate(path.parts) if any(sign in name for sign in "*?[")), None)
+    return path if wild is None else Path(*path.parts[:wild])
 
 
 def path_from_here(root: Path | None) -> Callable[[str], str]:

@@ -13,6 +13,8 @@ from ..core.errors import InputError, UntrustedError
 from ..core.printable import printable
 from ..retriever.search.exact import parse
 from ..retriever.search.snippet import blocks
+from ..retriever.store.locations.folder_location import writer_at
+from .index import open_or_make
 from .lines import check_line_options, line_options, print_lines
 from .options import (
     EXIT_NEGATIVE,
@@ -36,6 +38,8 @@ from .options import (
     where_option,
 )
 from .output import echo, echo_coloured, echo_json, is_coloured
+from .places import document_url, open_in_editor
+from .retained import embedded_text, recovered, recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +90,7 @@ class _QueryCommand(click.Command):
 )
 @click.option("--copies", is_flag=True, help="List the places of the copies of each passage.")
 @click.option("--full", is_flag=True, help="Print whole passages.")
+@click.option("--open", "open_first", is_flag=True, help="Open the first passage in $VISUAL or $EDITOR, at its line.")
 @click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
 @click.option(
     "--inverter",
@@ -112,6 +117,7 @@ def search(
     per_document: int | None,
     copies: bool,
     full: bool,
+    open_first: bool,
     explain: bool,
     inverter: Path | None,
     model: str | None,
@@ -121,9 +127,9 @@ def search(
 ) -> int:
     """Find the passages that answer QUERY.
 
-    Searches FOLDER, or else the whole index of the current folder or of the nearest one above it. The QUERY "-" is read
-    from standard input. Paths open from the current folder; JSON has them relative to the indexed folder. Exit 1 when
-    nothing is found.
+    Searches FOLDER, which may also be a file, or a glob in quotes. Without it, searches the whole index of the current
+    folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open from the current
+    folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found.
 
     Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
     definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
@@ -148,11 +154,11 @@ def search(
         if sys.stdin is None:
             raise InputError("the query '-' is read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
-    retriever = open_index(folder, index, model, ray)
+    retriever = open_or_make(folder, index, model, ray)
     if regex or fixed:
         scope = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
         return print_lines(retriever, query, scope, fixed=fixed, as_json=as_json, **lines)
-    recover, root = _recovery(inverter, retriever, explain=explain), retriever.folder
+    recover, root = recovery(inverter, retriever, explain=explain), retriever.folder
     mode = _allowed_mode(mode, retriever)
     with stdout_for_answers(ray):
         hits = retriever.search(
@@ -166,12 +172,12 @@ def search(
             per_document=per_document,
         )
     if recover and not as_json:
-        echo(f"query: {_recovered(recover(query.strip(), 'query'))}\n")
-    _print_hits(
-        hits, query, path_from_here(root), explain=explain, as_json=as_json, recover=recover, copies=copies, full=full
-    )
+        echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
+    _print_hits(hits, query, root, explain=explain, as_json=as_json, recover=recover, copies=copies, full=full)
     if mode != "lexical":
         _warn_of_long_query(query, retriever)
+    if open_first and hits:
+        open_in_editor(hits[0], root)
     return _comment(hits, where, folder, root, retriever, as_json=as_json, required=parse(query).required)
 
 
@@ -192,11 +198,11 @@ def similar(
     \b
     binocle similar guide/install.md:40 docs
     """
-    retriever = open_index(folder, index)
+    retriever = open_index(folder, index, narrow=True)
     path, line = parse_citation(retriever, citation)
     root = retriever.folder
     hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
-    _print_hits(hits, "", path_from_here(root), explain=False, as_json=as_json)
+    _print_hits(hits, "", root, explain=False, as_json=as_json)
     return _comment(hits, where, folder, root, retriever, as_json=as_json)
 
 
@@ -249,7 +255,7 @@ def _warn_of_long_query(query: str, retriever: Retriever) -> None:
 def _print_hits(
     hits: list[Hit],
     query: str,
-    from_here: Callable[[str], str],
+    root: Path | None,
     *,
     explain: bool,
     as_json: bool,
@@ -261,14 +267,15 @@ def _print_hits(
         for hit in hits:
             row = _hit_fields(hit, explain=explain)
             if recover:
-                facts = {"query": recover(query.strip(), "query"), "passage": recover(_embedded_text(hit), "document")}
+                facts = {"query": recover(query.strip(), "query"), "passage": recover(embedded_text(hit), "document")}
                 row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
             echo_json(row)
         return
     printed = blocks(
         hits,
         query,
-        path_of=from_here,
+        path_of=path_from_here(root),
+        url_of=lambda hit: document_url(hit, root),
         colour=is_coloured(),
         width=_width(),
         explain=explain,
@@ -276,7 +283,7 @@ def _print_hits(
         full=full,
     )
     for hit, block in zip(hits, printed, strict=True):
-        facts_line = printable(_recovered(recover(_embedded_text(hit), "document"))) if recover else ""
+        facts_line = printable(recovered(recover(embedded_text(hit), "document"))) if recover else ""
         echo_coloured(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
 
 
@@ -293,6 +300,8 @@ def _comment(
     """Print notes on the hits to stderr, and return the exit code."""
     if not as_json:
         _warn_of_changed_files(hits, root, retriever)
+        if hits and (writer := writer_at(retriever.path)):
+            echo(f"binocle: {writer} is writing the index: passages of new files may still be missing", err=True)
     if not hits:
         _explain_no_hits(where, folder, root, retriever, required)
     return 0 if hits else EXIT_NEGATIVE
@@ -325,7 +334,9 @@ def _explain_no_hits(
     below = ids_passing(snapshot, inside)
     if not rows:
         hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
+        writer = writer_at(retriever.path)
         reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
+        reason = f"{writer} is making the index at {retriever.path}: search again when it is done" if writer else reason
     elif below.isdisjoint(row["id"] for row in rows):
         reason = f"no document in {folder} has passages in the index"
     elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
@@ -341,36 +352,6 @@ def _explain_no_hits(
 
 def _quoted(literals: tuple[str, ...]) -> str:
     return " and ".join(f'"{literal}"' for literal in literals)
-
-
-def _recovery(
-    inverter: Path | None, retriever: Retriever, *, explain: bool
-) -> Callable[[str, Kind], RetainedFacts] | None:
-    """A function that recovers the words of a text from its vector; None without --inverter."""
-    if inverter is None:
-        return None
-    if not explain:
-        raise click.UsageError("--inverter goes with --explain")
-    from functools import cache
-
-    from ..retriever.inversion.facts import retained_facts
-    from ..retriever.inversion.inverter import EmbeddingInverter
-
-    loaded = EmbeddingInverter.load(inverter, encoder=retriever.encoder)
-    return cache(lambda text, kind: retained_facts(text, loaded, kind=kind))
-
-
-def _embedded_text(hit: Hit) -> str:
-    """The text that the encoder embedded for a passage: its heading and the passage."""
-    from ..retriever.documents.chunker import context_of
-
-    return context_of(hit.heading, hit.text)
-
-
-def _recovered(facts: RetainedFacts) -> str:
-    missing = f"; lost: {', '.join(facts.missing)} (only its words find these)" if facts.missing else ""
-    retained = f"; kept: {', '.join(facts.retained)}" if facts.retained else ""
-    return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"
 
 
 def _width() -> int:

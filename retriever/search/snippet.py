@@ -57,6 +57,7 @@ def blocks(
     query: str,
     *,
     path_of: Callable[[str], str] = str,
+    url_of: Callable[[Hit | Copy], str] = lambda _: "",
     colour: bool,
     width: int,
     explain: bool = False,
@@ -68,6 +69,7 @@ def blocks(
     The line of the citation is the first that is shown.
 
     :param path_of: converts the path of a file, so that it opens from here.
+    :param url_of: gives the address of a hit's document, for a link in colour; "" for none.
     :param list_copies: cite the copies of each hit too.
     :param full: the whole passage.
     """
@@ -79,7 +81,7 @@ def blocks(
         shown = range(len(text.lines)) if full else text.excerpt(weights)
         counts_lines = hit.line_end - hit.line_start == hit.text.count("\n")  # of the text, not of its source
         line = hit.line_start + (text.numbers[shown.start] if counts_lines and text.numbers else 0)
-        lines = [_citation(hit, line, path_of, colour=colour)]
+        lines = [_citation(hit, line, path_of, url_of(hit), colour=colour)]
         lines += [f"    = {_location(copy, copy.line_start, path_of)}" for copy in hit.copies if list_copies]
         lines += [f"    {_highlight(line, words) if colour else line}" for line in _cut(text, shown)]
         if explain:
@@ -93,7 +95,7 @@ def _location(passage: Hit | Copy, line: int, path_of: Callable[[str], str]) -> 
     return f"{printable_path(file_of(path))}:{line}"
 
 
-def _citation(hit: Hit, line: int, path_of: Callable[[str], str], *, colour: bool) -> str:
+def _citation(hit: Hit, line: int, path_of: Callable[[str], str], url: str, *, colour: bool) -> str:
     location = _location(hit, line, path_of)
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
@@ -102,6 +104,7 @@ def _citation(hit: Hit, line: int, path_of: Callable[[str], str], *, colour: boo
     if colour:
         heading = _FAINT + heading + _END if heading else ""
         hidden = _MATCH + hidden + _END if hidden else ""
+        location = f"\x1b]8;;{url}\x1b\\{location}\x1b]8;;\x1b\\" if url else location  # a hyperlink (OSC 8)
         return f"{hit.rank:>2}  {_PATH}{location}{_END}{page}{heading}{hidden}{copies}"
     return f"{hit.rank:>2}  {location}{page}{heading}{hidden}{copies}"
 

@@ -55,7 +55,7 @@ def in_terminal(*arguments: object, columns: int = 100, answer: bytes = b"", **e
 
 def plain(text: str) -> str:
     """Without the escapes that the program itself writes."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x1b]*\x1b\\", "", text)
 
 
 # The program

@@ -53,9 +53,9 @@ def pattern(glob: str) -> Pattern:
     return parsed
 
 
-def below_folder(path: str) -> str:
-    """Write the condition that a document lies below a folder, with special characters escaped."""
-    return "path=/" + re.sub(r"([*?\[\]\\ ])", r"\\\1", path) + "/"
+def escaped(path: str) -> str:
+    """Escape the special characters of a path for a glob."""
+    return re.sub(r"([*?\[\]\\ ])", r"\\\1", path)
 
 
 def moments(value: Any) -> tuple[float, float]:

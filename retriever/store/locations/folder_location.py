@@ -252,6 +252,17 @@ def writer_since(moment: str) -> bytes:
     return json.dumps({**writer, "once": os.urandom(8).hex()}).encode()
 
 
+def writer_at(folder: Path) -> str:
+    """Name the process that holds the lock of an index in a folder; "" if none does, or the system does not say."""
+    try:
+        inode = (folder / "lock").stat().st_ino
+        locks = Path("/proc/locks").read_text("utf-8").splitlines()
+    except OSError:
+        return ""
+    held = any(fields[5].endswith(f":{inode}") for lock in locks if len(fields := lock.split()) > 5)
+    return writer_in(folder / "lock.json") if held else ""
+
+
 def writer_in(file: Path | bytes) -> str:
     """Name the process that a lock.json describes, as far as it does."""
     try:

@@ -336,3 +336,11 @@ def test_a_whole_passage_is_shown_on_request():
     text = "\n".join(f"line {number}" for number in range(20))
     (block,) = blocks([Hit(**{**FIELDS, "text": text})], "x", colour=False, width=80, full=True)
     assert [line.strip() for line in block.splitlines()[1:]] == text.splitlines()
+
+
+def test_a_path_is_a_link_in_colour_alone():
+    hits = [Hit(**{**FIELDS, "path": "a\x1b]b.md"})]
+    (block,) = blocks(hits, "x", url_of=lambda _: "file:///x/a%1B%5Db.md", colour=True, width=80)
+    assert "\x1b]8;;file:///x/a%1B%5Db.md\x1b\\a\\x1b]b.md:7\x1b]8;;\x1b\\" in block
+    (block,) = blocks(hits, "x", url_of=lambda _: "file:///x/a%1B%5Db.md", colour=False, width=80)
+    assert "\x1b" not in block

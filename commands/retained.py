@@ -1,0 +1,47 @@
+"""`binocle search --explain --inverter`: the words that vectors keep and lose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ..retriever.inversion.facts import RetainedFacts
+    from ..retriever.models.encoder import Kind
+    from ..retriever.retriever import Retriever
+    from ..retriever.search.hit import Hit
+
+
+def recovery(
+    inverter: Path | None, retriever: Retriever, *, explain: bool
+) -> Callable[[str, Kind], RetainedFacts] | None:
+    """A function that recovers the words of a text from its vector; None without --inverter."""
+    if inverter is None:
+        return None
+    if not explain:
+        raise click.UsageError("--inverter goes with --explain")
+    from functools import cache
+
+    from ..retriever.inversion.facts import retained_facts
+    from ..retriever.inversion.inverter import EmbeddingInverter
+
+    loaded = EmbeddingInverter.load(inverter, encoder=retriever.encoder)
+    return cache(lambda text, kind: retained_facts(text, loaded, kind=kind))
+
+
+def embedded_text(hit: Hit) -> str:
+    """The text that the encoder embedded for a passage: its heading and the passage."""
+    from ..retriever.documents.chunker import context_of
+
+    return context_of(hit.heading, hit.text)
+
+
+def recovered(facts: RetainedFacts) -> str:
+    """Describe what a vector keeps and loses."""
+    missing = f"; lost: {', '.join(facts.missing)} (only its words find these)" if facts.missing else ""
+    retained = f"; kept: {', '.join(facts.retained)}" if facts.retained else ""
+    return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"

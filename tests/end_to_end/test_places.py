@@ -1,0 +1,151 @@
+"""Where a search looks, and how it leads to the places that it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from binocle import Retriever
+from binocle.commands import index as index_module
+from binocle.commands.places import document_url, editor_command
+from binocle.core.errors import InputError
+
+
+@pytest.fixture
+def notes(here: Path, run, write):
+    write(here, {"a (1)/x y.md": "a ship at sea\n", "a (1)/z.txt": "a ship in port\n", "ship.md": "one more ship\n"})
+    run("index", ".")
+    return here
+
+
+def paths(result):
+    return sorted(json.loads(line)["path"] for line in result.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ("a (1)", ["a (1)/x y.md", "a (1)/z.txt"]),
+        ("a (1)/x y.md", ["a (1)/x y.md"]),
+        ("a (1)/*.md", ["a (1)/x y.md"]),
+        ("*/*.txt", ["a (1)/z.txt"]),
+        ("**/[xz]*", ["a (1)/x y.md", "a (1)/z.txt"]),
+    ],
+)
+def test_a_search_looks_in_a_folder_a_file_or_a_glob(scope, expected, notes, run):
+    assert paths(run("search", "ship", scope, "--mode", "lexical", "--json")) == expected
+    assert paths(run("search", "--fixed", "ship", scope, "--json")) == expected
+    assert paths(run("search", "ship", notes / scope, "--mode", "lexical", "--json")) == expected
+
+
+def test_a_file_or_a_glob_that_is_not_there_is_said(notes, run):
+    assert run("search", "ship", "none.md").err == "binocle: there is no folder none.md\n"
+    result = run("search", "ship", "*.pdf")
+    assert (result.code, result.err) == (1, "binocle: no document in *.pdf has passages in the index\n")
+
+
+def test_index_takes_the_current_folder(tmp_path: Path, run, write, monkeypatch, tiny_model):
+    write(tmp_path, {"one.md": "a ship"})
+    monkeypatch.chdir(tmp_path)
+    assert run("index", "--model", tiny_model).out.startswith("1 indexed; ")
+
+
+def test_where_there_is_no_index_a_person_is_asked(tmp_path: Path, run, write, monkeypatch, tiny_model):
+    write(tmp_path, {"one.md": "a ship"})
+    monkeypatch.chdir(tmp_path)
+    assert run("search", "ship", "--model", tiny_model).err.startswith(
+        "binocle: no index in "
+    )  # no terminal: not asked
+    monkeypatch.setattr(index_module, "is_interactive", lambda: True)
+    questions = []
+    monkeypatch.setattr(click, "confirm", lambda text, **_: bool(questions.append(text)))
+    assert run("search", "ship", "--model", tiny_model).code == 2
+    assert questions == ["There is no index of . yet. Index it now?"]
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    result = run("search", "ship", "--model", tiny_model)
+    assert result.code == 0
+    assert result.out.startswith(" 1  one.md:1\n")
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux says who holds a lock")
+def test_a_search_says_that_the_index_is_being_made(tmp_path: Path, run, monkeypatch, tiny_model):
+    (tmp_path / "folder").mkdir()
+    retriever = Retriever.open(tmp_path / "folder", model=tiny_model)
+    retriever.sync(tmp_path / "folder")
+    monkeypatch.chdir(tmp_path / "folder")
+    with retriever.location.locked():
+        result = run("search", "ship", "--mode", "lexical")
+    assert result.code == 1
+    assert result.err.startswith(f"binocle: process {os.getpid()} on ")
+    assert "is making the index at" in result.err
+    assert "holds no passages yet" in run("search", "ship", "--mode", "lexical").err
+
+
+@pytest.mark.parametrize(
+    ("editor", "expected"),
+    [
+        ("vim", ["vim", "+7", "/x/a b.md"]),
+        ("/usr/bin/emacsclient -t", ["/usr/bin/emacsclient", "-t", "+7", "/x/a b.md"]),
+        ("nano", ["nano", "+7", "/x/a b.md"]),
+        ("code --wait", ["code", "--wait", "-g", "/x/a b.md:7"]),
+        ("hx", ["hx", "/x/a b.md:7"]),
+        ("unknown", ["unknown", "/x/a b.md"]),
+    ],
+)
+def test_each_editor_is_told_the_line_in_its_own_way(editor, expected):
+    assert editor_command(editor.split(), Path("/x/a b.md"), 7) == expected
+
+
+def test_open_starts_the_editor_without_a_shell(notes, run, monkeypatch, write):
+    write(notes, {"$(touch pwned);.md": "\n\nquinces\n"})
+    run("index", ".")
+    script = notes / "vim"
+    script.write_text(
+        f"#!{sys.executable}\nimport pathlib, sys\npathlib.Path('arguments').write_text(repr(sys.argv[1:]))\n"
+    )
+    script.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(script))
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert run("search", "quinces", "--mode", "lexical", "--open").code == 0
+    assert (notes / "arguments").read_text() == repr(["+3", str(notes / "$(touch pwned);.md")])
+    assert not (notes / "pwned").exists()
+
+
+def test_open_says_what_it_needs(notes, run, monkeypatch):
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "")
+    assert "--open needs an editor" in run("search", "ship", "--open").err
+    monkeypatch.setenv("EDITOR", "/nowhere/vim")
+    assert "cannot start the editor '/nowhere/vim'" in run("search", "ship", "--open").err
+
+
+def test_a_path_that_leads_out_of_the_folder_is_no_link(notes, run):
+    (hit,) = Retriever.open(notes).search("ship", 1, where="path=ship.md")
+    from dataclasses import replace
+
+    assert document_url(hit, notes) == (notes / "ship.md").as_uri()
+    assert document_url(replace(hit, path="a\x1b]b"), notes).endswith("/a%1B%5Db")
+    for path in ("../ship.md", "/etc/passwd", "a/../../b"):
+        assert document_url(replace(hit, path=path), notes) == ""
+    assert document_url(replace(hit, source="added"), notes) == ""
+    assert document_url(hit, None) == ""
+
+
+def test_open_opens_nothing_outside_of_the_folder(notes, monkeypatch):
+    from dataclasses import replace
+
+    from binocle.commands.places import open_in_editor
+
+    monkeypatch.setenv("EDITOR", "false")
+    (hit,) = Retriever.open(notes).search("ship", 1, where="path=ship.md")
+    (notes.parent / "secret.md").write_text("x")
+    (notes / "link.md").symlink_to(notes.parent / "secret.md")
+    (notes / "data.bin").write_bytes(b"\0\1")
+    for path in ("../secret.md", "link.md", "missing.md", "data.bin"):
+        with pytest.raises(InputError):
+            open_in_editor(replace(hit, path=path), notes)
