@@ -15,8 +15,9 @@ from .output import echo_coloured, echo_json, is_coloured
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..retriever.retriever import Retriever, Where
+    from ..retriever.retriever import Retriever
     from ..retriever.search.grep import Line
+    from ..retriever.store.filters.where import Where
 
 _PATH, _NUMBER, _MATCH, _FAINT, _END = "\x1b[35m", "\x1b[32m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 _SHOWN = 1_000  # characters of a line on a terminal

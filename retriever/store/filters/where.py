@@ -47,7 +47,7 @@ def among(where: Filter | None, ids: Iterable[str | os.PathLike[str]] | None) ->
     names = list(ids)
     if not all(isinstance(name, (str, os.PathLike)) for name in names):
         raise InputError(f"ids is a list of ids or paths, not {shown(names)}")
-    named = condition("path", "in", list(map(os.fspath, names)))
+    named = condition("path", "in", [os.fspath(name) for name in names])
     return named if where is None else where & named
 
 
