@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..core.checks import is_whole
 from ..core.errors import InputError
-from .store.filters.filter import Filter, Within, shown
+from .store.filters.fields import shown
+from .store.filters.filter import Filter, Within
 from .store.filters.where import Where, parse
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from .store import records
 from .store.filters import fields
 from .store.filters.columns import DocumentColumns
 from .store.filters.evaluation import evaluate
-from .store.filters.filter import Condition, Filter, Junction, Within, shown
+from .store.filters.fields import shown
+from .store.filters.filter import Condition, Filter, Junction, Within
 from .store.filters.where import parse
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def _unknown(key: str, known: list[str]) -> str:
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     shown = names[: len(fields.NAMES) + _LISTED_KEYS]
     rest = ", …" * (len(names) > len(shown))
-    return f"no document has {key!r}{hint}: a filter may ask for {', '.join(shown)}{rest}"
+    return f"no document has {fields.shown(key)}{hint}: a filter may ask for {', '.join(shown)}{rest}"
 
 
 def _compare(where: Condition, documents: DocumentColumns) -> Mask:

@@ -23,6 +23,7 @@ _OPERATORS = {
     "modified": (*_EQUALITY, "lt", "lte", "gt", "gte", "between"),
     "size": (*_EQUALITY, "lt", "lte", "gt", "gte", "between"),
 }
+_SHOWN = 80  # characters of a value in a message
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -44,12 +45,21 @@ def check(key: str, operator: str, value: Any) -> None:
         pattern(value)
 
 
+def shown(value: Any) -> str:
+    """Return a value for a message, cut if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return "a number without end"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
 def pattern(glob: str) -> Pattern:
     """Read a glob of paths as in .gitignore."""
     text = glob.removeprefix("./")
     parsed = Pattern.parse("\\" + text if text.startswith(("#", "!")) else text)
     if parsed is None:
-        raise InputError(f"cannot read the path filter {glob!r}: expected a glob such as docs/** or *.md")
+        raise InputError(f"cannot read the path filter {shown(glob)}: expected a glob such as docs/** or *.md")
     return parsed
 
 
@@ -79,7 +89,7 @@ def moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
-        raise InputError(f"{text!r} is not a date: expected YYYY-MM-DD, or YYYY-MM-DDTHH:MM") from None
+        raise InputError(f"{shown(text)} is not a date: expected YYYY-MM-DD, or YYYY-MM-DDTHH:MM") from None
 
 
 def _day_after(day: str) -> float:
@@ -108,7 +118,7 @@ def size(text: str) -> float:
     factor = _SIZES.get(match[2].upper()) if match else None
     count = number(match[1]) if match else None
     if factor is None or count is None:
-        raise InputError(f"{text!r} is not a size: expected bytes, or a number with KB, MB or GB")
+        raise InputError(f"{shown(text)} is not a size: expected bytes, or a number with KB, MB or GB")
     return count * factor
 
 

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....core.errors import InputError
 from ...documents.metadata import plain
 from . import fields
+from .fields import shown
 
 if TYPE_CHECKING:
     Scalar = Any  # a text, a number, a boolean or a date
 
 MAX_DEPTH = 100  # of filters in each other
 _MAX_BITS = 1_000  # of a number: Python's integers have no end
-_SHOWN = 80  # characters of a value in a message
+_MAX_CHARACTERS = 10_000  # of a key, and of a text that is a pattern
 
 COMPARISONS = ("eq", "lt", "lte", "gt", "gte")
 TEXTUAL = ("startswith", "glob", "like", "same", "like_lt", "like_lte", "like_gt", "like_gte")
@@ -154,18 +155,20 @@ def _filter(value: Any) -> Filter:
 
 def condition(key: str, operator: str, value: Any = None) -> Filter:
     """Check and return a comparison."""
-    if not isinstance(key, str) or not key:
-        raise InputError(f"a filter names its key by a text, not by {shown(key)}")
+    if not isinstance(key, str) or not 0 < len(key) <= _MAX_CHARACTERS:
+        raise InputError(
+            f"a filter names its key by a text of at most {_MAX_CHARACTERS:,} characters, not {shown(key)}"
+        )
     if operator == "in":
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-            raise InputError(f"the filter on {key!r} is among several values: expected a list, not {shown(value)}")
+            raise InputError(f"the filter on {shown(key)} is among several values: expected a list, not {shown(value)}")
         members = list(value)
         exact = tuple(_exact(key, "eq", member) for member in members if member is not None)
         within = Condition(key, "in", exact, repr(exact))
         return within if len(exact) == len(members) else within | ~condition(key, "exists")
     if operator == "between":
         if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
-            raise InputError(f"the filter on {key!r} is between two values, not {shown(value)}")
+            raise InputError(f"the filter on {shown(key)} is between two values, not {shown(value)}")
         bounds = tuple(_exact(key, "lte", bound) for bound in value)
         return Condition(key, "between", bounds, repr(bounds))
     if operator == "exists":
@@ -178,30 +181,22 @@ def condition(key: str, operator: str, value: Any = None) -> Filter:
 
 def _exact(key: str, operator: str, value: Any) -> Any:
     """Return a value of a type that metadata have, or the text of a date."""
-    result = plain(value)
+    result, label = plain(value), f"the filter on {shown(key)} compares"
     if isinstance(result, str):
         result = str.__str__(result)
     elif isinstance(result, int) and not isinstance(result, bool):
         result = int(result)
         if result.bit_length() > _MAX_BITS:
-            raise InputError(f"the filter on {key!r} compares with a number of more than {_MAX_BITS:,} bits")
+            raise InputError(f"{label} with a number of more than {_MAX_BITS:,} bits")
     elif not isinstance(result, (bool, float)) or (isinstance(result, float) and math.isnan(result)):
-        raise InputError(f"the filter on {key!r} compares with {shown(value)}: expected a text, a number or a date")
-    if operator in TEXTUAL and not isinstance(result, str):
-        raise InputError(f"the filter on {key!r} compares with {shown(value)}: expected a text")
+        raise InputError(f"{label} with {shown(value)}: expected a text, a number or a date")
+    if operator in TEXTUAL and not (isinstance(result, str) and len(result) <= _MAX_CHARACTERS):
+        expected = f"a text of at most {_MAX_CHARACTERS:,} characters"
+        raise InputError(f"{label} with {shown(value)}: expected {expected}")
     if isinstance(result, bool) and operator not in ("eq", "in"):
-        raise InputError(f"the filter on {key!r} compares the order with {result}: expected a text, a number or a date")
+        raise InputError(f"{label} the order with {result}: expected a text, a number or a date")
     fields.check(key, operator, result)
     return result
-
-
-def shown(value: Any) -> str:
-    """Return a value for a message, cut if it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # a number of more digits than Python writes
-        return "a number without end"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 class Field:

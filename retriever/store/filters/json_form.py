@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....core.errors import InputError
+from .fields import shown
 from .filter import (
     COMPARISONS,
     MAX_DEPTH,
@@ -23,7 +24,6 @@ from .filter import (
     Within,
     condition,
     joined,
-    shown,
 )
 
 _NEGATED = {"ne": "eq", "nin": "in"}
@@ -53,7 +53,7 @@ def from_json(record: Mapping[str, Any], depth: int = 1) -> Filter:
     if kind == "exists":
         _check_names(record, "type", "key")
         return condition(record["key"], kind)
-    if kind in _NEGATED:
+    if isinstance(kind, str) and kind in _NEGATED:
         _check_names(record, "type", "key", "value")
         return ~condition(record["key"], _NEGATED[kind], record["value"])
     if not isinstance(kind, str) or kind not in _TYPES:

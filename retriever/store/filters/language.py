@@ -23,7 +23,8 @@ import re
 
 from ....core.errors import InputError
 from . import fields
-from .filter import MAX_DEPTH, Filter, condition, joined, shown
+from .fields import shown
+from .filter import MAX_DEPTH, Filter, condition, joined
 
 _MAX_CHARACTERS = 10_000
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""

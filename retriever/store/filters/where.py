@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ....core.errors import InputError
-from .filter import Filter, condition, joined, shown
+from .fields import shown
+from .filter import Filter, condition, joined
 
 Where = Filter | str | Sequence[str | Filter] | Mapping[str, Any] | None
 

@@ -17,7 +17,7 @@ from binocle.retriever.documents.gitignore import holds
 from binocle.retriever.store.filters import columns, fields
 from binocle.retriever.store.filters.columns import DocumentColumns
 from binocle.retriever.store.filters.evaluation import evaluate, select
-from binocle.retriever.store.filters.filter import F
+from binocle.retriever.store.filters.filter import F, Filter
 from binocle.retriever.store.filters.where import parse
 
 
@@ -498,12 +498,15 @@ def test_a_mapping_names_what_it_looks_at_by_texts():
         "n" * 10**6,
         {"n": 10**5_000},
         {"size": [10**5_000]},
+        {"k" * 10**5: 1},
+        {"modified": "2" * 10**5},
+        {"type": "eq", "key": "x", "value": ["y" * 10**5]},
     ],
-    ids=["spaces within", "spaces", "letters", "a number", "a size"],
+    ids=["spaces within", "spaces", "letters", "a number", "a size", "a key", "a date", "JSON"],
 )
 def test_a_filter_of_endless_length_is_refused_at_once_and_not_repeated(where):
     with pytest.raises(InputError) as caught:
-        parse(where)
+        select(parse(where), documents(row()))
     assert len(str(caught.value)) < 300
 
 
@@ -542,3 +545,132 @@ def test_a_commit_leaves_nothing_to_read_again_but_what_it_changed(monkeypatch):
     assert np.flatnonzero(evaluate(F.n == 9, unread)).tolist() == [9]
     assert len(decoded) == 1 + 4  # what the state between did not have
     assert evaluate(F.tag == "x", unread).all()
+
+
+@pytest.mark.parametrize("build", [F.x.glob, F.path.glob, F.x.startswith])
+def test_a_pattern_of_endless_length_is_refused(build):
+    with pytest.raises(InputError, match="expected a text of at most 10,000 characters") as caught:
+        build("*a" * 10**5)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (3, "a filter in JSON is an object such as"),
+        ({}, "there is no filter of type None: expected one of and, or, not"),
+        ({"type": "like%", "key": "a", "value": 1}, "there is no filter of type 'like%'"),
+        ({"type": ["eq"], "key": "a", "value": 1}, "there is no filter of type"),
+        ({"type": "eq", "key": "a"}, "a filter of type 'eq' has 'type', 'key', 'value', but"),
+        ({"type": "eq", "key": "a", "value": 1, "more": 2}, "a filter of type 'eq' has"),
+        ({"type": "eq", "key": 1, "value": 1}, "a filter names its key by a text"),
+        ({"type": "eq", "key": "a", "value": {"b": 1}}, "the filter on 'a' compares with"),
+        ({"type": "in", "key": "a", "value": "b"}, "the filter on 'a' is among several values"),
+        ({"type": "between", "key": "a", "value": [1]}, "the filter on 'a' is between two values"),
+        ({"type": "gt", "key": "a", "value": True}, "compares the order with True"),
+        ({"type": "gt", "key": "a", "value": None}, "the filter on 'a' compares with None"),
+        ({"type": "and", "filters": []}, "'and' joins a list of filters"),
+        ({"type": "or", "filters": {"type": "eq"}}, "'or' joins a list of filters"),
+        ({"type": "and", "filters": [3]}, "a filter in JSON is an object"),
+        ({"type": "eq", "key": "type", "value": 1}, "type is a text"),
+        ({"type": "eq", "key": "size", "value": "5KB"}, "size is a number of bytes"),
+        ({"type": "lt", "key": "path", "value": "x"}, "path can be compared with = and != only"),
+    ],
+)
+def test_json_that_is_no_filter_is_refused(record, message):
+    with pytest.raises(InputError, match=message):
+        Filter.from_json(record)
+
+
+def test_filters_in_each_other_have_an_end():
+    record, where = {"type": "exists", "key": "a"}, F.a.exists()
+    for _ in range(200):
+        record = {"type": "not", "filter": record}
+    with pytest.raises(InputError, match="more than 100 filters in each other"):
+        Filter.from_json(record)
+    with pytest.raises(InputError, match="more than 100 filters in each other"):
+        parse("not " * 200 + "a=1")
+    with pytest.raises(InputError, match="more than 100 filters in each other"):
+        parse("(" * 200 + "a=1" + ")" * 200)
+    for number in range(33):
+        where = ~(where & (F.a == number)) | (F.b == number)
+    with pytest.raises(InputError, match="more than 100 filters in each other"):
+        ~(where & (F.a == 1)) | (F.b == 1)
+    many = F.a == 0
+    for number in range(1_000):
+        many |= F.a == number
+    assert many.depth == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=1 and",
+        "a=1 or b",
+        "and a=1",
+        "(a=1",
+        "a=1) or (b=2",
+        "a in 1",
+        "a in ()",
+        "a in (1",
+        "a in (1,)",
+        'a="1',
+        'a="1" b',
+        "not",
+        "not ()",
+        "()",
+        "a=1 and (b=2 or )",
+    ],
+)
+def test_a_text_that_is_no_filter_is_refused_and_shown(text):
+    with pytest.raises(InputError, match="cannot read the filter") as caught:
+        parse(text)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("a=1 and b=2 or c=3", "(a=1 and b=2) or c=3"),
+        ("a=1 or b=2 and c=3", "a=1 or (b=2 and c=3)"),
+        ("not a=1 and b=2", "(not a=1) and b=2"),
+        ("NOT (a=1 OR b=2)", "not (a=1 or b=2)"),
+        ("a in (x, y)", "a=x or a=y"),
+        ("a NOT IN (x, 'y, z')", "not (a=x or a='y, z')"),
+        ("a!=1", "not a=1"),
+        ("a==1", "a:1"),
+        ("'any key'=1", '"any key"=1'),
+        ("a=x (1) and b=2", ["a=x (1)", "b=2"]),
+        ("(a=x (y and z).md)", ["a=x (y and z).md"]),
+        ("a=salt and_pepper", ["a=salt and_pepper"]),
+        ("a=:)", ["a=:)"]),
+    ],
+)
+def test_words_join_conditions(text, same):
+    assert parse(text) == parse(same)
+
+
+def test_a_quoted_value_has_no_special_characters():
+    assert passes('title="salt and pepper"', title="Salt and Pepper")
+    assert passes('tag="a*" and not tag="b*"', tag="A*")
+    assert not passes('tag="a*"', tag="ab")
+    assert passes('path="docs/*.md"', path="docs/*.md")
+    assert not passes('path="docs/*.md"', path="docs/a.md")
+    assert passes("author='O\\'Neill'", author="O'Neill")
+
+
+def test_a_filter_is_no_truth():
+    with pytest.raises(InputError, match="join filters by & | ~"):
+        bool((F.a == 1) and (F.b == 2))
+    with pytest.raises(InputError, match="is no condition"):
+        bool(F.a)
+    with pytest.raises(InputError, match="are brackets missing"):
+        (F.a == 1) & "b=2"
+
+
+def test_a_filter_shows_what_it_asks():
+    where = (F.a == 1) & ~F.metadata["path"].is_in(["x"]) | F["b c"].between(1, 2) | F.d.exists()
+    assert (
+        repr(where)
+        == "((F['a'] == 1 & ~(F['metadata.path'].is_in(('x',)))) | F['b c'].between((1, 2)) | F['d'].exists())"
+    )
