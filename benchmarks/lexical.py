@@ -4,8 +4,8 @@
 
 DIR is as in `benchmarks.quality`. Speed is measured on the descriptions of Debian's packages. Sizes beyond their
 number repeat them with one word in ten replaced by another of the same texts. Every library gets the same texts and
-queries and returns the 200 best ids; building is measured in processor time of all its threads. Ours and Lance stem (English Snowball) and remove stop words;
-tantivy and bm25s stem and remove the stop words of their own English lists. Needs `tantivy` and `bm25s` from PyPI.
+queries and returns the 200 best ids. Building is measured in processor time of all threads. All stem English words
+(Snowball). Ours and Lance remove the same stop words, bm25s its own, tantivy none. Needs `tantivy` and `bm25s`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def check_search(index, query, texts, numbers, *, every):
     np.testing.assert_allclose(scores, [-score for score, _ in expected], rtol=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(TEXTS, TEXTS, st.lists(st.sampled_from(WORDS), max_size=4), st.randoms(use_true_random=False))
 def test_scores_are_those_of_brute_force_after_deletions_and_merges(first, second, query, random):
     parts = [segment_of(first), segment_of(second, len(first))]
@@ -192,7 +192,7 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
     path, sizes = file
     data, random = path.read_bytes(), np.random.default_rng(0)
     damages = 0
-    for _ in range(300):
+    for _ in range(200):
         changed = bytearray(data)
         for place in random.integers(0, len(data), random.integers(1, 9)):
             changed[place] = random.choice([0, 1, 127, 255])
@@ -210,4 +210,4 @@ def test_any_changed_bytes_give_an_answer_or_damage(file):
                     use(index)
                 except DamagedError:
                     damages += 1
-    assert damages > 100
+    assert damages > 60
