@@ -181,13 +181,13 @@ class LexicalIndex:
         """
         table, totals = np.zeros((len(terms), len(ids)), np.uint8), [0] * len(terms)
         for part in self._parts:
-            held = np.zeros(len(part.segment), np.uint8)
+            by_row = np.zeros(len(part.segment), np.uint8)
             rows, own = self._rows(part, ids)
             for number, term in enumerate(terms):
                 with_term, counts = part.stems(term.encode())
-                held[with_term] = counts
-                table[number, own] = held[rows]
-                held[with_term] = 0
+                by_row[with_term] = counts
+                table[number, own] = by_row[rows]
+                by_row[with_term] = 0
                 totals[number] += len(with_term)
         return table, totals
 
