@@ -39,6 +39,7 @@ from .options import (
 )
 from .output import echo, echo_coloured, echo_json, is_coloured
 from .places import document_url, open_in_editor
+from .remarks import corrected, say_language, say_nothing, say_too_long
 from .retained import embedded_text, recovered, recovery
 
 if TYPE_CHECKING:
@@ -91,6 +92,12 @@ class _QueryCommand(click.Command):
 @click.option("--copies", is_flag=True, help="List the places of the copies of each passage.")
 @click.option("--full", is_flag=True, help="Print whole passages.")
 @click.option("--open", "open_first", is_flag=True, help="Open the first passage in $VISUAL or $EDITOR, at its line.")
+@click.option(
+    "--min-relevance",
+    metavar="X",
+    type=click.FloatRange(0, 1),
+    help="Print passages from this relevance, 0 to 1. By default all, but none if the best is below 0.5.",
+)
 @click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
 @click.option(
     "--inverter",
@@ -118,6 +125,7 @@ def search(
     copies: bool,
     full: bool,
     open_first: bool,
+    min_relevance: float | None,
     explain: bool,
     inverter: Path | None,
     model: str | None,
@@ -129,7 +137,8 @@ def search(
 
     Searches FOLDER, which may also be a file, or a glob in quotes. Without it, searches the whole index of the current
     folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open from the current
-    folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found.
+    folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found, or nothing
+    that answers QUERY.
 
     Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
     definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
@@ -137,6 +146,8 @@ def search(
 
     With --regex or --fixed it prints the lines that match QUERY in the stored texts, as grep does, for PDF and office
     files too.
+
+    A word that no passage has is corrected to the nearest word of the index, unless it is in quotes.
 
     With --rerank a cross-encoder reads the best passages again, together with the query, and orders them.
 
@@ -170,12 +181,20 @@ def search(
             rerank_depth=rerank_depth,
             rerank_seconds=rerank_seconds,
             per_document=per_document,
+            min_relevance=min_relevance,
         )
+    query = corrected(query, hits)
     if recover and not as_json:
         echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
-    _print_hits(hits, query, root, explain=explain, as_json=as_json, recover=recover, copies=copies, full=full)
+    is_refused = bool(hits) and not hits.answerable and min_relevance is None
+    shown = [] if is_refused and not as_json else hits
+    _print_hits(shown, query, root, explain=explain, as_json=as_json, recover=recover, copies=copies, full=full)
     if mode != "lexical":
-        _warn_of_long_query(query, retriever)
+        say_too_long(query, retriever)
+        say_language(query, retriever)
+    if is_refused:
+        say_nothing(hits, path_from_here(root))
+        return EXIT_NEGATIVE
     if open_first and hits:
         open_in_editor(hits[0], root)
     return _comment(hits, where, folder, root, retriever, as_json=as_json, required=parse(query).required)
@@ -239,17 +258,6 @@ def _allowed_mode(mode: Mode, retriever: Retriever) -> Mode:
         echo(f"binocle: searched by words alone: {error}", err=True)
         return "lexical"
     return mode
-
-
-def _warn_of_long_query(query: str, retriever: Retriever) -> None:
-    """Warn of a query with more tokens than the encoder reads."""
-    limit = retriever.encoder.max_tokens
-    if len(query) > limit and (count := len(retriever.encoder.offsets([query])[0])) > limit:
-        echo(
-            f"binocle: the encoder reads only the first {limit:,} of the query's {count:,} tokens; "
-            "modes hybrid and lexical look for all its words",
-            err=True,
-        )
 
 
 def _print_hits(
@@ -379,6 +387,8 @@ _JSON_FIELDS = [
     "metadata",
     "format",
     "source",
+    "relevance",
+    "weak",
 ]
 _COPY_FIELDS = ["path", "line_start", "line_end", "page", "heading"]
 

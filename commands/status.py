@@ -60,6 +60,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *([("previous", _previous_encoder(status.previous))] if status.previous else []),
         ("vectors", vectors),
         *_benchmark(status),
+        ("relevance", _relevance(status)),
         *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
         ("size", format_bytes(status.bytes)),
         *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
@@ -78,6 +79,14 @@ def _vector_index(status: Status) -> str:
     values = ", ".join(f"{name} {value}" for name, value in parameters.items())
     size = format_bytes(published["bytes"])
     return f"{published['kind']}{f' ({values})' * bool(values)}, {size}, {status.vector_index}"
+
+
+def _relevance(status: Status) -> str:
+    """How often the index is wrong about having an answer."""
+    answered, refused = status.relevance["answered"], status.relevance["refused"]
+    if answered is None or refused is None:
+        return "not measured with this encoder yet: no search is refused"
+    return f"{answered:.0%} of everyday questions seem answered, {refused:.0%} of the documents' own sentences do not"
 
 
 def _benchmark(status: Status) -> list[tuple[str, str]]:

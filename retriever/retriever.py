@@ -41,6 +41,7 @@ from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.hits import Hits
 from .search.relevance import check_relevance
+from .search.request import SearchRequest
 from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.confinement import check_files
@@ -463,7 +464,7 @@ class Retriever(DocumentReads):
         *,
         collapse: bool = True,
         min_relevance: float | None = None,
-    ) -> queries.SearchRequest:
+    ) -> SearchRequest:
         """Check the arguments of a search, and load its reranker."""
         query = queries.check(query, k, mode)
         check_relevance(min_relevance)
@@ -472,7 +473,7 @@ class Retriever(DocumentReads):
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
-        return queries.SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse, min_relevance)
+        return SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse, min_relevance)
 
     def scope(self, where: Where) -> Scope:
         """Return the part of the index that passes a filter. Whoever has it sees, adds and deletes nothing else.

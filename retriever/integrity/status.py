@@ -31,6 +31,7 @@ class Status:
     damage: str | None  # its damage, if any: search is exact until it is built anew
     newer_rows: int  # not in the vector index yet: searched exactly
     deleted_rows: int  # still in the vector index: masked
+    relevance: dict[str, float | None]  # errors of "nothing answers this": the shares of questions answered and refused
     previous: dict[str, Any] | None  # the encoder that `rollback` would restore, and its vectors
 
 
@@ -62,6 +63,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         damage=str(snapshot.damage) if snapshot.damage else None,
         newer_rows=0 if index.unindexed is None else len(index.unindexed.ids),
         deleted_rows=0 if index.live_mask is None else int((~index.live_mask).sum()),
+        relevance={"answered": snapshot.scale.answered, "refused": snapshot.scale.refused},
         previous=_previous(snapshot),
     )
 

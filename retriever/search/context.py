@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..models.encoder import Encoder
     from ..models.identity import EncoderId
     from ..store.snapshot import Snapshot
-    from .query import SearchRequest
+    from .request import SearchRequest
 
     Siblings = Callable[[Sequence[Hit]], Iterable[Hit]]
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, hidden_spans
-from .relevance import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,11 +69,7 @@ class Hit:
     copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
-
-    @property
-    def weak(self) -> bool:
-        """Whether the passage probably does not answer the query."""
-        return self.relevance < LINE
+    weak: bool = False  # probably no answer; never where nothing promises that this is seldom wrong
 
     @property
     def context(self) -> str:
@@ -87,6 +82,7 @@ def cite(
     candidates: Candidates,
     copies: Mapping[int, Sequence[int]],
     relevance: NDArray[np.float64],
+    line: float,
     *,
     mode: str,
     seconds: Mapping[str, float],
@@ -95,6 +91,7 @@ def cite(
 
     :param copies: their ids, each with the ids of its copies.
     :param relevance: of the candidates up to the last one that is a hit.
+    :param line: a hit of less relevance is weak.
     :param seconds: stage -> how long it took.
     """
     chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], _CHUNK_COLUMNS)
@@ -140,6 +137,7 @@ def cite(
                     "milliseconds": milliseconds.copy(),
                 },
                 relevance=round(float(relevance[row]), 4),
+                weak=bool(relevance[row] < line),
             )
         )
     return hits

@@ -21,8 +21,7 @@ class Hits(list[Hit]):
     def __init__(
         self, hits: Iterable[Hit] = (), *, answerable: bool = False, corrections: dict[str, str] | None = None
     ) -> None:
-        """:param answerable: whether the index seems to answer the query: some hit is not weak, or found by words
-            alone. True too where nothing promises that this is seldom wrong: see `search.relevance`.
+        """:param answerable: whether the index seems to answer the query: the best hit is not weak.
         :param corrections: words of the query that the index does not know -> those that were searched for instead.
         """
         super().__init__(hits)

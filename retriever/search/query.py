@@ -27,7 +27,6 @@ from ...core.checks import is_real, is_whole
 from ...core.errors import DamagedError, InputError
 from ...core.words import encodable
 from ...indexes.tuning.benchmark import DEPTH
-from ..models.encoder import encode_finite
 from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
-    from ..models.encoder import Encoder
-    from ..models.identity import EncoderId
     from ..models.reranker import Reranker
     from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
@@ -78,38 +75,6 @@ class Reranking:
         if self.seconds is None:
             return self.reranker.score(query, passages)
         return self.reranker.score_within(self.seconds, query, passages)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """A search with checked arguments; any snapshot can answer it."""
-
-    text: str
-    k: int
-    mode: Mode
-    where: Filter | None
-    reranking: Reranking | None = None
-    per_document: int | None = None  # as in `duplicates.select`
-    collapse: bool = True
-    min_relevance: float | None = None
-
-    def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> Hits:
-        """The k best passages that are relevant enough, best first."""
-        parts = exact.parse(self.text)
-
-        def encode() -> Floats:
-            return encode_finite(encoder_of(snapshot.head.encoder), [parts.text], kind="query")
-
-        query = Query(snapshot, parts.text, encode, parts)
-        hits = query.hits(
-            self.k,
-            mode=self.mode,
-            where=self.where,
-            reranking=self.reranking,
-            per_document=self.per_document,
-            collapse=self.collapse,
-        )
-        return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)
 
 
 class Query:
@@ -171,11 +136,11 @@ class Query:
                 break
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
         relevance = self._relevance(candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)]))
-        hits = cite(self._snapshot, candidates, copies, relevance, mode=mode, seconds=self._seconds)
+        line = relevances.line(self._snapshot, mode)
+        hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=self._seconds)
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
-        is_promised = mode != "lexical" and relevances.is_promised(self._snapshot)
-        return Hits(hits, answerable=bool(hits) and not (hits[0].weak and is_promised))
+        return Hits(hits, answerable=bool(hits) and not hits[0].weak)
 
     def _relevance(self, candidates: Candidates) -> NDArray[np.float64]:
         """The relevance of candidates in order of their rank."""

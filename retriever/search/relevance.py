@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..store.relevance_scale import Scale
     from ..store.snapshot import Snapshot
 
-LINE = 0.5  # a hit below it is weak
+LINE = 0.5  # a hit of less is weak
 DEPTH = 10  # hits among which the best decides
 
 _BOTH = (-12.8, 24.0, 5.2)  # the constant, and the weights of the cosine and of the share of words
@@ -67,9 +67,10 @@ def check_relevance(minimum: float | None) -> None:
         raise InputError(f"min_relevance is the least relevance of a hit, from 0 to 1, not {minimum!r}")
 
 
-def is_promised(snapshot: Snapshot) -> bool:
-    """Whether weak hits mean that the index has no answer, and that this is seldom wrong."""
-    return snapshot.lexical is not None and snapshot.scale.is_reliable
+def line(snapshot: Snapshot, mode: str) -> float:
+    """The relevance below which a hit is weak; 0 where a judgement needs what is missing, or was often wrong."""
+    is_promised = mode != "lexical" and snapshot.lexical is not None and snapshot.scale.is_reliable
+    return LINE if is_promised else 0.0
 
 
 def shares(snapshot: Snapshot, text: str, ids: Ids) -> Floats:

@@ -99,7 +99,7 @@ def _citation(hit: Hit, line: int, path_of: Callable[[str], str], url: str, *, c
     location = _location(hit, line, path_of)
     page = f"  p. {hit.page}" if hit.page is not None else ""
     heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
-    hidden = "  [hidden text]" if hit.hidden else ""
+    hidden = "  [hidden text]" * bool(hit.hidden) + "  [weak]" * hit.weak
     copies = f"  (+{len(hit.copies)} {'copy' if len(hit.copies) == 1 else 'copies'})" if hit.copies else ""
     if colour:
         heading = _FAINT + heading + _END if heading else ""

@@ -21,6 +21,7 @@ import pytest
 
 from binocle import Retriever, __version__
 from binocle.cli import cli
+from binocle.retriever.store.relevance_scale import Scale, store_scale
 
 COMMANDS = "index switch rollback search similar show status files verify forget trust mcp optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
@@ -387,6 +388,8 @@ def test_search_json_has_one_whole_object_a_line(here: Path, run):
         "metadata": dict,
         "format": str,
         "source": str,
+        "relevance": float,
+        "weak": bool,
     }
     assert (result.code, result.err) == (0, "")
     assert [row["rank"] for row in result.rows] == list(range(1, 10))
@@ -446,6 +449,37 @@ def test_search_that_finds_nothing_exits_1_and_says_so_on_a_terminal_alone(here:
     assert run("search", "zyzzyva", "--mode", "lexical") == (1, "", "")
     assert run("search", "zyzzyva", "--mode", "lexical", "--where", "type=text", "--json") == (1, "", "")
     assert in_terminal("search", "zyzzyva", "--mode", "lexical") == (1, "binocle: nothing found\n")
+
+
+@pytest.fixture
+def strict(here: Path) -> Path:
+    """The indexed folder with an encoder that is said to have far higher cosines for what it answers."""
+    snapshot = Retriever.open(here).snapshot()
+    store_scale(snapshot.store.location, Scale(5.0, 9.0, 0.04, 0.02, 1_000), snapshot.head.encoder)
+    return here
+
+
+def test_search_for_what_nothing_answers_names_the_nearest_and_exits_1(strict: Path, run):
+    code, out, err = run("search", "where does the mountain queen bake")
+    assert (code, out) == (1, "")
+    nearest = r"binocle: nothing here answers this; the nearest is \S+:\d+ \(relevance 0\.\d\d\): --min-relevance 0 shows it\n"
+    assert re.fullmatch(nearest, err)
+    rows = run("search", "where does the mountain queen bake", "--json")
+    assert (rows.code, {row["weak"] for row in rows.rows}) == (1, {True})
+    assert run("search", "where does the mountain queen bake", "--min-relevance", 0).out.count("[weak]") == 9
+    assert run("search", "where does the mountain queen bake", "--min-relevance", 0.5) == (1, "", "")
+    assert run("search", "cheese").code == 0  # the word is there
+    assert "relevance  4% of everyday questions seem answered, 2% of the documents' own" in run("status").out
+
+
+def test_search_says_which_words_it_corrected(here: Path, run):
+    code, out, err = run("search", "chese", "-k", 1)
+    assert (code, err) == (
+        0,
+        "binocle: searched for 'cheese' instead of 'chese': put it in quotes to search it as it is\n",
+    )
+    assert out == run("search", "cheese", "-k", 1).out
+    assert run("search", '"chese"', "-k", 1).code == 1
 
 
 @pytest.mark.parametrize("words", [["search", "cancel"], ["search", "cancel", "--json"], ["similar", "README.md:1"]])

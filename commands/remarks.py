@@ -1,0 +1,63 @@
+"""What `binocle search` says on stderr about a query: length, language, corrected words, and that nothing answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.printable import printable, printable_path
+from .output import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..retriever.retriever import Retriever
+    from ..retriever.search.hits import Hits
+
+
+def corrected(query: str, hits: Hits) -> str:
+    """The query with the words that were searched for; name those that it had instead."""
+    from ..retriever.search.corrections import replace_words
+
+    for typed, correction in hits.corrections.items():
+        echo(
+            f"binocle: searched for '{printable(correction)}' instead of '{printable(typed)}': "
+            "put it in quotes to search it as it is",
+            err=True,
+        )
+    return replace_words(query, hits.corrections)
+
+
+def say_language(query: str, retriever: Retriever) -> None:
+    """Name an encoder for the language of the query, if the default one of the index is not for it."""
+    from ..retriever.search.language import foreign_language
+    from ..retriever.store.relevance_scale import DEFAULT_ENCODER
+
+    language = foreign_language(query)
+    if language and retriever.snapshot().head.encoder.fingerprint == DEFAULT_ENCODER:
+        echo(
+            f"binocle: the query seems to be in {language}, but the encoder of this index is for English: "
+            "index with --model intfloat/multilingual-e5-small to search by meaning in other languages",
+            err=True,
+        )
+
+
+def say_nothing(hits: Hits, from_here: Callable[[str], str]) -> None:
+    """Say that the index has no answer, and cite its nearest passage."""
+    hit = hits[0]
+    path = printable_path(from_here(hit.path) if hit.source == "file" else hit.path)
+    echo(
+        f"binocle: nothing here answers this; the nearest is {path}:{hit.line_start} (relevance {hit.relevance:.2f}): "
+        "--min-relevance 0 shows it",
+        err=True,
+    )
+
+
+def say_too_long(query: str, retriever: Retriever) -> None:
+    """Warn of a query with more tokens than the encoder reads."""
+    limit = retriever.encoder.max_tokens
+    if len(query) > limit and (count := len(retriever.encoder.offsets([query])[0])) > limit:
+        echo(
+            f"binocle: the encoder reads only the first {limit:,} of the query's {count:,} tokens; "
+            "modes hybrid and lexical look for all its words",
+            err=True,
+        )

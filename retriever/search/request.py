@@ -1,0 +1,60 @@
+"""A search: its words corrected, its arguments checked, ready for any snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..models.encoder import encode_finite
+from . import exact
+from .corrections import corrections_for, replace_words
+from .query import Mode, Query, Reranking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.arrays import Floats
+    from ..models.encoder import Encoder
+    from ..models.identity import EncoderId
+    from ..store.filters.filter import Filter
+    from ..store.snapshot import Snapshot
+    from .hits import Hits
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search with checked arguments; any snapshot can answer it."""
+
+    text: str
+    k: int
+    mode: Mode
+    where: Filter | None
+    reranking: Reranking | None = None
+    per_document: int | None = None  # as in `duplicates.select`
+    collapse: bool = True
+    min_relevance: float | None = None
+
+    def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> Hits:
+        """The k best passages that are relevant enough, best first."""
+        parts = exact.parse(self.text)
+
+        def encoder() -> Encoder:
+            return encoder_of(snapshot.head.encoder)
+
+        if corrections := corrections_for(snapshot, parts, encoder, self.where):
+            parts = exact.parse(replace_words(self.text, corrections))
+
+        def encode() -> Floats:
+            return encode_finite(encoder(), [parts.text], kind="query")
+
+        query = Query(snapshot, parts.text, encode, parts)
+        hits = query.hits(
+            self.k,
+            mode=self.mode,
+            where=self.where,
+            reranking=self.reranking,
+            per_document=self.per_document,
+            collapse=self.collapse,
+        )
+        hits.corrections = corrections
+        return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)

@@ -1,0 +1,109 @@
+"""Words that an index does not know are corrected from its vocabulary."""
+
+import random
+
+import pytest
+
+from binocle import Retriever
+from binocle.retriever.search.corrections import candidates, correct, edit_distances, nearest, replace_words
+from binocle.retriever.search.exact import parse
+
+WORDS = {"password": 9, "passwords": 3, "prompt": 7, "bracket": 5, "bucket": 20, "table": 4, "cable": 8, "receive": 6}
+
+
+def reference_distance(one, other):
+    """Optimal string alignment, letter by letter."""
+    rows = {(left, 0): left for left in range(len(one) + 1)} | {(0, right): right for right in range(len(other) + 1)}
+    for left in range(1, len(one) + 1):
+        for right in range(1, len(other) + 1):
+            differs = one[left - 1] != other[right - 1]
+            best = min(rows[left - 1, right] + 1, rows[left, right - 1] + 1, rows[left - 1, right - 1] + differs)
+            if left > 1 < right and one[left - 2 : left] == other[right - 2 : right][::-1]:
+                best = min(best, rows[left - 2, right - 2] + 1)
+            rows[left, right] = best
+    return rows[len(one), len(other)]
+
+
+def test_distances_are_those_of_the_definition():
+    draw = random.Random(0)
+    for _ in range(20):
+        word, *words = ("".join(draw.choices("abcé", k=draw.randint(1, 7))) for _ in range(30))
+        assert edit_distances(word, words).tolist() == [reference_distance(word, other) for other in words]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("pasword", "password"),
+        ("promt", "prompt"),
+        ("passwrod", "password"),
+        ("brackte", "bracket"),
+        ("tabel", "table"),
+        ("dable", "cable"),  # the more frequent one
+        ("pssaword", "password"),
+        ("tbael", None),  # two errors in five letters
+        ("mongolia", None),
+    ],
+)
+def test_the_word_that_was_meant_is_near(typed, meant):
+    assert nearest(typed, WORDS) == meant
+
+
+def test_an_empty_vocabulary_corrects_nothing():
+    assert nearest("pasword", {}) is None
+
+
+def test_only_words_that_nobody_knows_are_corrected():
+    assert correct(
+        parse("Pasword recipe promt"),
+        {"recipe"}.__contains__,
+        lambda prefix: {word: WORDS[word] for word in WORDS if word.startswith(prefix)},
+    ) == {
+        "Pasword": "password",
+        "promt": "prompt",
+    }
+
+
+def test_the_vocabulary_is_read_only_for_an_unknown_word():
+    assert correct(parse("bracket table"), WORDS.__contains__, lambda _: pytest.fail("it was read")) == {}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['"pasword"', "+pasword", "pass_wrd", "passWord", "find PaswordManager", "#1234", "v1.2", "--pasword", "NASA"],
+)
+def test_exact_parts_are_left_as_they_are(query):
+    assert [word for word in candidates(parse(query)) if word != "find"] == []
+
+
+def test_a_query_of_one_ordinary_word_is_corrected():
+    assert candidates(parse("pasword")) == ["pasword"]
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory, tiny_model):
+    retriever = Retriever.open(tmp_path_factory.mktemp("corrections") / "index", model=tiny_model)
+    texts = ["the password prompt", "a mountain river", "bread and butter"]
+    retriever.add([{"id": text[:3], "text": text, "metadata": {"n": n}} for n, text in enumerate(texts)])
+    return retriever
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
+def test_a_search_uses_the_corrected_words_and_says_so(retriever, mode):
+    hits = retriever.search("pasword promt", 1, mode=mode)
+    assert hits.corrections == {"pasword": "password", "promt": "prompt"}
+    assert [hit.passage for hit in hits] == [hit.passage for hit in retriever.search("password prompt", 1, mode=mode)]
+
+
+@pytest.mark.parametrize("query", ["password", "passwords", '"pasword"', "recipe", "wo ist der pasword und das nicht"])
+def test_a_search_leaves_known_and_quoted_words(retriever, query):
+    assert retriever.search(query, 1).corrections == {}
+
+
+def test_with_a_filter_no_word_of_another_document_is_named(retriever):
+    assert retriever.search("pasword", 1, where={"n": 1}).corrections == {}
+    assert retriever.search("pasword", 1, where={"n": 0}).corrections == {"pasword": "password"}
+
+
+def test_corrections_replace_whole_words_only():
+    assert replace_words("promt, promts and promt?", {"promt": "prompt"}) == "prompt, promts and prompt?"
