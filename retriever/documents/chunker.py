@@ -1,31 +1,30 @@
 """Cut a document into chunks that fit the encoder, measured in its own tokens; each is `document.text[start:end]`.
 
-A chunk never crosses a page or, unless a section is tiny, a heading. Within a section, cuts fall where a reader would
-make them: at paragraphs, sentences or, in code, definitions. The pieces have nearly equal size, because a long passage
+A chunk never crosses a page or, unless a section is small, a heading. Within a section, cuts fall where a reader would
+make them: at paragraphs, sentences or, in code, statements. The pieces have nearly equal size, because a long passage
 and its three-word remainder are found worse than two halves.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
 from .document import LineCounter
+from .sections import overlapping, sections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .document import Document, Part
+    from .sections import Offsets, Section
 
-    Offsets = Callable[[Sequence[str]], list[list[tuple[int, int]]]]
-
-_TINY = 32  # tokens: a shorter section joins the next one on its page
 _WINDOW = 16_384  # characters tokenized and cut at a time
 _HEADING_SHARE = 4  # the heading path takes at most one token in this many
+_HEADINGS = 1_000  # of a document, whose lengths are remembered
 _MARGIN = 2  # tokens: a piece alone may have a few more than within its text
 
 
@@ -86,14 +85,17 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
             "raise its max_seq_length, or shorten its prompt"
         )
     lines = LineCounter(document)
+
+    @lru_cache(_HEADINGS)
+    def heading_of(path: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+        """The heading that a passage gets, and the tokens that it leaves for the text."""
+        heading = _shorten(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
+        return heading, max_tokens - len(offsets([" > ".join(heading)])[0]) - _MARGIN
+
     chunks = []
-    for section in _merge_tiny(_sections(document), document.text, offsets):
-        headings = {
-            path: _shorten(_with_title(document.title, path), offsets, max_tokens // _HEADING_SHARE)
-            for path in section.paths()
-        }
-        heading_tokens = max(len(tokens) for tokens in offsets([" > ".join(heading) for heading in headings.values()]))
-        for start, end in _pieces(document.text, section, offsets, max_tokens - heading_tokens - _MARGIN):
+    for section in sections(document, offsets, lambda path: heading_of(path)[1]):
+        room = min(heading_of(path)[1] for path in ([section.shared] if section.fits else section.paths()))
+        for start, end in _pieces(document.text, section, offsets, room):
             chunks.append(
                 Chunk(
                     start,
@@ -101,83 +103,11 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
                     lines.at(start),
                     lines.at(end - 1),
                     section.page,
-                    headings[section.path(start, end)],
+                    heading_of(section.path(start, end))[0],
                     document.text[start:end],
                 )
             )
     return chunks
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """Neighbouring parts on one page and under one heading, except for tiny ones merged into the next section."""
-
-    parts: tuple[Part, ...]
-
-    @property
-    def page(self) -> int | None:
-        return self.parts[0].page
-
-    @property
-    def start(self) -> int:
-        return self.parts[0].start
-
-    @property
-    def end(self) -> int:
-        return self.parts[-1].end
-
-    def path(self, start: int, end: int) -> tuple[str, ...]:
-        """Return the heading path that all parts of these characters share."""
-        return reduce(common, (part.heading for part in _overlapping(self.parts, start, end)))
-
-    def paths(self) -> set[tuple[str, ...]]:
-        """Return every possible result of `path`."""
-        headings = {part.heading for part in self.parts}
-        shortest = len(reduce(common, headings))
-        return {heading[:length] for heading in headings for length in range(shortest, len(heading) + 1)}
-
-
-def _overlapping(parts: tuple[Part, ...], start: int, end: int) -> tuple[Part, ...]:
-    first = bisect_right(parts, start, key=lambda part: part.end)
-    return parts[first : bisect_left(parts, end, key=lambda part: part.start)]
-
-
-def _sections(document: Document) -> Iterator[_Section]:
-    run: list[Part] = []
-    for part in document.parts:
-        if run and (part.heading != run[-1].heading or part.page != run[-1].page):
-            yield _Section(tuple(run))
-            run = []
-        run.append(part)
-    if run:
-        yield _Section(tuple(run))
-
-
-def _merge_tiny(sections: Iterable[_Section], text: str, offsets: Offsets) -> Iterator[_Section]:
-    """Merge each tiny section into the next one on its page."""
-    pending: _Section | None = None
-    for section in sections:
-        if pending is None:
-            pending = section
-        elif pending.page == section.page and _is_tiny(text[pending.start : pending.end], offsets):
-            pending = _Section(pending.parts + section.parts)
-        else:
-            yield pending
-            pending = section
-    if pending is not None:
-        yield pending
-
-
-def _is_tiny(text: str, offsets: Offsets) -> bool:
-    return len(text) < _TINY * 12 and len(offsets([text])[0]) < _TINY
-
-
-def common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the titles at the start of both heading paths."""
-    same = 0
-    while same < min(len(first), len(second)) and first[same] == second[same]:
-        same += 1
-    return first[:same]
 
 
 def _with_title(title: str, heading: tuple[str, ...]) -> tuple[str, ...]:
@@ -198,7 +128,7 @@ def _shorten(heading: tuple[str, ...], offsets: Offsets, room: int) -> tuple[str
     return tuple(reversed(titles))
 
 
-def _pieces(text: str, section: _Section, offsets: Offsets, room: int) -> Iterator[tuple[int, int]]:
+def _pieces(text: str, section: Section, offsets: Offsets, room: int) -> Iterator[tuple[int, int]]:
     """Cut a section into (start, end) of at most `room` tokens each, without white space at either end."""
     for start, end in _windows(text, section.start, section.end):
         window = text[start:end]
@@ -234,7 +164,7 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, int]:
     """Return the positions in the window where a piece may begin, each with its rank: 0 is best."""
     ranks: dict[int, int] = {}
-    for part in _overlapping(parts, start, start + len(window)):
+    for part in overlapping(parts, start, start + len(window)):
         low, high = max(part.start - start, 0), min(part.end - start, len(window))
         if low >= high:
             continue

@@ -29,6 +29,7 @@ class Report:
     embedded: int = 0
     reused: int = 0
     chunks_removed: int = 0
+    code: int = 0  # files in a language that the extra `code` parses
     seconds: float = 0.0
     note: str = ""  # the vector index was damaged, or no longer meets its requirements
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
+from ..readers.definitions import GRAMMARS, has_parser
 from ..readers.members import may_hold
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     FileIndexer = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
 
 
+_MANY_CODE_FILES = 10  # from which on a run says that a parser would help
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 64 * 2**20  # of documents that are rewritten together
 
 
@@ -69,7 +71,7 @@ def sync(
         )
         entries = [entry for entry in entries if may_hold(entry.path)]
     _index(writer, root, encoder, changes, entries, retry=retry, progress=progress)
-    report.note = "; ".join(filter(None, [_note_of_missing(report, root), writer.finish()]))
+    report.note = "; ".join(filter(None, [_note_of_missing(report, root), _note_of_code(report), writer.finish()]))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
     return report
@@ -98,6 +100,7 @@ def _index(
         row, document = row_of(entry, reading, is_member=is_member)
         earlier = changes.known.get(entry.path)
         report.count(entry, row, is_member=is_member)
+        report.code += document is not None and document.format in GRAMMARS
         if earlier and earlier["chunks"] and _is_out_of_reach(row):
             continue
         indexer.add(row, document, replaces=earlier["id"] if earlier else None)
@@ -118,6 +121,12 @@ def _note_of_missing(report: Report, root: Path) -> str:
         f"{report.missing:,} indexed documents are missing from {root}, and the index keeps them: is a disk not "
         "mounted? If they were deleted, 'binocle index --yes' or sync(drop_missing=True) drops them"
     )
+
+
+def _note_of_code(report: Report) -> str:
+    if report.code < _MANY_CODE_FILES or has_parser():
+        return ""
+    return f"{report.code:,} files of source code were cut without a parser: pip install 'binocle[code]' gives symbols"
 
 
 def rewrite_rows(writer: Writer, rows: list[Row], replaced: Sequence[int] = ()) -> None:

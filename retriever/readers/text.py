@@ -9,6 +9,7 @@ from itertools import islice
 
 from ..documents.document import Document
 from .base import PartStart, join_surrogates, split_parts
+from .definitions import definition_starts
 from .encoding import decode
 from .tables import column_names, is_header, is_number
 
@@ -22,8 +23,9 @@ def read_text(data: bytes, format_name: str) -> Document:
 
 
 def read_code(data: bytes, format_name: str) -> Document:
-    """Read a text file as source code."""
-    return _one_part(decode(data), format_name, "code")
+    """Read a text file as source code, its parts at classes and functions."""
+    text = decode(data)
+    return Document(text, split_parts(text, definition_starts(text, format_name)), format=format_name)
 
 
 def _one_part(text: str, format_name: str, kind: str, heading: tuple[str, ...] = ()) -> Document:

@@ -75,6 +75,9 @@ _MODIFIERS = r"(?:(?:export|default|pub(?:\([a-z]+\))?|async|static|public|priva
 _KEYWORDS = r"(?:def|class|fn|func(?:\s*\([^)\n]*\))?|function|struct|enum|trait|interface|type|union|module|mod)"
 _ASSIGNED = r"(?:(?:export|pub|const|let|var|static|final)\s+)*"
 
+# Functions of C, Java or JavaScript have no keyword: a name, parameters and a block, unless the line is a statement.
+_NO_STATEMENT = r"(?![ \t]*(?:if|else|for|while|switch|match|return|case|await|new|throw|yield|do|in|and|or|not)\b)"
+
 
 @dataclass(frozen=True, slots=True)
 class ExactQuery:
@@ -247,5 +250,6 @@ def _definition(literal: str, *, any_case: bool) -> Pattern:
         rf"[ \t]*{_MODIFIERS}{_KEYWORDS}\s+{name}",
         rf"{_ASSIGNED}{name}[ \t]*(?::[^=\n]+)?=(?!=)",
         rf"[ \t]*\#[ \t]*define[ \t]+{name}",
+        rf"{_NO_STATEMENT}(?:[\w \t:<>,*&\[\]~]*[ \t:*&])?{name}[ \t]*\([^;{{}}]*\)[^;{{}}()]*\{{",
     )
     return re.compile(rf"^(?:{'|'.join(lines)})", re.MULTILINE | (re.IGNORECASE if any_case else 0))

@@ -16,9 +16,9 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path, visible
-from ..documents.chunker import common
 from ..documents.document import visible_text
 from ..documents.file_parts import file_of
+from ..documents.sections import common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from binocle.core.errors import InputError
-from binocle.retriever.documents.chunker import _cut_ranks, _overlapping, chunk
+from binocle.retriever.documents.chunker import _cut_ranks, chunk
 from binocle.retriever.documents.document import Document, Part
+from binocle.retriever.documents.sections import overlapping
 
 WORDS = [
     "cat",
@@ -322,7 +323,7 @@ def test_a_piece_is_held_against_those_parts_alone_that_it_overlaps():
     for start in range(25):
         for end in range(start + 1, 26):
             overlapped = tuple(part for part in parts if part.start < end and part.end > start)
-            assert _overlapping(parts, start, end) == overlapped
+            assert overlapping(parts, start, end) == overlapped
 
 
 def test_a_long_section_of_small_parts_is_cut_in_seconds(tiny):

@@ -136,6 +136,20 @@ def test_a_new_file_is_indexed_and_then_left_alone(world):
     assert world.retriever.snapshot().head.commits == commits
 
 
+def test_without_the_parser_of_code_a_run_over_many_sources_says_so(world, monkeypatch):
+    source = "class Cat:\n    def {}(self):\n        return 1\n"
+    monkeypatch.setattr(syncing, "has_parser", lambda: False)
+    for number in range(9):
+        world.write(f"{number}.py", source.format(f"run_{number}"))
+    assert not world.retriever.sync(world.folder).note
+    for number in range(10, 20):
+        world.write(f"{number}.py", source.format(f"run_{number}"))
+    assert world.retriever.sync(world.folder).note == (
+        "10 files of source code were cut without a parser: pip install 'binocle[code]' gives symbols"
+    )
+    assert not world.retriever.sync(world.folder).note
+
+
 def test_an_edit_embeds_only_what_is_new(world):
     paragraphs = [f"Paragraph {number}: " + "the cat sat on the mat and the dog ran. " * 5 for number in range(10)]
     world.write("a.txt", "\n\n".join(paragraphs))
