@@ -70,6 +70,7 @@ _CUTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
     ),
     (frozenset({"prose", "table", "code"}), re.compile(r"\s++")),
 )
+_INDENTATION = re.compile(r"\s*+")
 
 
 def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
@@ -168,7 +169,9 @@ def _cut_ranks(window: str, start: int, parts: tuple[Part, ...]) -> dict[int, in
         low, high = max(part.start - start, 0), min(part.end - start, len(window))
         if low >= high:
             continue
-        ranks[low] = 0 if low else len(_CUTS)
+        first = _INDENTATION.match(window, low, high)
+        assert first
+        ranks[first.end()] = 0 if low else len(_CUTS)
         for rank, (kinds, pattern) in enumerate(_CUTS):
             if part.kind in kinds:
                 for match in pattern.finditer(window, low, high):

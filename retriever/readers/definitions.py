@@ -197,19 +197,26 @@ class _Outline:
         for (start, heading), (end, _) in itertools.pairwise(edges):
             if start == end:
                 continue
-            yield start, heading
+            yield self._with_indentation(start), heading
             top = tops.get(start, start)
             while statement < end:
                 if statement > top:
-                    yield statement, heading
+                    yield self._with_indentation(statement), heading
                 statement = next(statements)
 
     def _first_of_line(self, position: int) -> int:
-        """The first character of a position's line that is not white space, no matter how long the line is."""
-        begin = max(0, position - _LINE)
-        begin = max(begin, self.data.rfind(b"\n", begin, position) + 1)
+        """The first character of a position's line that is not white space; of a long line, of what is before it."""
+        begin = self._line_start(position)
         before = self.data[begin:position]
         return begin + len(before) - len(before.lstrip())
+
+    def _line_start(self, position: int) -> int:
+        begin = max(0, position - _LINE)
+        return max(begin, self.data.rfind(b"\n", begin, position) + 1)
+
+    def _with_indentation(self, start: int) -> int:
+        begin = self._line_start(start)
+        return start if self.data[begin:start].strip() else begin
 
     def _above(self, start: int) -> int:
         """The start of the comments above a position, else the position."""
