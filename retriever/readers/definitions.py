@@ -108,11 +108,16 @@ def _parse(data: bytes, format_name: str, deadline: float) -> Any:
     first = None
     for grammar in GRAMMARS[format_name]:
         try:
-            tree = _parser(grammar).parse(
+            parser = _parser(grammar)
+        except ImportError:
+            return first
+        try:
+            tree = parser.parse(
                 lambda position, _: data[position : position + _BLOCK],
                 progress_callback=lambda *_: time.process_time() > deadline,
             )
-        except (ValueError, ImportError):  # too late, or a grammar that is not installed
+        except ValueError:  # too late
+            parser.reset()  # else it would go on with this text when it is given the next
             return first
         if not tree.root_node.has_error:
             return tree

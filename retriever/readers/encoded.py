@@ -88,6 +88,8 @@ def _windows(text: str) -> Iterator[tuple[int, int]]:
 def _is_encoded(data: str) -> bool:
     """Whether a run is base64 or hexadecimal: it mixes digits and letters as random bytes do."""
     letters = [character for character in data if character.isalnum()]
+    if not letters:
+        return False
     digits = sum(character.isdigit() for character in letters) / len(letters)
     upper = sum(character.isupper() for character in letters) / len(letters)
     lower = 1 - digits - upper

@@ -158,6 +158,7 @@ HOSTILE = {
     "indentation": "".join(" " * number + "if a:\n" for number in range(300)),
     "functions": "".join(" " * number + f"def f{number}():\n" for number in range(300)),
     "escapes": '"\\' * 4_000,
+    "dashes": "-" * 100_000,
     "operators": "-" * 4_000 + "a",
 }
 
@@ -170,6 +171,14 @@ def test_absurd_code_loses_nothing_and_ends(name, monkeypatch):
         kept = "".join(document.text[part.start : part.end] for part in document.parts)
         assert "".join(kept.split()) == "".join(document.text.split())
         assert max(len(part.heading) for part in document.parts) <= MAX_LEVEL
+
+
+def test_a_file_that_takes_too_long_leaves_nothing_to_the_next(monkeypatch):
+    source, expected = CASES["a.py"]
+    monkeypatch.setattr(definitions, "_MAX_SECONDS", 0.0)
+    read(b"func(){" * 4_000, "a.py")
+    monkeypatch.undo()
+    assert headings(source, "a.py") == expected
 
 
 def test_what_takes_too_long_or_is_too_large_is_cut_as_before(monkeypatch):
