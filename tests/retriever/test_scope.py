@@ -69,14 +69,20 @@ def hostile_where(draw):
     return draw.choice(forms)()
 
 
+def seen(hits):
+    return [*hits, hits.corrections]
+
+
 def hostile_reads(draw, scope):
     """Everything that a random call on the scope returns or raises, as text."""
     name = draw.choice([f"d/{draw.randrange(70)}", "t2/", "t1/", "", "*", "d/", "../d/1", "./d/1", "D/1"])
-    query = draw.choice([*WORDS, '"t2-owned"', "+number13", "number7 -mine", "t2-owned number1 secret", "tenant", "*"])
+    odd = ['"t2-owned"', "+number13", "number7 -mine", "t2-owned number1 secret", "tenant", "*", "ownde", "mien ownd"]
+    query = draw.choice([*WORDS, *odd])
     mode = draw.choice(["lexical", "semantic", "hybrid"])
     line = draw.choice([1, 1, 2, 10**6])
     reads = [
-        lambda: scope.search(query, draw.choice([1, 10, 1000]), mode=mode, where=hostile_where(draw)),
+        lambda: seen(scope.search(query, draw.choice([1, 10, 1000]), mode=mode, where=hostile_where(draw))),
+        lambda: seen(scope.search(query, mode=mode)),
         lambda: scope.search(query, 20, ids=[name, "d/1", "d/6"], offset=draw.choice([0, 1, 10**6]), mode=mode),
         lambda: scope.similar(name, line, 20, where=hostile_where(draw)),
         lambda: scope.context(query, mode=mode, where=hostile_where(draw)).text,
@@ -104,6 +110,7 @@ def check_inside(shared, seed, count):
     for text in said:
         assert "-owned" not in text.replace("t2-owned number1 secret", "").replace('"t2-owned"', ""), text
         assert not any(number in text for number in others), text
+        assert "'owned'" not in text, text
         assert "only " not in text.replace("only t1", ""), text
     return said
 
