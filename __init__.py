@@ -18,55 +18,111 @@ from typing import TYPE_CHECKING, Any
 from .core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .core.errors import BinocleError, NotFoundError
+    from .core.errors import (
+        BinocleError,
+        DamagedError,
+        EncoderMismatchError,
+        InputError,
+        LockedError,
+        MissingExtraError,
+        ModelNotFoundError,
+        NoIndexError,
+        NotFoundError,
+        StoreError,
+        UnreadableError,
+        UnsupportedError,
+        UntrustedError,
+    )
     from .retriever.documents.document import Document
+    from .retriever.indexing.batch import Batch
+    from .retriever.indexing.report import Failure, Report
     from .retriever.models.encoder import Encoder
     from .retriever.models.load import load_encoder, load_reranker
     from .retriever.models.reranker import Reranker
     from .retriever.retriever import Retriever
     from .retriever.scope import Scope
     from .retriever.search.context import Context
+    from .retriever.search.events import SearchEvent
     from .retriever.search.hit import Hit
     from .retriever.search.hits import Hits
+    from .retriever.search.passage import Passage
+    from .retriever.search.query import Mode
     from .retriever.store.filters.filter import F, Filter
+    from .retriever.store.filters.where import Where
     from .retriever.store.records import Facet, Record
     from .training.evaluation.retrieval import evaluate
 
 __all__ = [
+    "Batch",
     "BinocleError",
     "Context",
+    "DamagedError",
     "Document",
     "Encoder",
+    "EncoderMismatchError",
     "F",
     "Facet",
+    "Failure",
     "Filter",
     "Hit",
     "Hits",
+    "InputError",
+    "LockedError",
+    "MissingExtraError",
+    "Mode",
+    "ModelNotFoundError",
+    "NoIndexError",
     "NotFoundError",
+    "Passage",
     "Record",
+    "Report",
     "Reranker",
     "Retriever",
     "Scope",
+    "SearchEvent",
+    "StoreError",
+    "UnreadableError",
+    "UnsupportedError",
+    "UntrustedError",
+    "Where",
     "evaluate",
     "load_encoder",
     "load_reranker",
 ]
 
 _PLACES = {
+    "Batch": ("retriever.indexing.batch", "Batch"),
     "BinocleError": ("core.errors", "BinocleError"),
     "Context": ("retriever.search.context", "Context"),
+    "DamagedError": ("core.errors", "DamagedError"),
     "Document": ("retriever.documents.document", "Document"),
     "Encoder": ("retriever.models.encoder", "Encoder"),
+    "EncoderMismatchError": ("core.errors", "EncoderMismatchError"),
     "F": ("retriever.store.filters.filter", "F"),
     "Facet": ("retriever.store.records", "Facet"),
+    "Failure": ("retriever.indexing.report", "Failure"),
     "Filter": ("retriever.store.filters.filter", "Filter"),
     "Hit": ("retriever.search.hit", "Hit"),
-    "NotFoundError": ("core.errors", "NotFoundError"),
-    "Record": ("retriever.store.records", "Record"),
     "Hits": ("retriever.search.hits", "Hits"),
+    "InputError": ("core.errors", "InputError"),
+    "LockedError": ("core.errors", "LockedError"),
+    "MissingExtraError": ("core.errors", "MissingExtraError"),
+    "Mode": ("retriever.search.query", "Mode"),
+    "ModelNotFoundError": ("core.errors", "ModelNotFoundError"),
+    "NoIndexError": ("core.errors", "NoIndexError"),
+    "NotFoundError": ("core.errors", "NotFoundError"),
+    "Passage": ("retriever.search.passage", "Passage"),
+    "Record": ("retriever.store.records", "Record"),
+    "Report": ("retriever.indexing.report", "Report"),
     "Reranker": ("retriever.models.reranker", "Reranker"),
     "Retriever": ("retriever.retriever", "Retriever"),
     "Scope": ("retriever.scope", "Scope"),
+    "SearchEvent": ("retriever.search.events", "SearchEvent"),
+    "StoreError": ("core.errors", "StoreError"),
+    "UnreadableError": ("core.errors", "UnreadableError"),
+    "UnsupportedError": ("core.errors", "UnsupportedError"),
+    "UntrustedError": ("core.errors", "UntrustedError"),
+    "Where": ("retriever.store.filters.where", "Where"),
     "evaluate": ("training.evaluation.retrieval", "evaluate"),
     "load_encoder": ("retriever.models.load", "load_encoder"),
     "load_reranker": ("retriever.models.load", "load_reranker"),

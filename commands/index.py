@@ -165,7 +165,7 @@ def forget(path: str, folder: Path | None, index: Path | None, wait: float) -> i
         echo(f"{printable_path(path)} was forgotten already")
         return EXIT_NEGATIVE
     path = find_document(retriever, path, folders=True)
-    report = retriever.delete(path, path + "/")
+    report = retriever.delete(path, folder=path, erase=True)
     print_note(report.note)
     echo(f"{count_of(report.removed, 'document')} forgotten")
     return 0

@@ -6,9 +6,10 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..core import forking
 from ..core.errors import DamagedError, InputError, ModelNotFoundError, NoIndexError, StoreError
@@ -19,9 +20,8 @@ from ..indexes.manifest import IndexManifest, IndexMetadata
 from ..indexes.registry import IndexSpec
 from ..indexes.tuning.benchmark import Requirements
 from ..indexes.tuning.optimize import TuningResult, check_kinds
+from .asynchronous import CallPool
 from .documents.scan import INDEX_NAME, is_index
-from .indexing.add import add
-from .indexing.delete import delete
 from .indexing.report import Report
 from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
 from .indexing.sync import sync
@@ -39,9 +39,13 @@ from .search import query as queries
 from .search import similar as similarity
 from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
+from .search.currency import Currency, check_passage
+from .search.events import SearchEvent
+from .search.hit import Hit
 from .search.hits import Hits
+from .search.passage import Passage
 from .search.relevance import check_relevance
-from .search.request import SearchRequest
+from .search.request import SearchRequest, hits_of_many
 from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.confinement import check_files
@@ -55,6 +59,7 @@ from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
 from .store.store import Store, allow, go_back, naming_way_back, set_folder, with_way_back
 from .store.writer import open_writer
+from .writes import DocumentWrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +74,7 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger("binocle")
 
 
-class Retriever(DocumentReads):
+class Retriever(DocumentReads, DocumentWrites):
     """One index of documents.
 
     Threads may share it; their writes wait for each other. Meanwhile other processes may read the index, and one may
@@ -104,6 +109,9 @@ class Retriever(DocumentReads):
         self._damaged: tuple[Head, str] | None = None  # a committed state that does not answer, and why
         self._connecting = threading.Lock()
         self._writing = threading.RLock()  # threads that write take turns
+        self._calls = CallPool()
+        self._is_closed = False
+        self.on_search: Callable[[SearchEvent], None] | None = None  # called after each search that succeeds
 
     @classmethod
     def open(
@@ -195,42 +203,6 @@ class Retriever(DocumentReads):
             )
             renew_scale(writer.snapshot(), encoder)
             return report
-
-    def add(self, documents: Iterable[Mapping[str, Any]]) -> Report:
-        """Add documents that are not files, or replace documents with the same id.
-
-        Line ends become "\\n"; the positions of hits refer to `text(id)`.
-
-        :param documents: mappings with `text` and optionally `id`, `title` and `metadata`. An id is a name that no
-            file of the index has, by default made from the text. Values of metadata are strings, numbers, booleans,
-            lists of them, or dates, which become text; None is left out.
-        :raises InputError: naming the first invalid document, and how many documents before it were added.
-        """
-        if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
-            raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
-        with self._writer(self._prepare_store(self._existing(), None)) as writer:
-            encoder = self._models.encoder_of(writer.head.encoder)
-            report = add(writer, encoder, documents)
-            renew_scale(writer.snapshot(), encoder)
-            return report
-
-    def delete(self, *paths: str | os.PathLike[str], erase: bool = True) -> Report:
-        """Remove documents from the index for good: by path, by an added document's id, or a folder by "name/".
-
-        A file that still exists stays out until `sync(retry=True)`. Its text and vectors are erased from the disk, and
-        after `optimize` also the sentences that measured the vector index. Each call builds both indexes anew to do
-        so: delete many documents in one call. If the index is on object storage, another machine has a copy of the
-        vectors until it next downloads the vector index.
-
-        :param erase: erase them now; else no search finds them, but they leave the disk with later writes.
-        :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
-        """
-        for path in paths:
-            if not isinstance(path, (str, os.PathLike)):
-                raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
-        with self._writer() as writer:
-            names = [os.fspath(path) for path in paths]
-            return delete(writer, lambda snapshot: stored_documents.named(snapshot, names), erase=erase)
 
     def switch(
         self,
@@ -397,7 +369,56 @@ class Retriever(DocumentReads):
             collapse=bool(collapse),
             min_relevance=min_relevance,
         )
-        return self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of)).after(int(offset))
+        return self._answer(request).after(int(offset))
+
+    def search_many(
+        self,
+        texts: Iterable[str],
+        k: int = 10,
+        *,
+        offset: int = 0,
+        where: Where = None,
+        ids: Iterable[str | os.PathLike[str]] | None = None,
+        **options: Any,
+    ) -> list[Hits]:
+        """Return the hits of each query, the same as `search` returns; all are encoded together.
+
+        :param options: the others of `search`.
+        """
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+            raise InputError(f"expected a list of queries, not {texts!r}")
+        conditions, depth = among(parse(where), ids), queries.check_page(k, offset)
+        options = {"per_document": None, **options}
+        requests = [self._request(text, depth, where=conditions, **options) for text in texts]
+
+        def answer(snapshot: Snapshot) -> list[Hits]:
+            return hits_of_many(requests, snapshot, self._models.encoder_of)
+
+        return [hits.after(int(offset)) for hits in self._read(answer)]
+
+    async def asearch(self, query: str, k: int = 10, **options: Any) -> Hits:
+        """Await `search` in one of a few threads; one that has not begun can be cancelled."""
+        return await self._calls.run(self.search, query, k, **options)
+
+    async def acontext(self, query: str, **options: Any) -> Context:
+        """Await `context`."""
+        return await self._calls.run(self.context, query, **options)
+
+    async def aadd(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
+        """Await `add`."""
+        return await self._calls.run(self.add, documents, **options)
+
+    async def adelete(self, *ids: str, **options: Any) -> Report:
+        """Await `delete`."""
+        return await self._calls.run(self.delete, *ids, **options)
+
+    def check(self, passage: Hit | Passage) -> Currency:
+        """Tell whether a hit, or a passage of a context, is still the text of its document.
+
+        "exact": the same characters at the same place. "moved": the document has them elsewhere. "stale": the document
+        changed, and lacks them. "gone": there is no such document, or file. A file is read as it is on the disk now.
+        """
+        return self._read(lambda snapshot: check_passage(snapshot, self.folder, passage))
 
     def warm_up(self) -> None:
         """Load everything that a search needs, for a process that answers many.
@@ -451,15 +472,25 @@ class Retriever(DocumentReads):
         )
         return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, packing, count))
 
+    def _answer(self, request: SearchRequest) -> Hits:
+        """Search, and tell who observes."""
+        start = time.perf_counter()
+        hits = self._read(lambda snapshot: request.hits(snapshot, self._models.encoder_of))
+        event = SearchEvent(request.text, hits, time.perf_counter() - start)
+        event.log()
+        if self.on_search:
+            self.on_search(event)
+        return hits
+
     def _request(
         self,
         query: str,
         k: int,
-        mode: queries.Mode,
-        where: Where,
-        rerank: Rerank,
-        rerank_depth: int,
-        rerank_seconds: float | None,
+        mode: queries.Mode = "hybrid",
+        where: Where = None,
+        rerank: Rerank = None,
+        rerank_depth: int = 50,
+        rerank_seconds: float | None = None,
         per_document: int | None = 0,
         *,
         collapse: bool = True,
@@ -588,6 +619,23 @@ class Retriever(DocumentReads):
         with self._lock:
             self._store = store
 
+    # Closing
+
+    def close(self) -> None:
+        """Let go of the index and its models. Calls that run end first; a later call raises StoreError."""
+        self._calls.close()
+        with self._writing, self._lock:
+            self._is_closed, self._store, self._current, self._damaged = True, None, None, None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Retriever of {self.location}{', closed' if self._is_closed else ''}>"
+
     # The parts
 
     def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
@@ -622,7 +670,12 @@ class Retriever(DocumentReads):
         return self._store or self._reopened()
 
     def _reopened(self) -> Store:
-        """Open the store, or read its settings again."""
+        """Open the store, or read its settings again.
+
+        :raises StoreError: when this retriever was closed.
+        """
+        if self._is_closed:
+            raise StoreError(f"this retriever of {self.location} was closed: open the index again")
         store = Store.open(self.location, trusted=self._trust)
         with self._lock:
             self._store = store
@@ -680,12 +733,13 @@ class Retriever(DocumentReads):
     def _writer(self, store: Store | None = None) -> Iterator[Writer]:
         """Write to the index; a cluster then serves the new vector index, and no longer the old one."""
         store = store or self._reopened()
-        opened = open_writer(store, self._models.encoder_of, self._backend())
+        opened = open_writer(store, self._models.encoder_of, self._backend(), self._current)
         with self._writing, naming_way_back(store), opened as writer:
             try:
                 yield writer
             finally:
-                self._set_current(store, writer.head)
+                with self._lock:
+                    self._current = writer.snapshot()
             if self._cluster:
                 self._cluster.retire(store, writer.head)
 

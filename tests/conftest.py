@@ -302,7 +302,7 @@ def small_fragments(monkeypatch: pytest.MonkeyPatch) -> None:
 
     compact = DatasetOptimizer.compact_files
     monkeypatch.setattr(
-        DatasetOptimizer, "compact_files", lambda self, **how: compact(self, target_rows_per_fragment=5, **how)
+        DatasetOptimizer, "compact_files", lambda self, **how: compact(self, **{**how, "target_rows_per_fragment": 5})
     )
 
 

@@ -5,48 +5,74 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.errors import InputError
 from ...core.words import encodable
 from ..documents.document import Document
 from ..documents.metadata import is_plain, plain
 from .indexer import Indexer
-from .report import Report
+from .report import DocumentError, Failure, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..models.encoder import Encoder
+    from ..store.snapshot import Snapshot
     from ..store.writer import Writer
 
 _BATCH_SIZE = 1_000  # documents checked together; of several with the same id the last counts
 _FIELDS = ("id", "metadata", "text", "title")
 _METADATA = "a mapping of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"
 
+IfExists = Literal["replace", "skip", "fail"]
+OnError = Literal["stop", "skip"]
 
-def add(writer: Writer, encoder: Encoder, documents: Iterable[Mapping[str, Any]]) -> Report:
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A document that a caller adds, checked."""
+
+    number: int  # its position among the caller's documents
+    name: str
+    sha256: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class AddPolicy:
+    """What to do with a document whose id exists, and with one that cannot be added."""
+
+    if_exists: IfExists = "replace"
+    on_error: OnError = "stop"
+
+    def check(self) -> AddPolicy:
+        """Return this, if both are known.
+
+        :raises InputError: otherwise.
+        """
+        for name, value, choices in (("if_exists", self.if_exists, IfExists), ("on_error", self.on_error, OnError)):
+            if value not in get_args(choices):
+                raise InputError(f"{name} is one of {', '.join(get_args(choices))}, not {value!r}")
+        return self
+
+
+def add(
+    writer: Writer, encoder: Encoder, documents: Iterable[Mapping[str, Any]], policy: AddPolicy | None = None
+) -> Report:
     """Put documents into the store; one replaces an earlier one of the same id, unless that is equal.
 
     :raises InputError: naming the first that cannot be added, and how many were.
     """
     start = time.monotonic()
     report = Report()
-    snapshot = writer.snapshot()
-    rows = snapshot.document_rows.to_pylist()
-    known = {row["path"]: (row["id"], row["sha256"]) for row in rows if row["source"] == "added"}
-    files = {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}.difference(known)
-    chunks_before = snapshot.chunks.count_rows()
+    chunks_before = writer.snapshot().chunks.count_rows()
     indexer = Indexer(writer, encoder, report)
-    for batch in _batches(documents, files):
-        for name, (sha256, document) in {name: (sha256, document) for name, sha256, document in batch}.items():
-            number, known_sha256 = known.get(name, (None, ""))
-            is_unchanged = known_sha256 == sha256
-            state = "skipped" if not document.parts else "unchanged" if is_unchanged else "indexed"
-            setattr(report, state, getattr(report, state) + 1)
-            if not is_unchanged:
-                known[name] = indexer.add(_row(name, sha256, document), document, replaces=number), sha256
+    additions = Additions(writer.snapshot(), policy or AddPolicy(), report)
+    for batch in _batches(documents):
+        additions.put(additions.choose(batch), indexer)
         indexer.commit()
     report.note = writer.finish()
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
@@ -54,31 +80,100 @@ def add(writer: Writer, encoder: Encoder, documents: Iterable[Mapping[str, Any]]
     return report
 
 
-def _row(name: str, sha256: str, document: Document) -> dict[str, Any]:
+class Additions:
+    """Documents to add, against those that the index has.
+
+    :param report: gets their ids, failures and counts.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: AddPolicy, report: Report) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._report = report
+        self._known: dict[str, tuple[int | None, str]] = {}  # id -> row id and SHA-256, None and "" if it is new
+        self._files: set[str] = set()
+
+    def choose(self, batch: Sequence[Addition | DocumentError]) -> list[Addition]:
+        """Return the documents of a batch that are to be added, each id once."""
+        self._look_up([item.name for item in batch if isinstance(item, Addition)])
+        chosen: dict[str, Addition] = {}
+        for item in batch:
+            try:
+                if isinstance(item, DocumentError):
+                    raise item
+                is_new = self._known[item.name][0] is None and item.name not in chosen
+                if self._check(item, is_new=is_new):
+                    chosen[item.name] = item
+                else:
+                    self._report.unchanged += 1
+                self._report.ids.append(item.name)
+            except DocumentError as error:
+                if self._policy.on_error == "stop":
+                    added = batch[0].number
+                    done = f"the first {added:,} were" if added else "none was"
+                    raise InputError(f"{error}; {done} added") from None
+                self._report.failures.append(Failure(error.number, error.name, str(error)))
+        return list(chosen.values())
+
+    def _look_up(self, names: Iterable[str]) -> None:
+        names = [name for name in dict.fromkeys(names) if name not in self._known]
+        rows = self._snapshot.documents_at(names, ["id", "sha256", "chunks"])
+        self._known |= dict.fromkeys(names, (None, ""))
+        self._known |= {row["path"]: (row["id"], row["sha256"]) for row in rows if row["source"] == "added"}
+        self._files |= {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}
+
+    def _check(self, item: Addition, *, is_new: bool) -> bool:
+        """Tell whether to add a document.
+
+        :raises DocumentError: when its id is that of a file, or exists and must not.
+        """
+        label = f"document {item.number} has id {item.name!r}"
+        if item.name in self._files and self._known[item.name][0] is None:
+            raise DocumentError(item.number, item.name, f"{label}, which is a file of this index: give it another id")
+        if is_new or self._policy.if_exists == "replace":
+            return True
+        if self._policy.if_exists == "fail":
+            raise DocumentError(item.number, item.name, f"{label}, which exists: if_exists='replace' replaces it")
+        return False
+
+    def put(self, additions: Iterable[Addition], indexer: Indexer) -> None:
+        """Queue documents for the next commit, without those that are equal to what the index has."""
+        for item in additions:
+            number, known_sha256 = self._known[item.name]
+            is_unchanged = known_sha256 == item.sha256
+            state = "skipped" if not item.document.parts else "unchanged" if is_unchanged else "indexed"
+            setattr(self._report, state, getattr(self._report, state) + 1)
+            if not is_unchanged:
+                row = added_row(item.name, item.sha256, item.document)
+                self._known[item.name] = indexer.add(row, item.document, replaces=number), item.sha256
+
+
+def added_row(name: str, sha256: str, document: Document) -> dict[str, Any]:
+    """Return the columns of an added document that do not come from the document itself."""
     skipped = {} if document.parts else {"state": "skipped", "reason": "no text in it"}
     return {"path": name, "source": "added", "sha256": sha256, "size": len(document.text.encode()), **skipped}
 
 
-def _batches(
-    documents: Iterable[Mapping[str, Any]], files: Container[str]
-) -> Iterator[list[tuple[str, str, Document]]]:
-    """Parse the documents, a batch at a time."""
+def _batches(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[Addition | DocumentError]]:
+    """Check the documents, a batch at a time."""
     numbered = enumerate(documents)
     while batch := list(islice(numbered, _BATCH_SIZE)):
-        try:
-            yield [parse_document(number, document, files) for number, document in batch]
-        except InputError as error:
-            added = batch[0][0]
-            raise InputError(f"{error}; {f'the first {added:,} were' if added else 'none was'} added") from None
+        yield [check_document(number, document) for number, document in batch]
 
 
-def parse_document(number: int, record: Mapping[str, Any], files: Container[str] = ()) -> tuple[str, str, Document]:
-    """Parse a document that a caller adds: its id, its SHA-256, and the document.
+def check_document(number: int, record: Mapping[str, Any]) -> Addition | DocumentError:
+    """Return a document that a caller adds, or why it cannot be added.
 
     :param number: its position among the documents, from 0, for messages.
-    :param files: the paths of indexed files, which no id may have.
-    :raises InputError: naming the document by its number and id, and its fault.
     """
+    try:
+        return _parse(number, record)
+    except InputError as error:
+        name = record.get("id") if hasattr(record, "keys") else None
+        return DocumentError(number, name if isinstance(name, str) else None, str(error))
+
+
+def _parse(number: int, record: Mapping[str, Any]) -> Addition:
     if not hasattr(record, "keys"):
         raise InputError(f"document {number} is of type {type(record).__name__}: expected a mapping with 'text'")
     name = record.get("id")
@@ -88,10 +183,16 @@ def parse_document(number: int, record: Mapping[str, Any], files: Container[str]
         fields, expected = (", ".join(sorted(map(repr, names))) for names in (unknown, _FIELDS))
         raise InputError(f"{label} has {fields}: expected only {expected}")
     text, title = _text_and_title(label, record)
-    metadata = _metadata(label, record)
-    _check_id(number, name, files)
-    sha256 = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
-    return name or sha256[:16], sha256, Document.from_text(text, title=title, metadata=metadata)
+    metadata = check_metadata(label, record.get("metadata"))
+    _check_id(number, name)
+    sha256 = sha256_of(text, title, metadata)
+    document = Document.from_text(text, title=title, metadata=metadata)
+    return Addition(number, name or sha256[:16], sha256, document)
+
+
+def sha256_of(text: str, title: str, metadata: Mapping[str, Any]) -> str:
+    """Hash what makes an added document equal to another."""
+    return hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
 
 
 def _text_and_title(label: str, record: Mapping[str, Any]) -> tuple[str, str]:
@@ -101,8 +202,13 @@ def _text_and_title(label: str, record: Mapping[str, Any]) -> tuple[str, str]:
     return encodable(text).replace("\r\n", "\n"), encodable(title)
 
 
-def _metadata(label: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = record.get("metadata") or {}
+def check_metadata(label: str, metadata: Any) -> dict[str, Any]:
+    """Return metadata as they are stored.
+
+    :param label: names the document in messages.
+    :raises InputError: when they cannot be stored.
+    """
+    metadata = metadata or {}
     if not isinstance(metadata, Mapping):
         raise InputError(f"{label} has metadata of type {type(metadata).__name__}: expected {_METADATA}")
     values = {key: plain(value) for key, value in metadata.items() if value is not None}
@@ -120,12 +226,10 @@ def _encodable_value(value: Any) -> Any:
     return encodable(value) if isinstance(value, str) else value
 
 
-def _check_id(number: int, name: Any, files: Container[str]) -> None:
+def _check_id(number: int, name: Any) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not name:
         raise InputError(f"document {number} has id {name!r}: expected a string that is not empty")
     if encodable(name) != name:
         raise InputError(f"document {number} has id {name!r}: expected a string without halves of surrogate pairs")
-    if name in files:
-        raise InputError(f"document {number} has id {name!r}, which is a file of this index: give it another id")

@@ -19,7 +19,7 @@ from ..store.tables import PREVIOUS, chunk_schema, document_schema, matrix
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Floats, Ids
     from ..documents.document import Document
     from ..models.encoder import Encoder
     from ..store.head import Head
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BATCH_CHUNKS = 256  # embedded and committed at a time: a second or two of work
 _BATCH_FILES = 1_000
+_FEW_KEYS = 64
 
 
 @dataclass(slots=True)
@@ -65,18 +66,20 @@ class Rows(Protocol):
 class Indexer:
     """Chunks, embeds and commits documents through one writer."""
 
-    def __init__(self, writer: Rows, encoder: Encoder, report: Report) -> None:
+    def __init__(self, writer: Rows, encoder: Encoder, report: Report, *, commits: bool = True) -> None:
+        """:param commits: commit full batches; else documents stay until `take`, and only their chunks are staged."""
         self._writer = writer
+        self._commits = commits
         self._encoder = encoder
         self._report = report
         self._batch = _Batch()
-        snapshot = writer.snapshot()
         if encoder.fingerprint != writer.head.encoder.fingerprint:
             raise EncoderMismatchError(f"{encoder.name} cannot add to an index of {writer.head.encoder.model}")
         self._has_previous = writer.head.previous is not None
         self._next_document = writer.head.next_document
         self._next_chunk = writer.head.next_chunk
-        self._keys = Keys(snapshot.read("chunks", ["key"])["key"].to_numpy())
+        self._keys: Keys | None = None  # of the chunks in the store; None until there are many to look up
+        self._new_keys: list[int] = []
         self.chunks = 0  # embedded or reused so far
 
     def number_from(self, document: int, chunk: int) -> None:
@@ -105,7 +108,10 @@ class Indexer:
             if len(batch.waiting) >= _BATCH_CHUNKS and remaining > _BATCH_CHUNKS:  # so that no small batch remains
                 self._stage()
             batch.waiting.append((number, piece))
-        if batch.staged or len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
+        if not self._commits:
+            if len(batch.waiting) >= _BATCH_CHUNKS:
+                self._stage()
+        elif batch.staged or len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
             self.commit()
         return number
 
@@ -115,11 +121,15 @@ class Indexer:
 
     def commit(self, *, drop: Sequence[int] = ()) -> None:
         """Commit the queued documents, and remove the documents with the ids in `drop`."""
+        documents, replaced = self.take()
+        if len(documents) or replaced or drop:
+            self._writer.commit(drop=[*replaced, *drop], documents=documents)
+
+    def take(self) -> tuple[pa.Table, list[int]]:
+        """Stage the queued chunks; return the rows of their documents, and the ids of those that they replace."""
         self._stage()
         batch, self._batch = self._batch, _Batch()
-        if batch.rows or batch.drop or drop:
-            rows = pa.Table.from_pylist(batch.rows, document_schema())
-            self._writer.commit(drop=[*batch.drop, *drop], documents=rows)
+        return pa.Table.from_pylist(batch.rows, document_schema()), batch.drop
 
     def _stage(self) -> None:
         waiting, self._batch.waiting = self._batch.waiting, []
@@ -152,7 +162,10 @@ class Indexer:
             table = table.append_column(schema.field(PREVIOUS), pa.array(previous, pa.binary()))
         self._writer.stage(table)
         self._next_chunk += len(rows)
-        self._keys.add(np.array(keys, np.int64))
+        if self._keys is None:
+            self._new_keys += keys
+        else:
+            self._keys.add(np.array(keys, np.int64))
         self._batch.staged += len(rows)
         self.chunks += len(rows)
 
@@ -172,7 +185,7 @@ class Indexer:
     def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
         """The vectors in the store by context: of this encoder, and of the one before it."""
         distinct = np.unique(np.array(keys, np.int64))
-        stored = distinct[self._keys.contains(distinct)]
+        stored = self._among_stored(distinct)
         if not len(stored):
             return {}, {}
         table = self._writer.staged(["context", "vector", *([PREVIOUS] if self._has_previous else [])], stored.tolist())
@@ -182,6 +195,15 @@ class Indexer:
             return vectors, {}
         previous = zip(contexts, table[PREVIOUS].to_pylist(), strict=True)
         return vectors, {context: vector for context, vector in previous if vector is not None}
+
+    def _among_stored(self, keys: Ids) -> Ids:
+        """Return the keys that the store may have: all, if they are too few to be worth reading those of the store."""
+        if self._keys is None:
+            if len(keys) + len(self._new_keys) <= _FEW_KEYS:
+                return keys
+            self._keys = Keys(self._writer.snapshot().read("chunks", ["key"])["key"].to_numpy())
+            self._keys.add(np.array(self._new_keys, np.int64))
+        return keys[self._keys.contains(keys)]
 
 
 def key_of(context: str) -> int:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import InputError
 from ...core.progress import Progress, per_second
 
 if TYPE_CHECKING:
     from ..documents.scan import Entry
 
 FILE_STATES = ("indexed", "unchanged", "moved", "removed", "missing", "skipped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that could not be added."""
+
+    number: int  # its position among the documents, from 0
+    id: str | None
+    reason: str
+
+
+class DocumentError(InputError):
+    """A document that cannot be added, by its position and id."""
+
+    def __init__(self, number: int, name: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number
+        self.name = name
 
 
 @dataclass(slots=True)
@@ -31,6 +50,8 @@ class Report:
     chunks_removed: int = 0
     code: int = 0  # files in a language that the extra `code` parses
     seconds: float = 0.0
+    ids: list[str] = field(default_factory=list)  # of the documents that `add` was given and the index now has
+    failures: list[Failure] = field(default_factory=list)
     note: str = ""  # the vector index was damaged, or no longer meets its requirements
 
     def count(self, entry: Entry, row: dict[str, Any], *, is_member: bool = False) -> None:

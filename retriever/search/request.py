@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..models.encoder import encode_finite
@@ -11,7 +12,7 @@ from .corrections import corrections_for, replace_words
 from .query import Mode, Query, Reranking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...core.arrays import Floats
     from ..models.encoder import Encoder
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
     from .hits import Hits
+
+_NONE: Mapping[str, Floats] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,13 @@ class SearchRequest:
     collapse: bool = True
     min_relevance: float | None = None
 
-    def hits(self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]) -> Hits:
-        """The k best passages that are relevant enough, best first."""
+    def hits(
+        self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder], vectors: Mapping[str, Floats] = _NONE
+    ) -> Hits:
+        """The k best passages that are relevant enough, best first.
+
+        :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
+        """
         parts = exact.parse(self.text)
 
         def encoder() -> Encoder:
@@ -45,6 +53,8 @@ class SearchRequest:
             parts = exact.parse(replace_words(self.text, corrections))
 
         def encode() -> Floats:
+            if parts.text in vectors:
+                return vectors[parts.text][None]
             return encode_finite(encoder(), [parts.text], kind="query")
 
         query = Query(snapshot, parts.text, encode, parts)
@@ -58,3 +68,13 @@ class SearchRequest:
         )
         hits.corrections = corrections
         return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)
+
+
+def hits_of_many(
+    requests: Sequence[SearchRequest], snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]
+) -> list[Hits]:
+    """Answer several searches of one state, whose queries are encoded together."""
+    texts = list(dict.fromkeys(exact.parse(request.text).text for request in requests if request.mode != "lexical"))
+    vectors = encode_finite(encoder_of(snapshot.head.encoder), texts, kind="query") if texts else ()
+    encoded = dict(zip(texts, vectors, strict=True))
+    return [request.hits(snapshot, encoder_of, encoded) for request in requests]

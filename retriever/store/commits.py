@@ -7,12 +7,13 @@ import shutil
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import LockedError
 from .locations.location import KEEP_SECONDS
 from .snapshot import Snapshot
-from .tables import check, drop_later_versions, open_table, unnamed_files
+from .tables import check, drop_later_versions, drop_version_hint, open_table, unnamed_files, version_of
 
 if TYPE_CHECKING:
     import lance
@@ -24,24 +25,40 @@ if TYPE_CHECKING:
 
 SWITCHING = "switching"  # the folder of a switch's new vectors: useless to any other writer
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
-_MAX_FRAGMENTS = 32  # of a table, before they are merged
+_TIDY_DELAY = 1.5  # times as long as old versions are kept, they wait to be removed together
+_MAX_FRAGMENTS = 32  # of a table, before small ones are merged
+_LARGE_FRAGMENTS = 8  # about so many fragments of a table are large
+_LEAST_ROWS = 1_024  # of a large fragment
 
 
 class Commits:
     """The committed state, as the one writer moves it on."""
 
-    def __init__(self, store: Store, head: Head, tag: str, backend: SearchBackend) -> None:
+    def __init__(
+        self, store: Store, head: Head, tag: str, backend: SearchBackend, earlier: Snapshot | None = None
+    ) -> None:
         self.store = store
         self.head = head
         self.backend = backend
         self.latest = {"documents": head.documents, "chunks": head.chunks}  # this writer's latest table versions
         self.previous = _state_before(store, head)  # its files are kept; None if there is none
         self._tag = tag
+        self._snapshot = earlier
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
 
     def snapshot(self) -> Snapshot:
-        """The committed state, for reading."""
-        return Snapshot(self.store, self.head, self.backend)
+        """The committed state, for reading: the same object until the next commit."""
+        earlier = self._snapshot
+        if earlier is None or earlier.head != self.head or earlier.store != self.store or earlier.fallback:
+            self._snapshot = Snapshot(self.store, self.head, self.backend)
+            if earlier:
+                self._snapshot.take_over(earlier)
+        assert self._snapshot
+        return self._snapshot
+
+    def open(self, name: str) -> lance.LanceDataset:
+        """Open this writer's latest version of `documents` or `chunks`, to write to it."""
+        return open_table(self.table(name), self.latest[name])
 
     def table(self, name: str) -> TableLocation:
         """Return the address of `documents` or `chunks`, without opening the table."""
@@ -133,13 +150,22 @@ class Commits:
         The state before the committed one is kept too, to fall back to. If HEAD says to erase, nothing of deleted
         rows stays, even if a reader must then open the index again.
         """
-        snapshot, erase = self.snapshot(), self.head.erase
+        erase = self.head.erase
         keep = timedelta(0) if erase else _KEEP_VERSIONS
-        for name, table in (("documents", snapshot.documents), ("chunks", snapshot.chunks)):
-            if erase or len(table.get_fragments()) > _MAX_FRAGMENTS:
+        for name in ("documents", "chunks"):
+            table = self.open(name)
+            if erase:
                 table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
                 self.commit_rearranged(name, table)
+            elif len(table.get_fragments()) > _MAX_FRAGMENTS:
+                # A large fragment stays, so that a merge costs what was written since the last one.
+                rows = max(_LEAST_ROWS, table.count_rows() // _LARGE_FRAGMENTS)
+                table.optimize.compact_files(target_rows_per_fragment=rows)
+                self.commit_rearranged(name, table)
             self.check_alone()
+            if not erase and not self._has_old_versions(name, keep):
+                drop_version_hint(self.table(name))
+                continue
             # Files that no version names are the leftovers of a killed writer, since there is one writer at a time.
             # If the lock can expire, they may be the next writer's: then Lance keeps them for seven days.
             table.cleanup_old_versions(
@@ -153,6 +179,19 @@ class Commits:
         if erase:
             self._check_erased()
             self.commit(replace(self.head, erase=False))
+
+    def _has_old_versions(self, name: str, keep: timedelta) -> bool:
+        """Tell whether a version of a table can go, and has been able to for a while: looking for its files is slow."""
+        path = self.table(name).uri
+        if "://" in path:
+            return True
+        kept, waited = getattr(self._oldest, name), (keep * _TIDY_DELAY).total_seconds()
+        times = [
+            manifest.stat().st_mtime
+            for manifest in (Path(path) / "_versions").glob("*.manifest")
+            if version_of(manifest) < kept
+        ]
+        return bool(times) and min(times) <= time.time() - waited
 
     def _check_erased(self) -> None:
         """Check that no file with deleted rows is left, while HEAD still says to erase.

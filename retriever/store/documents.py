@@ -16,9 +16,10 @@ from ..documents.file_parts import file_of
 from .filters.where import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from ...core.arrays import Floats
+    from .filters.filter import Filter
     from .filters.where import Where
     from .snapshot import Snapshot
 
@@ -56,17 +57,26 @@ def _rows_at(snapshot: Snapshot, path: str) -> pa.Table:
     return rows.filter(pc.equal(rows["path"].cast(pa.binary()), path.encode("utf-8", "surrogatepass")))
 
 
-def named(snapshot: Snapshot, paths: Iterable[str]) -> list[Row]:
-    """Return the documents with these paths, and all below a path that ends in "/". A leading "./" is ignored."""
-    rows = snapshot.document_rows.to_pylist()
-    names = {row["path"] for row in rows}
-    requested = {path if path in names else path.removeprefix("./") for path in paths}
-    folders = tuple(path for path in requested if path.endswith("/"))
+def named(snapshot: Snapshot, ids: Sequence[str], folders: Sequence[str] = ()) -> list[Row]:
+    """Return the documents with these ids, or paths, and all below these folders; of a large file all its parts.
+
+    A leading "./" of a path is ignored.
+    """
+    exact = {row["path"] for row in snapshot.documents_at(ids, [])}
+    ids = list(dict.fromkeys(path if path in exact else path.removeprefix("./") for path in ids))
+    prefixes = [f"{folder.removeprefix('./').rstrip('/')}/" for folder in folders]
+    rows = snapshot.documents_at(ids, ["id"], [*(f"{path}/bytes-" for path in ids), *prefixes])
+    requested, below = {*ids}, tuple(prefixes)
     return [
         row
         for row in rows
-        if row["path"] in requested or file_of(row["path"]) in requested or row["path"].startswith(folders)
+        if row["path"] in requested or file_of(row["path"]) in requested or row["path"].startswith(below)
     ]
+
+
+def passing(snapshot: Snapshot, where: Filter) -> list[Row]:
+    """Return the documents that pass a filter."""
+    return snapshot.document_rows.filter(pa.array(snapshot.select(where))).to_pylist()  # type: ignore[no-any-return]
 
 
 def text(snapshot: Snapshot, path: str | os.PathLike[str], *, hidden: bool = True) -> str:

@@ -18,7 +18,17 @@ from . import lexical, neighbours, tombstones
 from .live_index import LiveIndex, LoadedIndex, load_index
 from .relevance_scale import Scale, scale_of
 from .search_backend import CPU, SearchBackend
-from .tables import LANCE_ERRORS, PREVIOUS, document_schema, lance_message, matrix, open_table, reading_error
+from .tables import (
+    LANCE_ERRORS,
+    PREVIOUS,
+    beginning_with,
+    document_schema,
+    lance_message,
+    matrix,
+    open_table,
+    reading_error,
+    texts_among,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +48,7 @@ if TYPE_CHECKING:
     Table = Literal["documents", "chunks"]
 
 _CACHED_FILTERS = 8
+_PATHS = 500  # looked up at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,11 @@ class Snapshot:
         with self.reading(table):
             return getattr(self, table).to_table(columns=columns, filter=where)
 
+    def count(self, table: Table, where: str) -> int:
+        """Count the rows for which a condition in Lance's SQL holds."""
+        with self.reading(table):
+            return int(getattr(self, table).count_rows(where))
+
     def full_text(self, words: str, limit: int, where: str | None = None, *, every: bool = False) -> pa.Table:
         """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first.
 
@@ -146,14 +162,23 @@ class Snapshot:
 
     def count_previous(self) -> int:
         """Count the chunks with a vector of the encoder before the last switch."""
-        with self.reading("chunks"):
-            return self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
+        return self.count("chunks", f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
 
     @locked_cached_property
     def document_rows(self) -> pa.Table:
         """All documents, without their texts."""
         rows = self._rows
         return rows.filter(pc.not_equal(rows["source"], tombstones.SOURCE))
+
+    def documents_at(
+        self, paths: Sequence[str], columns: Sequence[str], prefixes: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """Return these columns of the documents with these paths or prefixes of them, without reading the others."""
+        names = list(dict.fromkeys(["path", "source", *columns]))
+        conditions = [texts_among("path", paths[at : at + _PATHS]) for at in range(0, len(paths), _PATHS)]
+        conditions += [beginning_with("path", prefixes[at : at + _PATHS]) for at in range(0, len(prefixes), _PATHS)]
+        rows = [row for where in conditions for row in self.read("documents", names, where).to_pylist()]
+        return [row for row in rows if row["source"] != tombstones.SOURCE]
 
     @locked_cached_property
     def tombstones(self) -> dict[str, int]:
@@ -304,6 +329,11 @@ class Snapshot:
         return scale_of(self.store.location, self.head.encoder)
 
     @property
+    def published_ids(self) -> Ids:
+        """The ids of the rows in the published vector index, ascending; some may be gone."""
+        return self._loaded.index.ids
+
+    @property
     def published(self) -> IndexManifest | None:
         """The manifest of the vector index; None if there is no readable index."""
         return self._loaded.published
@@ -319,12 +349,22 @@ class Snapshot:
         return self._loaded.searched_by
 
     def take_over(self, earlier: Snapshot) -> None:
-        """Reuse the loaded vector index of an earlier state, if this one has the same, without checking it again.
+        """Reuse what was read of an earlier state and is the same in this one.
 
-        A damaged index is loaded again, since it may have been repaired.
+        The vector index is not checked again. A damaged one is loaded again, since it may have been repaired.
         """
         columns = vars(earlier).get("columns")
         self._carried = columns.carried() if columns else earlier._carried
+        head, before = self.head, earlier.head
+        is_same_index = bool(head.tombstone_key) and head.tombstone_key == before.tombstone_key
+        for names, is_same in (
+            (("documents", "_rows", "document_rows", "tombstones"), head.documents == before.documents),
+            (("chunks",), head.chunks == before.chunks),
+            (("chunk_ids",), head.rows == before.rows),
+        ):
+            vars(self).update(
+                {name: vars(earlier)[name] for name in names if is_same_index and is_same and name in vars(earlier)}
+            )
         loaded = vars(earlier).get("_loaded")
         same = earlier.head.parts == self.head.parts and earlier.head.encoder == self.head.encoder
         if same and loaded and earlier.damage is None and not self.backend.serve:

@@ -148,12 +148,19 @@ def drop_later_versions(location: TableLocation, version: int) -> None:
 
     Lance cannot write to a table with such a manifest. Newer ones go first, so that there is never a gap.
     """
-    for manifest in sorted((Path(location.uri) / "_versions").glob("*.manifest"), key=_version, reverse=True):
-        if _version(manifest) > version or not manifest.stat().st_size:
+    for manifest in sorted((Path(location.uri) / "_versions").glob("*.manifest"), key=version_of, reverse=True):
+        if version_of(manifest) > version or not manifest.stat().st_size:
             manifest.unlink()
+    drop_version_hint(location)
 
 
-def _version(manifest: Path) -> int:
+def drop_version_hint(location: TableLocation) -> None:
+    """Remove Lance's note of the latest version, which it does without: its permissions follow the umask."""
+    if "://" not in location.uri:
+        (Path(location.uri) / "_versions" / "latest_version_hint.json").unlink(missing_ok=True)
+
+
+def version_of(manifest: Path) -> int:
     """Read the version from the name: the number itself, or in newer tables what it lacks to the largest of 64 bits."""
     number = int(manifest.stem) if manifest.stem.isdecimal() else 0
     return _LARGEST - number if number > _LARGEST // 2 else number
@@ -243,6 +250,20 @@ LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
 def rows_among(column: str, ids: Sequence[int]) -> str:
     """Return Lance's SQL condition for rows with these ids in `column`; `false` for no ids."""
     return f"{column} IN ({','.join(map(str, map(int, ids)))})" if len(ids) else "false"
+
+
+def texts_among(column: str, texts: Sequence[str]) -> str:
+    """Return Lance's SQL condition for rows with one of these texts in `column`; `false` for no texts."""
+    return f"{column} IN ({','.join(map(_quoted, texts))})" if len(texts) else "false"
+
+
+def beginning_with(column: str, prefixes: Sequence[str]) -> str:
+    """Return Lance's SQL condition for rows whose text in `column` begins with one of these; `false` for none."""
+    return " OR ".join(f"starts_with({column}, {_quoted(prefix)})" for prefix in prefixes) or "false"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def matrix(column: Any, dim: int) -> NDArray[np.float32]:

@@ -45,11 +45,11 @@ _STALE_SHARE = 0.1
 def is_stale(snapshot: Snapshot) -> bool:
     """Tell whether so many rows changed since the index was built that it must be built anew."""
     if snapshot.head.vectors is None:
-        return bool(len(snapshot.chunk_ids))
-    index = snapshot.index
-    masked = 0 if index.live_mask is None else int((~index.live_mask).sum())
-    newer = 0 if index.unindexed is None else len(index.unindexed.ids)
-    return masked + newer > max(_STALE_ROWS, _STALE_SHARE * len(snapshot.chunk_ids))
+        return bool(snapshot.chunks.count_rows())
+    ids, total = snapshot.published_ids, snapshot.chunks.count_rows()
+    newer = snapshot.count("chunks", f"id > {ids[-1]}") if len(ids) else total
+    masked = len(ids) - (total - newer)
+    return masked + newer > max(_STALE_ROWS, _STALE_SHARE * total)
 
 
 class IndexPublisher:

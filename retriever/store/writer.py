@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import benchmark_queries, neighbours, tombstones
+from . import benchmark_queries, neighbours, text_index, tombstones
 from .commits import Commits
 from .lexical import LexicalPublisher
 from .search_backend import CPU, SearchBackend
@@ -14,11 +14,9 @@ from .snapshot import Snapshot
 from .store import upgrade
 from .tables import (
     FULL_TEXT,
-    LANCE_ERRORS,
     chunk_schema,
     delete,
     document_schema,
-    open_table,
     reading,
     rows_among,
     writing,
@@ -41,10 +39,16 @@ _TIDY_COMMITS = 500  # in a long run: each version of a table lists all pieces t
 
 
 @contextlib.contextmanager
-def open_writer(store: Store, encoder_of: EncoderOf | None = None, backend: SearchBackend = CPU) -> Iterator[Writer]:
+def open_writer(
+    store: Store,
+    encoder_of: EncoderOf | None = None,
+    backend: SearchBackend = CPU,
+    earlier: Snapshot | None = None,
+) -> Iterator[Writer]:
     """Take the writer's lock, recover from a killed writer, and write until the end of the block.
 
     :param encoder_of: loads an encoder, to make the queries that measure a vector index.
+    :param earlier: a state that was read before: its vector index, if that is still published, is not loaded again.
     :raises LockedError: naming the process that writes, after as long as the location's `patience` says.
     :raises UntrustedError: when the user neither made nor allowed the index.
     """
@@ -52,7 +56,7 @@ def open_writer(store: Store, encoder_of: EncoderOf | None = None, backend: Sear
     with store.location.locked():
         with writing(store.location):
             store = upgrade(store)
-            commits = Commits(store, *store.tagged_head(), backend)
+            commits = Commits(store, *store.tagged_head(), backend, earlier)
             commits.recover()
             writer = Writer(commits, encoder_of)
             writer.hide_forgotten_names()
@@ -93,16 +97,19 @@ class Writer:
         with reading(table):
             return table.at().to_table(columns=columns, filter=rows_among("key", keys))
 
-    def commit(self, *, drop: Sequence[int], documents: pa.Table, erase: bool = False) -> None:
+    def commit(
+        self, *, drop: Sequence[int], documents: pa.Table, replace: Sequence[int] = (), erase: bool = False
+    ) -> None:
         """As one step: remove the documents with these ids and their chunks, add these rows and the staged chunks.
 
+        :param replace: ids of rows among `documents` that replace the present ones; their chunks stay.
         :param erase: also erase the removed rows from the disk; the next writer does, if this process is killed.
         """
 
         def append(table: TableLocation) -> lance.LanceDataset | None:
             return table.write(documents, mode="append") if len(documents) else None
 
-        self._commit(drop, append, _next_id(documents), erase=erase)
+        self._commit(drop, append, _next_id(documents), replaced=replace, erase=erase)
         # `adopt` does not tidy: no version yet names the fragments that other machines have written for later commits.
         if self.head.commits % _TIDY_COMMITS == 0 and not self.head.erase:
             with writing(self._location):
@@ -129,16 +136,19 @@ class Writer:
         append: Callable[[TableLocation], lance.LanceDataset | None],
         next_document: int,
         *,
+        replaced: Sequence[int] = (),
         erase: bool = False,
     ) -> None:
         with writing(self._location):
-            commits, snapshot = self._commits, self.snapshot()
-            chunks, documents = open_table(commits.table("chunks"), commits.latest["chunks"]), snapshot.documents
+            commits = self._commits
+            chunks, documents = (commits.open(name) for name in ("chunks", "documents"))
             if drop:
-                snapshot.read("chunks", ["id"], rows_among("document", drop))  # do not write to a damaged table
+                with reading(commits.table("chunks")):  # do not write to a damaged table
+                    chunks.to_table(columns=["id"], filter=rows_among("document", drop))
                 delete(chunks, rows_among("document", drop))
                 commits.follow("chunks", chunks)
-                delete(documents, rows_among("id", drop))
+            if drop or replaced:
+                delete(documents, rows_among("id", [*drop, *replaced]))
                 commits.follow("documents", documents)
             appended = append(commits.table("documents"))
             if appended is not None:
@@ -157,7 +167,7 @@ class Writer:
     def replace_rows(self, documents: pa.Table, *, drop: Sequence[int] = ()) -> None:
         """Replace the rows of documents by id, and drop rows without chunks; all chunks stay."""
         with writing(self._location):
-            table = self.snapshot().documents
+            table = self._commits.open("documents")
             delete(table, rows_among("id", [*documents["id"].to_pylist(), *drop]))
             self._commits.follow("documents", table)
             table = self._commits.table("documents").write(documents, mode="append")
@@ -172,7 +182,7 @@ class Writer:
         files = [row["path"] for row in rows if row["source"] == "file"]
         table = tombstones.tombstones(files, self.head.tombstone_key, self.head.next_document)
         self.commit(drop=[row["id"] for row in rows], documents=table, erase=erase)
-        return self._erase() if erase else self.finish()
+        return self._erase() if erase else self.finish(new_rows=False)
 
     def hide_forgotten_names(self) -> None:
         """Give an index of an earlier version a key, and put tombstones for its rows of forgotten files.
@@ -246,15 +256,17 @@ class Writer:
         owners = set(snapshot.chunk_ids["document"].to_pylist()) - set(snapshot.document_rows["id"].to_pylist())
         self.commit(drop=[*documents, *owners], documents=document_schema().empty_table())
 
-    def finish(self, *, rebuild: bool = False) -> str:
+    def finish(self, *, rebuild: bool = False, new_rows: bool = True) -> str:
         """Update both full-text indexes, renew the vector index if it is stale, and remove old versions.
 
         :param rebuild: build the indexes anew from the tables.
+        :param new_rows: without them, the full-text indexes are current.
         :returns: a note if the vector index was damaged, or no longer met its requirements; else "".
         """
         notes, self._note = [self._note], ""
         with writing(self._location):
-            self._index_text(rebuild=rebuild)
+            if new_rows:
+                self._index_text(rebuild=rebuild)
             snapshot = self.snapshot()
             if snapshot.damage and not rebuild:
                 notes.append(f"built the vector index anew from the store, because {snapshot.damage}")
@@ -271,23 +283,9 @@ class Writer:
             self._commits.commit(head)
 
     def _index_text(self, *, rebuild: bool) -> None:
-        snapshot = self.snapshot()
-        words, table = self._words.update(snapshot, rebuild=rebuild), snapshot.chunks
-        if not rebuild:
-            table.optimize.optimize_indices()
-        if rebuild or not _has_current_tokenizer(table):
-            table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
+        words, table = self._words.update(self.snapshot(), rebuild=rebuild), self._commits.open("chunks")
+        text_index.update(table, rebuild=rebuild)
         self._commits.commit_rearranged("chunks", table, words=words)
-
-
-def _has_current_tokenizer(table: lance.LanceDataset) -> bool:
-    """Tell whether the full-text index splits texts as a new one would; an earlier version left out more words."""
-    try:
-        segments = table.stats.index_stats("context_idx")["segments"]
-    except LANCE_ERRORS:
-        return True  # it is damaged: `verify` reports that and repairs it
-    settings = [segment["params"] for segment in segments if segment]  # a segment without rows has none
-    return all({name: values.get(name) for name in FULL_TEXT} == FULL_TEXT for values in settings)
 
 
 def _next_id(table: pa.Table) -> int:

@@ -526,15 +526,42 @@ def test_documents_of_the_readers_are_no_mappings(notes):
 # Taking out
 
 
+def test_a_report_has_ids_and_failures(notes):
+    good, bad = {"id": "a", "text": "cat"}, {"id": "b", "text": 7}
+    report = notes.add([good, bad, {"text": "a ship"}, "text", good], on_error="skip")
+    assert report.ids[::2] == ["a", "a"]
+    assert notes.text(report.ids[1]) == "a ship"
+    assert [(failure.number, failure.id) for failure in report.failures] == [(1, "b"), (3, None)]
+    assert "document 1 ('b') has no text" in report.failures[0].reason
+
+
+def test_an_id_that_exists_is_replaced_skipped_or_refused(notes):
+    notes.add([{"id": "a", "text": "cat"}])
+    assert notes.add([{"id": "a", "text": "dog"}], if_exists="skip").unchanged == 1
+    assert notes.text("a") == "cat"
+    with pytest.raises(InputError, match="document 1 has id 'a', which exists: .*; none was added"):
+        notes.add([{"id": "b", "text": "dog"}, {"id": "a", "text": "dog"}], if_exists="fail")
+    report = notes.add([{"id": "b", "text": "x"}, {"id": "b", "text": "y"}], if_exists="fail", on_error="skip")
+    assert (report.ids, report.failures[0].number, notes.text("b")) == (["b"], 1, "x")
+    notes.add([{"id": "a", "text": "dog"}])
+    assert notes.text("a") == "dog"
+
+
+@pytest.mark.parametrize("options", [{"if_exists": "keep"}, {"on_error": None}, {"wait": -1}, {"wait": "long"}])
+def test_options_of_add_are_checked(options, notes):
+    with pytest.raises(InputError, match="one of|seconds"):
+        notes.add([{"id": "a", "text": "cat"}], **options)
+
+
 def test_deleting_by_path_folder_and_id(retriever):
     retriever.add([{"id": "note", "text": "The queen."}, {"id": "notes", "text": "The king."}])
     assert retriever.delete("nothing").removed == 0
     assert retriever.delete("notes").removed == 1  # the document of that name, not the folder
     assert retriever.delete("./README.md", "note").removed == 2
-    assert retriever.delete("notes/").removed == 3
+    assert retriever.delete(folder="notes/").removed == 3
     left = {row["path"] for row in retriever.documents() if row["state"] == "indexed"}
     assert left == {"data/prices.csv", "src/queue.py", "web/bread.html"}
-    assert retriever.delete("notes/").removed == 0
+    assert retriever.delete(folder="notes/").removed == 0
     assert retriever.verify().faults == []
 
 
@@ -767,7 +794,7 @@ def test_a_vector_index_that_stays_in_service_is_checked_once(retriever, hashed)
     assert_nearest(reader, "the queen", hashed, 1)
     writer.add([{"id": "1", "text": "The king of the river."}])
     assert_nearest(reader, "the king", hashed, 0)
-    writer.delete("notes/")
+    writer.delete(folder="notes", erase=True)
     assert_nearest(reader, "the cat", hashed, 1)
 
 

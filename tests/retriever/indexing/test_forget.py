@@ -123,7 +123,7 @@ def test_forget_leaves_none_of_200_secrets(planted):
     assert {name for name in vectors.values() if name.startswith("vector")} <= before
     assert len({name for name in before if name.startswith("query")}) == 1
 
-    assert retriever.delete(*paths).removed == len(paths)
+    assert retriever.delete(*paths, erase=True).removed == len(paths)
     assert left([retriever.path, cache], pieces) == set()
 
     assert (retriever.sync().indexed, len(retriever.snapshot().tombstones)) == (0, FILES)
@@ -148,14 +148,14 @@ def test_a_tombstone_differs_from_one_index_to_another(tmp_path, tiny_model, wri
     for place in ("a", "b"):
         retriever = Retriever.open(write(tmp_path / place, {"diary.md": "The cat sat."}), model=tiny_model)
         retriever.sync()
-        retriever.delete("diary.md")
+        retriever.delete("diary.md", erase=True)
         names += retriever.snapshot().tombstones
         assert names[-1] == digest("diary.md", retriever.snapshot().head.tombstone_key)
     assert names[0] != names[1]
 
 
 def test_a_forgotten_file_stays_out_while_it_is_away_and_under_a_rule_that_ignores_it(retriever, folder, write):
-    retriever.delete("notes/cats.txt")
+    retriever.delete("notes/cats.txt", erase=True)
     text = (folder / "notes/cats.txt").read_text()
     (folder / "notes/cats.txt").unlink()
     retriever.sync()
@@ -168,13 +168,13 @@ def test_a_forgotten_file_stays_out_while_it_is_away_and_under_a_rule_that_ignor
 
 
 def test_a_forgotten_file_under_another_name_is_another_file(retriever, folder):
-    retriever.delete("notes/cats.txt")
+    retriever.delete("notes/cats.txt", erase=True)
     (folder / "notes/cats.txt").rename(folder / "notes/dogs.txt")
     assert retriever.sync().indexed == 1
 
 
 def test_retry_lifts_the_tombstones_of_missing_files_too(retriever, folder):
-    retriever.delete("notes/cats.txt", "README.md")
+    retriever.delete("notes/cats.txt", "README.md", erase=True)
     (folder / "README.md").unlink()
     assert retriever.sync(retry=True).indexed == 1
     assert retriever.snapshot().tombstones == {}

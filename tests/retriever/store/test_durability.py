@@ -65,7 +65,7 @@ def use(retriever, folder, model):
     (folder / "new.md").write_text("The king baked bread.\n")
     retriever.sync()
     retriever.add([{"id": "one", "text": "The queen sailed by night."}, {"id": "two", "text": "Cheese in a hot oven."}])
-    retriever.delete("one")
+    retriever.delete("one", erase=True)
     retriever.delete("two", erase=False)
     retriever.build_index("hnsw")
     retriever.switch(model)
@@ -106,7 +106,7 @@ def test_an_index_is_closed_to_other_users_whatever_the_umask(folder, tiny_model
         retriever = Retriever.open(folder, model=tiny_model)
         retriever.sync()
         retriever.add([{"id": "one", "text": "The queen sailed by night."}])
-        retriever.delete("notes/cats.txt")
+        retriever.delete("notes/cats.txt", erase=True)
         retriever.optimize(0.5)
     finally:
         os.umask(before)
@@ -203,7 +203,7 @@ def test_what_both_states_name_is_reported_as_damaged(retriever, caplog):
 
 
 def test_a_forgotten_text_does_not_come_back_with_the_state_before(retriever):
-    retriever.delete("notes/cats.txt")
+    retriever.delete("notes/cats.txt", erase=True)
     (retriever.path / HEAD).write_bytes(b"")
     fresh = Retriever.open(retriever.path)
     assert "notes/cats.txt" not in [row["path"] for row in fresh.documents()]

@@ -939,7 +939,7 @@ def test_a_forgotten_document_leaves_no_byte_of_its_text_on_the_disk(tmp_path, t
     secret = secret_of(retriever)
     stored = bytes_below(retriever.path).values()
     assert sum(any(piece in data for data in stored) for piece in secret) >= 2  # else this test proves nothing
-    assert retriever.delete("secret").removed == 1
+    assert retriever.delete("secret", erase=True).removed == 1
     for file, data in bytes_below(retriever.path).items():
         for piece in secret:
             assert piece not in data, file
@@ -963,7 +963,7 @@ def test_what_an_interrupted_forget_left_is_erased_by_the_next_writer(at, write,
     with monkeypatch.context() as patch:
         patch.setattr(commits.Commits if at == "tidy" else writing.Writer, at, stop)
         with pytest.raises(KeyboardInterrupt):
-            retriever.delete("secret.md", "secret")
+            retriever.delete("secret.md", "secret", erase=True)
     assert any(b"zyxwvut" in data for data in bytes_below(retriever.path).values())
     arguments = {"add": [[{"id": "more", "text": "The dog ran."}]], "delete": ["secret.md"], "build_index": ["flat"]}
     getattr(retriever, write)(*arguments.get(write, []))
@@ -982,7 +982,7 @@ def test_an_erasure_is_not_done_while_a_file_cannot_be_removed(files, retriever)
         pytest.skip("no file can be made immutable by this user, on this file system")
     try:
         with pytest.raises(StoreError, match="cannot be removed: the next command that writes tries to erase it again"):
-            retriever.delete("secret.md")
+            retriever.delete("secret.md", erase=True)
     finally:
         subprocess.run(["chattr", "-i", *fixed], check=True)
     assert retriever.snapshot().head.erase
@@ -1004,7 +1004,7 @@ def test_vectors_that_a_switch_was_to_erase_are_erased_by_the_next_writer(retrie
         with pytest.raises(KeyboardInterrupt):
             retriever.switch(make_model(tmp_path / "other", seed=1), keep=False)
     assert any(one in data for data in bytes_below(retriever.path).values() for one in before)
-    retriever.delete("nothing")
+    retriever.delete("nothing", erase=True)
     assert not any(one in data for data in bytes_below(retriever.path).values() for one in before)
 
 
@@ -1021,7 +1021,7 @@ def test_a_forgotten_file_leaves_nothing_that_names_it(folder, tiny_model, write
     retriever = Retriever.open(folder, model=tiny_model)
     retriever.sync()
     secret = secret_of(retriever)
-    assert retriever.delete("notes/secret.md").removed == 1
+    assert retriever.delete("notes/secret.md", erase=True).removed == 1
     for file, data in bytes_below(retriever.path).items():
         for piece in secret:
             assert piece not in data, file

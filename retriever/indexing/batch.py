@@ -1,0 +1,117 @@
+"""Several writes in one commit: all of them are done, or none."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...core.errors import InputError
+from ..store.tables import document_schema
+from ..store.tombstones import tombstones
+from .add import Addition, Additions, AddPolicy, check_document
+from .indexer import Indexer
+from .report import DocumentError, Report
+from .update import Change, MetadataChange, changed_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..models.encoder import Encoder
+    from ..store.snapshot import Snapshot
+    from ..store.writer import Writer
+
+    Row = dict[str, Any]
+    Choice = Callable[[Snapshot], list[Row]]
+    Choose = Callable[..., Choice]
+
+
+class Batch:
+    """Writes that wait for the end of a `with` block; `report` is of all of them then.
+
+    Filters and ids mean the documents that the index has when the block ends. A document may be changed once: the same
+    id in two writes is an error, but of several documents added under one id the last counts.
+    """
+
+    def __init__(self, policy: AddPolicy, choose: Choose) -> None:
+        """:param choose: makes a function that finds documents by ids, filter and folder."""
+        self._policy = policy
+        self._choose = choose
+        self._additions: list[Addition | DocumentError] = []
+        self._updates: list[tuple[Choice, MetadataChange]] = []
+        self._deletions: list[Choice] = []
+        self.report: Report | None = None
+
+    def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Add documents, as `Retriever.add` does.
+
+        :raises InputError: naming the first that cannot be added, unless the batch skips such documents.
+        """
+        for number, document in enumerate(documents, len(self._additions)):
+            addition = check_document(number, document)
+            if isinstance(addition, DocumentError) and self._policy.on_error == "stop":
+                raise InputError(str(addition))
+            self._additions.append(addition)
+
+    def update(
+        self,
+        *,
+        metadata: Mapping[str, Any],
+        ids: Iterable[str] | None = None,
+        where: Any = None,
+        mode: Change = "merge",
+    ) -> None:
+        """Change the metadata of documents, as `Retriever.update` does."""
+        self._updates.append((self._choose(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)))
+
+    def delete(self, *ids: str, where: Any = None, folder: str | None = None) -> None:
+        """Remove documents, as `Retriever.delete` does without erasing."""
+        self._deletions.append(self._choose(ids, where, folder=folder))
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether there are documents to embed."""
+        return bool(self._additions)
+
+    def commit(self, writer: Writer, encoder: Encoder | None) -> Report:
+        """Do all writes in one commit.
+
+        :param encoder: embeds the added documents.
+        """
+        start, report, snapshot = time.monotonic(), Report(), writer.snapshot()
+        before = snapshot.chunks.count_rows()
+        deleted = {row["id"]: row for choose in self._deletions for row in choose(snapshot)}
+        updated = [
+            row for choose, change in self._updates for row in changed_rows(snapshot, choose(snapshot), change, report)
+        ]
+        additions = Additions(snapshot, self._policy, report)
+        chosen = additions.choose(self._additions)
+        _check_once([item.name for item in chosen], updated, deleted.values())
+        tables, dropped = [pa.Table.from_pylist(updated, document_schema())], list(deleted)
+        next_document = writer.head.next_document
+        if chosen and encoder:
+            indexer = Indexer(writer, encoder, report, commits=False)
+            additions.put(chosen, indexer)
+            rows, replaced = indexer.take()
+            tables, dropped, next_document = [*tables, rows], [*dropped, *replaced], indexer.next_ids[0]
+        files = [row["path"] for row in deleted.values() if row["source"] == "file"]
+        tables.append(tombstones(files, writer.head.tombstone_key, next_document))
+        documents = pa.concat_tables(tables)
+        if len(documents) or dropped:
+            writer.commit(drop=dropped, documents=documents, replace=[row["id"] for row in updated])
+            report.note = writer.finish()
+        report.removed = len(deleted)
+        report.count_chunks(before, writer.snapshot().chunks.count_rows())
+        report.seconds = time.monotonic() - start
+        self.report = report
+        return report
+
+
+def _check_once(added: Iterable[str], updated: Iterable[Row], deleted: Iterable[Row]) -> None:
+    """Refuse two writes to one document."""
+    names: set[str] = set()
+    for name in [*added, *(row["path"] for row in updated), *(row["path"] for row in deleted)]:
+        if name in names:
+            raise InputError(f"{name!r} is changed twice in this batch: expected one write for each document")
+        names.add(name)

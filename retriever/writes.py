@@ -1,0 +1,194 @@
+"""Writes of documents to an index: add, update, delete, clear, and several of them in one commit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import InputError, NotFoundError
+from .indexing.add import AddPolicy, IfExists, OnError, add
+from .indexing.batch import Batch
+from .indexing.delete import delete
+from .indexing.update import Change, MetadataChange, update
+from .search.calibration import renew_scale
+from .store import documents as stored_documents
+from .store.filters.where import Where, parse
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from .indexing.report import Report
+    from .models.cache import ModelCache
+    from .store.locations.location import Location
+    from .store.records import Id
+    from .store.snapshot import Snapshot
+    from .store.store import Store
+    from .store.writer import Writer
+
+    Choice = Callable[[Snapshot], list[dict[str, Any]]]
+
+
+class DocumentWrites:
+    """What changes the documents of an index, besides `sync`."""
+
+    location: Location
+    _models: ModelCache
+    _writing: threading.RLock
+
+    def _writer(self, store: Store | None = None) -> AbstractContextManager[Writer]:
+        raise NotImplementedError
+
+    def _existing(self) -> Store | None:
+        raise NotImplementedError
+
+    def _prepare_store(self, store: Store | None, root: Path | None) -> Store:
+        raise NotImplementedError
+
+    def add(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        *,
+        if_exists: IfExists = "replace",
+        on_error: OnError = "stop",
+        wait: float | None = None,
+    ) -> Report:
+        """Add documents that are not files, or replace documents with the same id.
+
+        Line ends become "\\n"; the positions of hits refer to `text(id)`.
+
+        :param documents: mappings with `text` and optionally `id`, `title` and `metadata`. An id is a name that no
+            file of the index has, by default made from the text. Values of metadata are strings, numbers, booleans,
+            lists of them, or dates, which become text; None is left out.
+        :param if_exists: "replace" a document with the same id, "skip" the new one, or "fail".
+        :param on_error: "stop" at the first document that cannot be added, or "skip" it.
+        :param wait: the seconds to wait for another process that writes; by default those of `open`.
+        :returns: `ids` of the documents that the index now has, in order; `failures`, the documents that were skipped.
+        :raises InputError: naming the first invalid document, and how many documents before it were added.
+        """
+        if not isinstance(documents, Iterable) or isinstance(documents, (str, bytes)):
+            raise InputError(f"expected documents, each a mapping with 'text', not {documents!r}")
+        policy = AddPolicy(if_exists, on_error).check()
+        with self._patient(wait), self._writer(self._prepare_store(self._existing(), None)) as writer:
+            encoder = self._models.encoder_of(writer.head.encoder)
+            report = add(writer, encoder, documents, policy)
+            renew_scale(writer.snapshot(), encoder)
+            return report
+
+    def update(
+        self,
+        ids: Iterable[Id] | None = None,
+        *,
+        metadata: Mapping[str, Any],
+        where: Where = None,
+        mode: Change = "merge",
+        wait: float | None = None,
+    ) -> Report:
+        """Change the metadata of added documents; nothing is embedded again.
+
+        :param ids: of documents; with `where`, also those that pass the filter.
+        :param metadata: new values. None removes a key.
+        :param mode: "merge" keeps the other keys, "replace" does not.
+        :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.
+        :raises NotFoundError: naming the first id that is not there.
+        """
+        choose, change = self._chosen(ids or (), where, must_exist=True), MetadataChange.of(metadata, mode)
+        with self._patient(wait), self._writer() as writer:
+            return update(writer, choose, change)
+
+    def delete(
+        self,
+        *ids: Id,
+        where: Where = None,
+        folder: Id | None = None,
+        erase: bool = False,
+        wait: float | None = None,
+    ) -> Report:
+        """Remove documents: by id or path, by a filter, or all below a folder. An id that is not there is no error.
+
+        No search finds them any more, and their texts and vectors leave the disk with later writes. A file that still
+        exists stays out until `sync(retry=True)`.
+
+        :param ids: exact: "a/" is the document "a/", and not a folder.
+        :param erase: erase texts and vectors from the disk now, and after `optimize` also the sentences that measured
+            the vector index. Each such call builds the indexes anew: delete many documents in one call. If the index
+            is on object storage, another machine has a copy of the vectors until it next downloads the vector index.
+        :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
+        """
+        choose = self._chosen(ids, where, folder=folder)
+        with self._patient(wait), self._writer() as writer:
+            return delete(writer, choose, erase=erase)
+
+    def clear(self, *, erase: bool = False, wait: float | None = None) -> Report:
+        """Remove all documents; the index, its encoder and its folder stay."""
+        with self._patient(wait), self._writer() as writer:
+            return delete(writer, stored_documents.rows, erase=erase)
+
+    @contextlib.contextmanager
+    def batch(
+        self, *, if_exists: IfExists = "replace", on_error: OnError = "stop", wait: float | None = None
+    ) -> Iterator[Batch]:
+        """Collect writes, and do all of them in one commit at the end of the block; none if it raises.
+
+        >>> with Retriever.open("docs").batch(wait=10) as batch:  # doctest: +SKIP
+        ...     batch.add([{"id": "a", "text": "Refunds take five days."}])
+        ...     batch.delete("b")
+        """
+        batch = Batch(AddPolicy(if_exists, on_error).check(), self._chosen)
+        yield batch
+        store = self._prepare_store(self._existing(), None)
+        with self._patient(wait), self._writer(store) as writer:
+            encoder = self._models.encoder_of(writer.head.encoder) if batch.has_documents else None
+            batch.commit(writer, encoder)
+            if encoder:
+                renew_scale(writer.snapshot(), encoder)
+
+    def _chosen(
+        self, ids: Iterable[Id], where: Where = None, *, folder: Id | None = None, must_exist: bool = False
+    ) -> Choice:
+        """Return a function that finds the documents of a caller's ids, filter and folder."""
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise InputError(f"ids is a list of documents, not {ids!r}")
+        names, folders = [_name(path) for path in ids], [] if folder is None else [_name(folder)]
+        conditions = parse(where)
+        if must_exist and not names and conditions is None:
+            raise InputError("nothing is chosen: give ids, or a filter as where")
+
+        def choose(snapshot: Snapshot) -> list[dict[str, Any]]:
+            rows = stored_documents.named(snapshot, names, folders)
+            if must_exist:
+                _check_present(names, rows)
+            return rows if conditions is None else rows + stored_documents.passing(snapshot, conditions)
+
+        return choose
+
+    @contextlib.contextmanager
+    def _patient(self, wait: float | None) -> Iterator[None]:
+        """Wait so many seconds for the lock of another process, in this block."""
+        if wait is None:
+            yield
+            return
+        with self._writing:
+            patience = self.location.patience
+            self.location.patience = replace(patience, seconds=wait).check()
+            try:
+                yield
+            finally:
+                self.location.patience = patience
+
+
+def _name(path: Id) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"{path!r} is not a document: expected its path, or its id as it was added")
+    return os.fspath(path)
+
+
+def _check_present(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    present = {row["path"] for row in rows}
+    if missing := [name for name in names if name not in present]:
+        raise NotFoundError(f"{missing[0]!r} is not in the index")

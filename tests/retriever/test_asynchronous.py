@@ -1,0 +1,116 @@
+"""Async calls, threads and several queries at once give the answers of single calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from binocle import InputError, Retriever
+from binocle.retriever import asynchronous
+
+QUERIES = ("cat", "cancel a task", "income tax", "bread in the oven")
+
+
+def places(hits):
+    return [(hit.path, hit.char_start) for hit in hits]
+
+
+def test_async_calls_are_those_without_an_a(retriever):
+    async def calls():
+        hits = await retriever.asearch("cat", 3, mode="lexical")
+        context = await retriever.acontext("cat", max_tokens=50)
+        added = await retriever.aadd([{"id": "new", "text": "a walrus"}])
+        removed = await retriever.adelete("new")
+        return hits, context, added.indexed, removed.removed
+
+    hits, context, *counts = asyncio.run(calls())
+    assert places(hits) == places(retriever.search("cat", 3, mode="lexical"))
+    assert context == retriever.context("cat", max_tokens=50)
+    assert counts == [1, 1]
+
+
+def test_a_call_that_has_not_begun_can_be_cancelled(monkeypatch):
+    monkeypatch.setattr(asynchronous, "_THREADS", 1)
+    pool, begun = asynchronous.CallPool(), []
+
+    async def calls():
+        release = threading.Event()
+        first = asyncio.create_task(pool.run(release.wait, 60))
+        second = asyncio.create_task(pool.run(begun.append, 2))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        await asyncio.sleep(0.05)
+        release.set()
+        assert await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await pool.run(begun.append, 3)
+
+    asyncio.run(calls())
+    assert begun == [3]
+    pool.close()
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+def test_many_queries_have_the_hits_of_each(mode, retriever):
+    texts = [*QUERIES, 'cat "mat"', "+dog cat", "cat"]
+    together = retriever.search_many(texts, k=4, mode=mode)
+    assert [places(hits) for hits in together] == [places(retriever.search(text, k=4, mode=mode)) for text in texts]
+    assert retriever.search_many([]) == []
+    for invalid in ("cat", 7):
+        with pytest.raises(InputError, match="list of queries"):
+            retriever.search_many(invalid)
+
+
+def test_a_hook_and_a_logger_observe_each_search(retriever, caplog):
+    events = []
+    retriever.on_search = events.append
+    with caplog.at_level(logging.DEBUG, "binocle"):
+        hits = retriever.search("cat", k=2)
+    retriever.on_search = None
+    (event,) = events
+    assert (event.query, event.hits) == ("cat", hits)
+    assert event.seconds > 0
+    assert "search of 3 characters: 2 hits" in caplog.text
+
+
+def test_threads_and_async_callers_find_what_is_there_while_a_writer_adds(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    words = [f"{first}{second}" for first in ("cat", "dog", "sea") for second in ("house", "mat", "king", "sun")]
+    retriever.add([{"id": word, "text": f"the {word} sat"} for word in words])
+    done, wrong = threading.Event(), []
+
+    def check(word, hits):
+        if word not in [hit.path for hit in hits]:
+            wrong.append((word, places(hits)))
+
+    def read(number):
+        while not done.is_set():
+            word = words[number % len(words)]
+            check(word, retriever.search(word, k=20, mode=("hybrid", "lexical")[number % 2]))
+            number += 5
+
+    async def read_async():
+        while not done.is_set():
+            found = await asyncio.gather(*(retriever.asearch(word, 20) for word in words))
+            for word, hits in zip(words, found, strict=True):
+                check(word, hits)
+
+    with ThreadPoolExecutor(6) as pool:
+        readers = [pool.submit(read, number) for number in range(4)]
+        readers.append(pool.submit(asyncio.run, read_async()))
+        try:
+            for number in range(6):
+                retriever.add([{"id": f"new{number}", "text": f"number {number}"}])
+                retriever.delete(f"new{number - 1}")
+                time.sleep(0.01)
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
+    assert wrong == []

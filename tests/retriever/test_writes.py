@@ -1,0 +1,177 @@
+"""Updates, deletions, batches and the writes of several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+
+import pytest
+
+from binocle import F, InputError, LockedError, NotFoundError, Retriever, StoreError
+
+
+@pytest.fixture
+def notes(tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "index", model=tiny_model)
+    retriever.add(
+        [
+            {"id": "a", "text": "the cat sat", "metadata": {"n": 1, "tags": ["x"]}},
+            {"id": "a/b", "text": "the dog ran", "metadata": {"n": 2}},
+            {"id": "c", "text": "a ship at sea", "metadata": {"n": 1}},
+        ]
+    )
+    return retriever
+
+
+def metadata(retriever):
+    return {record.id: record.metadata for record in retriever.iterate()}
+
+
+# Updates
+
+
+def test_metadata_are_merged_or_replaced_without_embedding(notes):
+    before = notes.snapshot().read("chunks", ["id", "key", "vector"])
+    report = notes.update(["a"], metadata={"n": 5, "tags": None, "new": True})
+    assert (report.indexed, report.unchanged, report.embedded, report.ids) == (1, 0, 0, ["a"])
+    assert metadata(notes)["a"] == {"n": 5, "new": True}
+    notes.update(where=F.n <= 2, metadata={"only": "this"}, mode="replace")
+    assert metadata(notes) == {"a": {"n": 5, "new": True}, "a/b": {"only": "this"}, "c": {"only": "this"}}
+    assert notes.snapshot().read("chunks", ["id", "key", "vector"]).equals(before)
+    assert [hit.path for hit in notes.search("ship", where=F.only == "this", mode="lexical")] == ["c"]
+    assert not notes.verify().faults
+
+
+def test_an_updated_document_is_equal_to_one_that_was_added_so(notes):
+    notes.update(["c"], metadata={"n": 3})
+    assert notes.add([{"id": "c", "text": "a ship at sea", "metadata": {"n": 3}}]).unchanged == 1
+    assert notes.update(["c"], metadata={"n": 3}).unchanged == 1
+    assert notes.update(["c"], metadata={"n": 3.0}).indexed == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "says"),
+    [
+        ([["zz"]], {}, NotFoundError, "'zz' is not in the index"),
+        ([], {}, InputError, "nothing is chosen"),
+        (["a"], {}, InputError, "ids is a list"),
+        ([["a"]], {"mode": "add"}, InputError, "mode is one of merge, replace"),
+        ([["a"]], {"metadata": {"x": {}}}, InputError, "metadata 'x'"),
+    ],
+)
+def test_an_update_that_cannot_be_is_refused(arguments, options, error, says, notes):
+    with pytest.raises(error, match=says):
+        notes.update(*arguments, **{"metadata": {"n": 1}, **options})
+
+
+def test_the_metadata_of_a_file_are_not_updated(retriever):
+    with pytest.raises(InputError, match="is a file"):
+        retriever.update(["notes/cats.txt"], metadata={"n": 1})
+
+
+# Deletions
+
+
+def test_ids_are_exact(notes):
+    assert notes.delete("a/", "*").removed == 0
+    assert notes.delete("a").removed == 1
+    assert sorted(metadata(notes)) == ["a/b", "c"]
+
+
+def test_documents_are_deleted_by_filter_or_folder(notes):
+    assert notes.delete(where=F.n == 2).removed == 1
+    notes.add([{"id": "f/x", "text": "cat"}, {"id": "f2", "text": "dog"}])
+    assert notes.delete("c", folder="f").removed == 2
+    assert sorted(metadata(notes)) == ["a", "f2"]
+    assert notes.search("ship", mode="lexical") == []
+
+
+def test_an_index_can_be_cleared_and_filled_again(notes):
+    assert notes.clear().removed == 3
+    assert (len(notes), notes.search("cat")) == (0, [])
+    notes.add([{"id": "a", "text": "a cat"}])
+    assert [hit.path for hit in notes.search("cat")] == ["a"]
+
+
+# Batches
+
+
+def test_a_batch_is_one_commit(notes):
+    before = notes.snapshot().head
+    with notes.batch(wait=1) as batch:
+        batch.add([{"id": "new", "text": "a walrus"}, {"id": "c", "text": "a queen"}])
+        batch.add([{"id": "new", "text": "the walrus slept"}])
+        batch.update(ids=["a"], metadata={"n": 9})
+        batch.delete("a/b")
+        assert notes.snapshot().head == before
+    report = batch.report
+    assert (report.indexed, report.removed, report.embedded) == (3, 1, 2)
+    assert notes.snapshot().head.rows == before.rows + 1
+    assert metadata(notes) == {"a": {"n": 9, "tags": ["x"]}, "c": {}, "new": {}}
+    assert notes.text("new") == "the walrus slept"
+    assert [hit.path for hit in notes.search("walrus", mode="lexical")] == ["new"]
+    assert not notes.verify().faults
+
+
+def test_a_batch_that_raises_writes_nothing(notes):
+    before = notes.snapshot().head
+    with pytest.raises(InputError, match="document 1 has id 7"), notes.batch() as batch:
+        batch.add([{"id": "x", "text": "cat"}, {"id": 7, "text": "cat"}])
+    with pytest.raises(InputError, match="'a' is changed twice"), notes.batch() as batch:  # noqa: PT012 - it raises at its end
+        batch.add([{"id": "a", "text": "cat"}])
+        batch.delete("a")
+    with pytest.raises(NotFoundError, match="'zz'"), notes.batch() as batch:
+        batch.update(ids=["zz"], metadata={"n": 1})
+    assert notes.snapshot().head == before
+
+
+def test_a_batch_can_skip_what_cannot_be_added(notes):
+    with notes.batch(if_exists="skip", on_error="skip") as batch:
+        batch.add([{"id": "a", "text": "other"}, {"text": 3}, {"id": "d", "text": "a moon"}])
+    assert (batch.report.ids, [failure.number for failure in batch.report.failures]) == (["a", "d"], [1])
+    assert notes.text("a") == "the cat sat"
+
+
+def test_a_long_batch_equals_one_add(tmp_path, tiny_model):
+    documents = [{"id": f"{number}", "text": f"cat {number} sat. " * 40} for number in range(80)]
+    one, other = (Retriever.open(tmp_path / name, model=tiny_model) for name in ("one", "other"))
+    one.add(documents)
+    with other.batch() as batch:
+        batch.add(documents)
+    rows = [index.snapshot().read("chunks", ["text", "vector"]) for index in (one, other)]
+    assert rows[0].equals(rows[1])
+    assert len(rows[0]) > 256
+    assert other.snapshot().head.rows == 1
+
+
+# Other processes and the end
+
+
+def _hold(path, model, ready):
+    with Retriever.open(path, model=model)._writer():
+        ready.set()
+        time.sleep(1)
+
+
+def test_a_writer_waits_for_another_as_long_as_it_says(notes, tiny_model):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    other = context.Process(target=_hold, args=(notes.path, tiny_model, ready))
+    other.start()
+    assert ready.wait(60)
+    with pytest.raises(LockedError):
+        notes.add([{"id": "x", "text": "cat"}])
+    assert notes.add([{"id": "x", "text": "cat"}], wait=60).indexed == 1
+    assert notes.location.patience.seconds == 0
+    other.join()
+
+
+def test_a_closed_retriever_says_so(notes):
+    with Retriever.open(notes.path) as reader:
+        assert len(reader.search("cat")) > 0
+        assert repr(reader) == f"<Retriever of {notes.path}>"
+    assert repr(reader).endswith(", closed>")
+    for call in (lambda: reader.search("cat"), lambda: reader.add([]), lambda: len(reader)):
+        with pytest.raises(StoreError, match="was closed"):
+            call()
+    assert len(notes) == 3
