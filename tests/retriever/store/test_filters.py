@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from binocle.core.errors import InputError
+from binocle.core.errors import DamagedError, InputError
 from binocle.retriever.documents.gitignore import holds
 from binocle.retriever.store.filters import columns, fields
 from binocle.retriever.store.filters.columns import DocumentColumns
@@ -674,3 +674,21 @@ def test_a_filter_shows_what_it_asks():
         repr(where)
         == "((F['a'] == 1 & ~(F['metadata.path'].is_in(('x',)))) | F['b c'].between((1, 2)) | F['d'].exists())"
     )
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "nope", "[1]", "null", '{"a": ' + "[" * 100_000, '{"n": ' + "9" * 5_000 + "}"]
+)
+def test_metadata_that_nobody_wrote_here_are_damage_and_no_crash(metadata):
+    rows = documents({**row(), "metadata": metadata})
+    with pytest.raises(DamagedError, match="a document has unreadable metadata"):
+        evaluate(F.a == 1, rows)
+
+
+def test_metadata_of_a_foreign_index_may_have_values_that_nobody_can_add():
+    foreign = '{"a": [NaN, Infinity, {"b": 1}, ["c"], null, 1e400, "x"], "modified": 1e400}'
+    rows = documents({**row(source="added"), "metadata": foreign})
+    for where in (F.a == "x", F.a > 1, F.a.exists(), F.a.startswith("x"), ~(F.a == 2)):
+        assert evaluate(where, rows).all()
+    assert evaluate(parse("a=x or a>3 or a=n*"), rows).all()
+    assert not evaluate(F.modified < 10**12, rows).any()
