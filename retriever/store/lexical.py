@@ -10,6 +10,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...core import terms
 from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError
@@ -99,9 +101,17 @@ def _load_segments(location: Location, names: Sequence[str], ids: Ids) -> list[_
         if not len(own) or own[0] <= newest or not (own[1:] > own[:-1]).all():
             raise DamagedError(f"{folder} does not hold ascending ids")
         newest = int(own[-1])
-        live = isin_sorted(own, ids)
-        published.append(_Published(name, segment, None if live.all() else live))
+        published.append(_Published(name, segment, _live(own, ids)))
     return published
+
+
+def _live(own: Ids, ids: Ids) -> Mask | None:
+    """Return a mask of the ids of a segment that the store has; None if it has all of them."""
+    first = int(np.searchsorted(ids, own[0]))
+    if np.array_equal(ids[first : first + len(own)], own):  # as a rule: a tenth of the time
+        return None
+    live = isin_sorted(own, ids)
+    return None if live.all() else live
 
 
 class LexicalPublisher:

@@ -508,6 +508,8 @@ def test_index_whose_json_is_damaged(file: str, damage: str, here: Path, run):
         ("HEAD.json", "rows", None),
         ("HEAD.json", "vectors", 1),
         ("HEAD.json", "vectors", {}),
+        ("HEAD.json", "words", 1),
+        ("HEAD.json", "words", ["../elsewhere"]),
         ("HEAD.json", "commits", "x"),
         ("HEAD.json", "surplus", 1),
         ("settings.json", "format", 999),
