@@ -7,7 +7,7 @@ nearest passages of other documents. Three steps, each from the one before:
    with these (document expansion: Tao et al. 2006, "Language Model Information Retrieval with Document Expansion").
 2. Meaning. The cosine is the mean of the passage's and of its document's mean vector's.
    The score is the mean of both as standard scores.
-3. Smoothing. A score moves towards those of the 5 most similar candidates of other documents, further up than down
+3. Smoothing. A score moves towards those of the 5 most similar candidates of other documents, but only a little down
    (Diaz 2005, "Regularizing Ad Hoc Retrieval Scores").
 
 `docs/fusion.md` has what each step gains.
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from ..store.neighbours import LiveNeighbourhood
     from .fusion import Candidates
 
-_K1, _B = 1.2, 0.75
+_K1, _B = 0.7, 0.75  # lower than the 1.2 of the words alone: neighbours add to most frequencies
 _WEIGHT = 0.02  # of a neighbour's words
 _SIMILAR = 5  # candidates that smooth a score
 _POWER = 4  # of their cosines, which weight them
 _COPY = 0.9999  # the cosine of copies: they would only confirm their own score, and all be the most similar ones
-_UP, _DOWN = 0.4, 0.2  # the share of the way to their mean
+_SHARE = 0.4  # of the way to their mean
+_LOWEST = np.float32(-0.2)  # so far a score is lowered at most: a passage may stand out for good reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,5 @@ def smoothed(scores: Floats, vectors: Floats, documents: Ids) -> Floats:
         sums += weights * scores[nearest]
         cosines[rows, nearest] = 0
     mean = np.where(total > 0, sums / np.maximum(total, np.float32(1e-9)), scores)
-    share = np.where(mean > scores, np.float32(_UP), np.float32(_DOWN))
-    result: Floats = scores + share * (mean - scores)
+    result: Floats = scores + np.maximum(np.float32(_SHARE) * (mean - scores), _LOWEST)
     return result
