@@ -183,7 +183,7 @@ def _compared(vectors: Floats, targets: Positions) -> Iterator[tuple[Positions, 
     for number in range(centroids):
         rows = every[cluster == number]
         if len(rows):
-            yield rows, np.sort(np.concatenate([targets_of[other] for other in nearby[number] if other >= 0]))
+            yield rows, np.sort(np.concatenate([targets_of[near] for near in nearby[number] if near >= 0]))
 
 
 def _largest(values: Floats, count: int) -> Positions:
@@ -204,8 +204,8 @@ def _largest(values: Floats, count: int) -> Positions:
     row, column = row[order], column[order]
     rank = np.arange(len(row)) - np.searchsorted(row, row)
     best = np.full((rows, min(count, columns)), -1, np.intp)
-    kept = rank < best.shape[1]
-    best[row[kept], rank[kept]] = column[kept]
+    leading = rank < best.shape[1]
+    best[row[leading], rank[leading]] = column[leading]
     return best
 
 

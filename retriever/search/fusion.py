@@ -1,17 +1,10 @@
 """Fuse the scores of the stages of a search.
 
-The default fusion adds, for each candidate, its standard scores: how many standard deviations its BM25 score and its
-cosine lie above the mean of all candidates. Candidates are the 200 best by words and the 200 best by meaning. A
-candidate that only the words found gets its true cosine; one that only the meaning found gets BM25 0. Measured on one
-set of chunks (nDCG@10):
+The fusion adds, for each candidate, its standard scores: how many standard deviations its BM25 score and its cosine lie
+above the mean of all candidates. Candidates are the 200 best by words and the 200 best by meaning. A candidate that
+only the words found gets its true cosine; one that only the meaning found gets BM25 0. With neighbours, `ranking`
+improves on both scores first. `docs/fusion.md` has the figures, those of other fusions too.
 
-                                      scifact  cranfield  SQuAD dev  Debian descriptions  mean
-    standard scores (this)              .737       .417       .892                 .893   .735
-    scores over their maximum           .735       .407       .891                 .893   .732
-    min-max                             .730       .411       .886                 .887   .728
-    reciprocal ranks, k = 60            .720       .407       .849                 .877   .713
-
-(`benchmarks/quality.py`, in one run; the search itself gives .739, .416, .890 and .895.)
 On score-based fusion against ranks: Bruch et al. 2023, arXiv:2210.11934.
 """
 
@@ -66,8 +59,8 @@ class Candidates:
     def take(self, rows: NDArray[np.intp]) -> Candidates:
         """These rows, in this order."""
         scores = (self.lexical, self.semantic, self.score, self.reranker, self.neighbours)
-        lexical, semantic, score, *others = (None if values is None else values[rows] for values in scores)
-        return Candidates(self.ids[rows], lexical, semantic, score, *others)
+        lexical, semantic, score, reranker, neighbours = (None if values is None else values[rows] for values in scores)
+        return Candidates(self.ids[rows], lexical, semantic, score, reranker, neighbours)
 
 
 def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask]:

@@ -3,7 +3,7 @@
 A passage says little in its own words; its neighbours say the same in others. For each candidate d, N(d) are its 50
 nearest passages of other documents. Three steps, each from the one before:
 
-1. Words. The frequency of a term is tf(d) + .02 * the sum of tf(n) over N(d), the length is their sum, and BM25 counts
+1. Words. The frequency of a term is tf(d) + .02 * the sum of tf(n) over N(d), and the length is their sum. BM25 counts
    with these (document expansion: Tao et al. 2006, "Language Model Information Retrieval with Document Expansion").
 2. Meaning. The cosine is the mean of the passage's and of its document's mean vector's.
    The score is the mean of both as standard scores.
@@ -69,25 +69,25 @@ class Ranking:
         return replace(candidates, semantic=semantic, score=score, neighbours=words)
 
 
-def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, places: NDArray[np.int32]) -> Floats:
+def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, indices: NDArray[np.int32]) -> Floats:
     """Return BM25 of passages whose words include those of their neighbours, shape (n,).
 
     :param terms: stems of the query; one counts as often as it is there.
     :param passages: ids, ascending.
-    :param places: shape (n, 1 + m): where in `passages` the passage and its neighbours are; -1 for none.
+    :param indices: shape (n, 1 + m): where in `passages` the passage and its neighbours are; -1 for none.
     """
     counts = Counter(terms)
     frequencies, document_frequencies = lexical.frequency_table(list(counts), passages)
-    own, nearest = places[:, 0], places[:, 1:]
+    own, nearest = indices[:, 0], indices[:, 1:]
 
     def expanded(values: NDArray[Any]) -> Floats:
-        padded = np.append(values, 0).astype(np.float32)  # so that the place -1 holds 0
+        padded = np.append(values, 0).astype(np.float32)  # so that the index -1 holds 0
         total: Floats = padded[own] + np.float32(_WEIGHT) * padded[nearest].sum(axis=1)
         return total
 
     average = lexical.average_length * (1 + _WEIGHT * nearest.shape[1])
     norms = np.float32(_K1 * (1 - _B)) + expanded(lexical.lengths(passages)) * np.float32(_K1 * _B / average)
-    scores = np.zeros(len(places), np.float32)
+    scores = np.zeros(len(indices), np.float32)
     for row, frequency, count in zip(frequencies, document_frequencies, counts.values(), strict=True):
         tf = expanded(row)
         scores += np.float32(count * lexical.idf(frequency) * (_K1 + 1)) * tf / (tf + norms)

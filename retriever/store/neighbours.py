@@ -45,10 +45,10 @@ class LiveNeighbourhood:
     complete: bool  # they are of exactly the passages of this state
 
     def around(self, ids: Ids) -> tuple[Ids, NDArray[np.int32]]:
-        """Return passages with all their neighbours, ids ascending, and the place of each among them.
+        """Return passages with all their neighbours, ids ascending, and the index of each among them.
 
         :param ids: ascending.
-        :returns: ids, shape (m,), and places, shape (len(ids), 51): of the passage itself, then of its neighbours; -1
+        :returns: ids, shape (m,), and indices, shape (len(ids), 51): of the passage itself, then of its neighbours; -1
             for none.
         """
         positions, known = self.published.positions(ids)
@@ -56,12 +56,12 @@ class LiveNeighbourhood:
         rows = np.full((len(ids), 1 + neighbourhood.NEIGHBOURS), -1, np.int32)
         rows[known, 0], rows[~known, 0] = positions[known], np.arange(count, count + len(newer))
         rows[known, 1:] = self.published.nearest(positions[known])
-        marked, places = np.zeros(count + len(newer) + 1, np.bool_), np.empty(count + len(newer) + 1, np.int32)
+        marked, indices = np.zeros(count + len(newer) + 1, np.bool_), np.empty(count + len(newer) + 1, np.int32)
         marked[rows] = True
         passages = np.flatnonzero(marked[:-1])
-        places[passages], places[-1] = np.arange(len(passages)), -1
+        indices[passages], indices[-1] = np.arange(len(passages)), -1
         passages = np.concatenate([self.published.ids[passages[passages < count]], newer])
-        around = places[rows]
+        around = indices[rows]
         if not self.complete:
             live = np.append(isin_sorted(passages, self.snapshot.sorted_ids), True)
             around[~live[around]] = -1
@@ -73,8 +73,8 @@ class LiveNeighbourhood:
         documents: Ids = self.published.documents[positions]
         if not known.all():
             rows = self.snapshot.chunk_ids
-            places = np.searchsorted(rows["id"].to_numpy(), ids[~known])
-            documents[~known] = rows["document"].to_numpy()[places]
+            indices = np.searchsorted(rows["id"].to_numpy(), ids[~known])
+            documents[~known] = rows["document"].to_numpy()[indices]
         return documents
 
     def document_cosines(self, ids: Ids, vector: Floats, cosines: Floats) -> Floats:
@@ -118,7 +118,7 @@ def check(snapshot: Snapshot) -> None:
 
 def updated(commits: Commits, snapshot: Snapshot, *, rebuild: bool = False) -> Head:
     """Publish neighbourhoods of a state if its own are missing or stale; return the state that names them."""
-    head, count = snapshot.head, len(snapshot.sorted_ids)
+    head, count = snapshot.head, snapshot.chunks.count_rows()
     if not FEWEST <= count <= _MOST:
         return replace(head, neighbours=None)
     if not rebuild and not _is_stale(snapshot):

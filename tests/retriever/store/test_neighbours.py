@@ -60,10 +60,10 @@ def test_new_passages_have_none_until_many_came(retriever):
 
 def test_forgotten_passages_leave_no_neighbourhood_behind(retriever):
     before = published(retriever)
-    retriever.delete("d3")
+    retriever.delete("d3", erase=True)
     assert not before & published(retriever)
     assert len(retriever.snapshot().neighbourhood.published.ids) == 59
-    retriever.delete(*(f"d{number}" for number in range(45) if number != 3))
+    retriever.delete(*(f"d{number}" for number in range(45) if number != 3), erase=True)
     assert not published(retriever)
 
 
