@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-QUERIES = 200  # of a collection, at most
+QUERIES = 100  # of a collection, at most
 UNRELATED = {  # collections whose queries one does not answer; tldr and the Rust book both treat commands
     "scifact": ("tldr", "rust", "cranfield"),
     "cranfield": ("scifact", "rust", "tldr"),
@@ -280,6 +280,7 @@ def main() -> None:
             retriever = Retriever.open((arguments.indexes or Path(temporary)) / f"{name}-index", trust=True)
             if not (retriever.path / "HEAD.json").is_file():
                 fill(retriever, folder, lambda _: None)
+            retriever.warm_up()
             results["answers"][name] = answers(retriever, name, queries)
             if beir.is_collection(folder):
                 results["typing errors"][name] = typing_errors(retriever, folder)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LINE = 0.5  # a hit of less is weak
 DEPTH = 10  # hits among which the best decides
 
-_BOTH = (-12.8, 24.0, 5.2)  # the constant, and the weights of the cosine and of the share of words
+_BOTH = (-12.3, 24.0, 5.2)  # the constant, and the weights of the cosine and of the share of words
 _MEANING = (-13.0, 30.0, 0.0)  # without an inverted index
 _WORDS = (-4.6, 0.0, 9.9)  # without vectors
 _ALL_WORDS, _LITERAL = 0.6, 0.9  # of a passage with all words of the query; with an exact part of it
