@@ -105,7 +105,7 @@ class Scope(DocumentReads):
             raise InputError(f"expected documents, each a mapping with 'text', not {shown(documents)}")
         return self._retriever.add(self._admitted(documents), **options)
 
-    def delete(self, *ids: Id, where: Where = None, erase: bool = True) -> Report:
+    def delete(self, *ids: Id, where: Where = None, erase: bool = False) -> Report:
         """Remove documents of the scope, by id or by a filter; other ids are not there.
 
         :param erase: as in `Retriever.delete`.
