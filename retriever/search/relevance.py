@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.checks import is_real
-from ...core.errors import InputError
+from ...core.errors import DamagedError, InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,8 +77,12 @@ def shares(snapshot: Snapshot, text: str, ids: Ids) -> Floats:
     """The share of the words of a query in each passage, by inverse document frequency, shape (len(ids),)."""
     lexical = snapshot.lexical
     terms = [] if lexical is None else list(dict.fromkeys(lexical.terms(text)))[:_MAX_WORDS]
+    unknown = np.full(len(ids), np.nan, np.float32)
     if lexical is None or not terms:
-        return np.full(len(ids), np.nan, np.float32)
-    weights = np.array([lexical.idf(lexical.document_frequency(term)) for term in terms])
-    presence = np.stack([lexical.frequencies(term, ids) > 0 for term in terms])
-    return (weights @ presence / weights.sum()).astype(np.float32)
+        return unknown
+    try:
+        table, totals = lexical.frequency_table(terms, ids)
+    except DamagedError:  # the inverted index is a cache
+        return unknown
+    weights = np.array([lexical.idf(min(total, lexical.passages)) for total in totals])
+    return (weights @ (table > 0) / weights.sum()).astype(np.float32)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -125,6 +126,16 @@ def test_a_scale_is_measured_once_and_again_when_the_index_has_grown(retriever, 
         renew_scale(snapshot, encoder)
         assert (read_scale(location, name).passages == len(TEXTS)) == again
     location.remove("relevance-")
+
+
+def test_a_damaged_inverted_index_leaves_the_judgement_to_the_vectors(tmp_path, retriever):
+    shutil.copytree(retriever.path, tmp_path / "copy")
+    (file,) = (tmp_path / "copy").glob("vectors/*/words.bin")
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 8] + bytes([255]) * (len(data) - len(data) // 8))
+    hits = Retriever.open(tmp_path / "copy").search("the cat ran, sayd the pasword", 3)
+    assert len(hits) == 3
+    assert all(0 <= hit.relevance <= 1 for hit in hits)
 
 
 def test_a_small_index_is_not_measured(retriever):
