@@ -121,7 +121,10 @@ OPERATIONS = {
     "add": Operation("sync", lambda r, _: r.add(added(f"a{n}" for n in range(6))), batches=True),
     "replace": Operation("add", lambda r, _: r.add(added((f"a{n}" for n in range(3)), 50)), batches=True),
     "forget": Operation(
-        "replace", lambda r, _: r.delete("f3.txt", "a1"), erased=("Secretf3n", "Secreta1w"), again="no document"
+        "replace",
+        lambda r, _: r.delete("f3.txt", "a1", erase=True),
+        erased=("Secretf3n", "Secreta1w"),
+        again="no document",
     ),
     "delete": Operation("replace", lambda r, _: r.delete("f5.txt", erase=False)),
     "optimize": Operation("replace", lambda r, _: r.optimize(0.5, kinds=("flat",))),

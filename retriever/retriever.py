@@ -468,7 +468,7 @@ class Retriever(DocumentReads, DocumentWrites):
         packing = Packing(max_tokens, siblings, order).check()
         count = None if tokenizer is None else counter(tokenizer)
         request = self._request(
-            query, k, mode, where, rerank, rerank_depth, rerank_seconds, min_relevance=min_relevance
+            query, k, mode, where, rerank, rerank_depth, rerank_seconds, collapse=False, min_relevance=min_relevance
         )
         return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, packing, count))
 
