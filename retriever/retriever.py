@@ -446,7 +446,7 @@ class Retriever(DocumentReads, DocumentWrites):
         tokenizer: Callable[[str], Any] | None = None,
         siblings: int = 1,
         order: Order = "best_first",
-        k: int = 30,
+        k: int = 24,
         mode: queries.Mode = "hybrid",
         where: Where = None,
         rerank: Rerank = None,

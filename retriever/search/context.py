@@ -34,6 +34,7 @@ Order = Literal["best_first", "best_last"]
 _COPY_SHARE = 0.6  # of a hit's shingles are in the text already: then it is a near-copy
 _SHINGLE = 3  # words
 _SHARES = {"lexical": 0.25, "semantic": 0.5}  # of the best score of a stage: a hit below both is far off
+_ROOM_SHARE = 0.1  # of the tokens: with less room, no neighbours are looked for
 _MISSES = 3  # hits that do not fit, before no more are tried
 _COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
 _SYSTEM = (
@@ -201,7 +202,7 @@ def pack(
     """
     selection = _Selection(documents, count, packing)
     selection.choose(_near(hits))
-    if packing.siblings and selection.chosen:
+    if packing.siblings and selection.chosen and selection.room >= _ROOM_SHARE * packing.max_tokens:
         selection.choose(siblings(list(selection.chosen)))
     return selection.write()
 
@@ -227,7 +228,7 @@ class _Selection:
         self._count = count
         self._packing = packing
         self._shingles: set[tuple[str, ...]] = set()
-        self._room, self._is_exact = packing.max_tokens, True
+        self.room, self._is_exact = packing.max_tokens, True
         self.chosen: list[Hit] = []
 
     def choose(self, hits: Iterable[Hit]) -> None:
@@ -246,11 +247,11 @@ class _Selection:
 
     def _fits(self, cost: int) -> bool:
         """Take up room for a passage, if there is enough."""
-        if cost > self._room and not self._is_exact:
-            self._room, self._is_exact = self._packing.max_tokens - self._join().tokens, True
-        if cost > self._room:
+        if cost > self.room and not self._is_exact:
+            self.room, self._is_exact = self._packing.max_tokens - self._join().tokens, True
+        if cost > self.room:
             return False
-        self._room, self._is_exact = self._room - cost, False
+        self.room, self._is_exact = self.room - cost, False
         return True
 
     def write(self) -> Context:
