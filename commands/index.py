@@ -73,9 +73,10 @@ def index(
     ray: str | None,
     as_json: bool,
 ) -> int:
-    """Index FOLDER, by default the current one, or bring its index up to date.
+    """Index FOLDER, or bring its index up to date.
 
-    Only new and changed files are read and embedded. You may interrupt it: the next run continues there.
+    FOLDER is the current folder by default. Only new and changed files are read and embedded. You may interrupt it: the
+    next run continues there.
 
     If more than half of the documents are missing, or all below a folder that is now empty, a disk may not be mounted.
     The index then keeps them, and the exit code is 1. --yes drops them; on a terminal, the command asks.
