@@ -1,6 +1,6 @@
 """Print hits for people: the citation, and the lines around the sentence that answers, with the query's words marked.
 
-The sentence that answers is the one with most of the query's words, rare ones above all. Over 300 questions of SQuAD
+The sentence that answers is the one with most of the query's words, rare ones above all. Over 500 questions of SQuAD
 at a width of 100, lines around it contain the answer for 96 %; five lines with most words did for 91 %. The encoder
 would have to read every sentence of every hit: 60 sentences take .6 s of processor time, as much as the search.
 """

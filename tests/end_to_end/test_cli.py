@@ -1041,7 +1041,8 @@ def test_full_output_device_is_one_line_and_exit_2(words: list[str], here: Path)
 def test_terminal_shows_matching_words_highlighted(here: Path):
     code, sent = in_terminal("search", "when are tasks cancelled", "-k", "1", "--mode", "lexical")
     assert code == 0
-    assert "\x1b[1;36mnotes/guide/tasks.md:1\x1b[0m" in sent
+    url = (here / "notes/guide/tasks.md").as_uri()
+    assert f"\x1b[1;36m\x1b]8;;{url}\x1b\\notes/guide/tasks.md:1\x1b]8;;\x1b\\\x1b[0m" in sent
     assert "\x1b[1;33mcancel\x1b[0m" in sent
     assert "\x1b[1;33mcancelled\x1b[0m" in sent
     assert "\x1b[1;33ma\x1b[0m" not in sent
