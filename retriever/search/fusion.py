@@ -58,9 +58,11 @@ class Candidates:
 
     def take(self, rows: NDArray[np.intp]) -> Candidates:
         """These rows, in this order."""
-        scores = (self.lexical, self.semantic, self.score, self.reranker, self.neighbours)
-        lexical, semantic, score, reranker, neighbours = (None if values is None else values[rows] for values in scores)
-        return Candidates(self.ids[rows], lexical, semantic, score, reranker, neighbours)
+        reranker = None if self.reranker is None else self.reranker[rows]
+        neighbours = None if self.neighbours is None else self.neighbours[rows]
+        return Candidates(
+            self.ids[rows], self.lexical[rows], self.semantic[rows], self.score[rows], reranker, neighbours
+        )
 
 
 def join(by_words: Candidates, by_meaning: Candidates) -> tuple[Candidates, Mask]:
