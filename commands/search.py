@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ..retriever.retriever import Retriever
     from ..retriever.search.hit import Hit
     from ..retriever.search.query import Mode
+    from ..retriever.store.filters.filter import Filter
 
 
 class _QueryCommand(click.Command):
@@ -167,7 +168,7 @@ def search(
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
     retriever = open_or_make(folder, index, model, ray)
     if regex or fixed:
-        scope = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
+        scope: list[str | Filter] = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
         return print_lines(retriever, query, scope, fixed=fixed, as_json=as_json, **lines)
     recover, root = recovery(inverter, retriever, explain=explain), retriever.folder
     mode = _allowed_mode(mode, retriever)

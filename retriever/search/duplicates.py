@@ -92,7 +92,8 @@ def select(groups: list[Group], k: int, per_document: int | None, *, all_read: b
     """
     limit = PER_DOCUMENT if per_document is None else per_document or len(groups)
     counts: dict[int, int] = {}
-    within, beyond = [], []
+    within: list[int] = []
+    beyond: list[int] = []
     for number, group in enumerate(groups):
         document = group.first.document
         counts[document] = counts.get(document, 0) + 1

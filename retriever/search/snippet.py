@@ -141,7 +141,7 @@ class _Text:
         lines = [line for line, _ in fitted]
         text = "\n".join(lines)
         starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-        sentences = []
+        sentences: list[tuple[int, int, str]] = []
         for start, end in _spans(text, _SENTENCE_END if flowing else _LINE_END):
             first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1)
             whole = last - first <= _LONGEST
