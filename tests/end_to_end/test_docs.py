@@ -195,6 +195,9 @@ def run_line(line: str, run, where: str) -> None:
     command = " ".join(arguments[: 2 if arguments[0] == "train" else 1])
     if command == "audit" and "--defences" not in arguments:
         arguments += ["--defences", "int8"]
+    if "--steps" in LESS.get(command, []) and "--epochs" in arguments:
+        start = arguments.index("--epochs")
+        del arguments[start : start + 2]
     answer = run(*arguments, *LESS.get(command, []), stdin=(piped[1] if piped else "").encode())
     assert answer.code in (0, 1), f"{where}: {line}\n{answer.err}"
     assert "Traceback" not in answer.err, answer.err
