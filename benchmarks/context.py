@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMITS = (500, 1_000, 2_000)  # tokens of the encoder
-QUESTIONS, TIMED, CONTEXTS, SEED = 300, 40, 30, 0
+QUESTIONS, TIMED, CONTEXTS, SEED = 60, 40, 30, 0
 ALIKE = 0.8
 
 
