@@ -10,6 +10,7 @@ reached new code, and all findings, under its limits: this process must survive,
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 import re
@@ -33,7 +34,8 @@ _MEMORY_MB = 1_200
 _SEEDS_EACH = 40
 _ENDINGS = (
     *("txt", "md", "rst", "org", "tex", "adoc", "html", "xml", "pdf", "docx", "pptx", "xlsx", "xls", "odt", "fodt"),
-    *("odp", "ods", "rtf", "epub", "csv", "tsv", "json", "jsonl", "ipynb", "eml", "mbox", "srt", "py", "doc"),
+    *("odp", "ods", "rtf", "epub", "csv", "tsv", "json", "jsonl", "ipynb", "eml", "mbox", "srt", "py", "doc", "ppt"),
+    *("msg", "zip", "tar", "gz", "sqlite", "parquet"),
 )
 _MADE = {
     "rst": b"Title\n=====\n\n.. note:: a\n\n   b\n\n+--+\n|a |\n+--+\n",
@@ -51,9 +53,15 @@ _MADE = {
     "srt": b"1\n00:00:01,000 --> 00:00:02,000\n<i>a</i>\n",
     "py": b"def f():\n    pass\n",
     "tex": b"\\documentclass{a}\\section{b}\n\\begin{verbatim}\nx\n\\end{verbatim}\n",
-    "doc": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+    **dict.fromkeys(("doc", "ppt", "msg"), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)),
+    "zip": b"PK\x05\x06" + bytes(18),
+    "tar": b"a.txt".ljust(100, b"\0") + b"0000644\0" + bytes(16) + b"00000000001\0" + bytes(20) + b" 0" + bytes(100)
+    + b"ustar\00000" + bytes(247) + b"x".ljust(512, b"\0"),
+    "gz": gzip.compress(b"a line\n"),
+    "sqlite": b"SQLite format 3\0" + bytes(84),
+    "parquet": b"PAR1" + bytes(8) + b"PAR1",
 }  # fmt: skip
-_ALIASES = {"xml": (".xml", ".nxml"), "md": (".md",), "doc": (".msg",)}
+_ALIASES = {"xml": (".xml", ".nxml"), "md": (".md",), "sqlite": (".sqlite", ".db"), "tar": (".tar", ".tgz")}
 
 
 def main() -> None:
@@ -139,6 +147,7 @@ class Target:
             document = self._read(data, f"x.{self._ending}")
             message = json.loads(json.dumps(self._protocol.document_json(document)))
             assert self._protocol.load_document(message, document.text) == document
+            self._read_members(document.format, data)
             self._counts["read"] += 1
         except self._refusals:
             self._counts["refused"] += 1
@@ -148,6 +157,15 @@ class Target:
             self._find(f"took over {_SLOW_SECONDS:g} s", data)
         if self._counts["inputs"] % 200 == 0:
             self.save()
+
+    def _read_members(self, format_name: str, data: bytes) -> None:
+        """Unpack the members of a file, each of which may refuse."""
+        from binocle.retriever.readers.members import has_members, list_members, safe_path
+
+        for member in list_members(data, format_name, "x") if has_members(format_name) else ():
+            assert safe_path(member.name) == member.name.rstrip("/")
+            with suppress(*self._refusals):
+                member.read()
 
     def _find(self, name: str, data: bytes) -> None:
         if name not in self._findings:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER.",
 )
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
+@click.option("--ocr", is_flag=True, help="Also read the text in images and scanned pages, with Tesseract.")
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")
 @click.option(
     "--no-durable",
@@ -66,6 +67,7 @@ def index(
     folder: Path,
     index: Path | None,
     model: str | None,
+    ocr: bool,
     retry: bool,
     durable: bool,
     yes: bool,
@@ -103,7 +105,7 @@ def index(
 
     def run(*, drop_missing: bool) -> Report:
         with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
-            report = retriever.sync(folder, retry=retry, drop_missing=drop_missing, progress=progress)
+            report = retriever.sync(folder, retry=retry, drop_missing=drop_missing, ocr=ocr, progress=progress)
         print_note(report.note)
         if as_json:
             echo_json(report.as_dict())

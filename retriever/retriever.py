@@ -173,6 +173,7 @@ class Retriever(DocumentReads, DocumentWrites):
         *,
         retry: bool = False,
         drop_missing: bool = False,
+        ocr: bool = False,
         progress: OnProgress = ignore,
     ) -> Report:
         """Update the index to a folder. A text that was embedded before is not embedded again.
@@ -182,6 +183,7 @@ class Retriever(DocumentReads, DocumentWrites):
         :param drop_missing: drop the documents of missing files, however many. By default they stay if they are more
             than half of the index, or lie below a folder that is now empty, and more than three: `missing` counts
             them. A disk may not be mounted.
+        :param ocr: also read the text in images and in PDF pages without text, with Tesseract, which must be installed.
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
@@ -197,6 +199,7 @@ class Retriever(DocumentReads, DocumentWrites):
                 encoder,
                 retry=retry,
                 drop_missing=drop_missing,
+                ocr=ocr,
                 leave_out=self.path,
                 file_indexer=file_indexer,
                 progress=progress,

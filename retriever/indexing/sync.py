@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
+from ..readers import ocr as ocr_reader
 from ..readers.definitions import GRAMMARS, has_parser
 from ..readers.members import may_hold
 from ..store.tables import document_schema
@@ -23,12 +24,13 @@ from .reading import read_entries
 from .report import Report, progress_of_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ..documents.document import Document
     from ..documents.scan import Entry
     from ..models.encoder import Encoder
+    from ..readers.formats import Format
     from ..readers.pool.reading import Reading
     from ..store.writer import Writer
     from .changes import FolderChanges
@@ -48,6 +50,7 @@ def sync(
     *,
     retry: bool = False,
     drop_missing: bool = False,
+    ocr: bool = False,
     leave_out: Path | None = None,
     file_indexer: FileIndexer | None = None,
     progress: OnProgress = ignore,
@@ -55,12 +58,15 @@ def sync(
     """Make the store hold the documents of a folder. Safe to interrupt anywhere: the next run goes on.
 
     :param drop_missing: drop missing documents, however many: else many stay, since a disk may be away.
+    :param ocr: read the text in images and scanned pages too.
     :param leave_out: the folder of the index.
     :param file_indexer: reads, embeds and commits files, such as a cluster; by default this process does.
     """
     start = time.monotonic()
+    if ocr:
+        ocr_reader.require()
     snapshot = writer.snapshot()
-    changes = find_changes(root, snapshot, leave_out=leave_out, retry=retry, drop_missing=drop_missing)
+    changes = find_changes(root, snapshot, leave_out=leave_out, retry=retry, drop_missing=drop_missing, ocr=ocr)
     report = changes.report
     chunks_before = snapshot.chunks.count_rows()
     rewrite_rows(writer, changes.rows, changes.replaced)
@@ -70,7 +76,8 @@ def sync(
             writer, root, [entry for entry in entries if not may_hold(entry.path)], changes.known, report, progress
         )
         entries = [entry for entry in entries if may_hold(entry.path)]
-    _index(writer, root, encoder, changes, entries, retry=retry, progress=progress)
+    formats = ocr_reader.FORMATS if ocr else None
+    _index(writer, root, encoder, changes, entries, retry=retry, formats=formats, progress=progress)
     report.note = "; ".join(filter(None, [_note_of_missing(report, root), _note_of_code(report), writer.finish()]))
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
@@ -85,6 +92,7 @@ def _index(
     entries: list[Entry],
     *,
     retry: bool,
+    formats: Mapping[str, Format] | None,
     progress: OnProgress,
 ) -> None:
     """Read, embed and commit files with their members, and drop the documents that are gone."""
@@ -93,7 +101,7 @@ def _index(
     report, snapshot = changes.report, writer.snapshot()
     indexer = Indexer(writer, encoder, report)
     members: set[str] = set()  # read since the last file of the folder
-    for entry, reading, is_member in _tracked(read_entries(root, entries), entries, indexer, progress):
+    for entry, reading, is_member in _tracked(read_entries(root, entries, formats), entries, indexer, progress):
         if is_member and not retry and snapshot.tombstone_of(entry.path) is not None:
             report.skipped += 1
             continue

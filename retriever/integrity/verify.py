@@ -203,6 +203,7 @@ def _is_finite(vector: bytes) -> bool:
 
 
 def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    from ..readers import ocr
     from ..readers.pool.pool import ReaderPool
 
     indexed = sorted((row for row in rows if row["state"] == "indexed"), key=lambda row: row["path"])
@@ -211,7 +212,8 @@ def _document_faults(snapshot: Snapshot, root: Path, rows: list[dict[str, Any]])
         if file is None:
             yield Fault("document", row["path"], f"does not lie in {root}, or lies behind a symbolic link")
     indexed = [row for row, file in zip(indexed, files, strict=True) if file]
-    with ReaderPool() as pool:
+    has_pictures = any('"ocr": true' in row["metadata"] for row in indexed)
+    with ReaderPool(formats=ocr.FORMATS if has_pictures else None) as pool:
         readings = pool.read_all(file for file in files if file)
         for row, chunks, text in _with_chunks(snapshot, indexed):
             reading = next(readings)

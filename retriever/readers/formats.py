@@ -94,7 +94,8 @@ OLD_OFFICE = frozenset({".doc", ".dot", ".ppt", ".pps", ".pot", ".msg", ".wps", 
 # Files of these endings are not opened: they hold no text.
 WITHOUT_TEXT = frozenset(
     {
-        ".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif",
+        ".png", ".pgm", ".ppm", ".pbm", ".pnm",
+        ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".heic", ".heif", ".avif",
         ".ico", ".icns", ".psd", ".ai", ".eps", ".raw", ".cr2", ".nef", ".dng", ".xcf", ".jp2", ".mp3", ".wav",
         ".flac", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".wma", ".aiff", ".mid", ".midi", ".mp4", ".m4v",
         ".mov", ".avi", ".mkv", ".webm", ".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".zst", ".lz4", ".7z", ".rar",

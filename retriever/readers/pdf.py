@@ -10,11 +10,12 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ...core.errors import UnreadableError
+from ..documents.document import UNREAD
 from .base import DocumentBuilder, Heading, HeadingStack, collapse_spaces
 from .pdf_hidden import mark_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..documents.document import Document
 
@@ -29,11 +30,18 @@ _ERRORS = {
     pdfium_c.FPDF_ERR_SECURITY: "encrypted in a way PDFium does not know",
 }
 
+_MAX_OBJECTS = 1_000  # of a page, looked at for a picture
+_MAX_PIXELS = 4_000  # on the longer side of a picture of a page
+_MAX_LISTED = 20  # pages in a reason
+
 Entry = tuple[int, str]  # level and title in the document's outline
 
 
-def read_pdf(data: bytes, format_name: str) -> Document:
-    """Read a PDF; pages that are damaged or only pictures give no text."""
+def read_pdf(data: bytes, format_name: str, recognize: Callable[[bytes], str] | None = None) -> Document:
+    """Read a PDF; pages that are damaged or only pictures give no text.
+
+    :param recognize: reads a picture of a page without text, in the format PGM.
+    """
     builder = DocumentBuilder()
     try:
         file = pdfium.PdfDocument(data)
@@ -46,11 +54,49 @@ def read_pdf(data: bytes, format_name: str) -> Document:
         builder.metadata["pages"] = len(file)
         entries = _entries(file)
         headings = HeadingStack()
+        pictures = []
         for index in range(len(file)):
-            _add_page(builder, _page_text(file, index), index, entries.get(index, []), headings)
+            text = _page_text(file, index)
+            if not text.strip() and _is_picture(file, index):
+                text = recognize(_picture(file, index)) if recognize else ""
+                if recognize and text.strip():
+                    builder.metadata["ocr"] = True
+                else:
+                    pictures.append(index + 1)
+            _add_page(builder, text, index, entries.get(index, []), headings)
+        if pictures:
+            builder.metadata[UNREAD] = _without_text(pictures)
     finally:
         file.close()
     return builder.document(format_name)
+
+
+def _is_picture(file: Any, index: int) -> bool:
+    """Whether a page has a picture, which may be one of text."""
+    try:
+        with closing(file[index]) as page:
+            kinds = (pdfium_c.FPDFPage_GetObject(page.raw, number) for number in range(_page_objects(page)))
+            return any(pdfium_c.FPDFPageObj_GetType(kind) == pdfium_c.FPDF_PAGEOBJ_IMAGE for kind in kinds)
+    except pdfium.PdfiumError:
+        return False
+
+
+def _picture(file: Any, index: int) -> bytes:
+    """A page as a grey picture of 200 pixels an inch, or fewer on a large page, in the format PGM."""
+    with closing(file[index]) as page:
+        scale = min(200 / 72, _MAX_PIXELS / max(*page.get_size(), 1))
+        bitmap = page.render(scale=scale, grayscale=True)
+        pixels: bytes = bitmap.to_numpy()[:, : bitmap.width].tobytes()
+        return f"P5 {bitmap.width} {bitmap.height} 255\n".encode() + pixels
+
+
+def _page_objects(page: Any) -> int:
+    return min(int(pdfium_c.FPDFPage_CountObjects(page.raw)), _MAX_OBJECTS)
+
+
+def _without_text(pages: list[int]) -> str:
+    listed = ", ".join(map(str, pages[:_MAX_LISTED])) + ", …" * (len(pages) > _MAX_LISTED)
+    return f"{'page' if len(pages) == 1 else 'pages'} {listed} without text (scanned?)"
 
 
 def _title(file: Any) -> str:

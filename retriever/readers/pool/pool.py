@@ -17,7 +17,7 @@ from .process import WorkerProcess
 from .reading import Job, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from ..formats import Format
 
@@ -76,7 +76,7 @@ class ReaderPool:
         while self._workers:
             self._workers.pop().stop()
 
-    def read_all(self, paths: Iterable[Name]) -> Iterator[Reading]:
+    def read_all(self, paths: Iterable[Name]) -> Generator[Reading, None, None]:
         """The reading of every path, in order; the next files are read while the caller works."""
         read_ahead = _ReadAhead(self._root, paths)
         try:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from ....core.errors import UnreadableError, UnsupportedError
 from ....core.files import mtime_ns
@@ -70,7 +70,7 @@ def _serve(
         _send(answers, {"index": index, **identity})
         _start_timers(settings)
         document = read_part(data, *context, path, formats) if context else read(data, path, formats)
-        text, result = document.text, {"state": "ok", "document": document_json(document)}
+        text, result = document.text, dict[str, Any](state="ok", document=document_json(document))
         if has_members(document.format):
             result["members"] = [
                 (member.name, member.size, member.reason) for member in list_members(data, document.format, path)

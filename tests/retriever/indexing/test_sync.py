@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import stat
+import struct
 import time
 import zipfile
 from pathlib import Path
@@ -1096,3 +1097,44 @@ def test_encoded_data_that_was_left_out_is_said_of_the_file(world):
     world.write("key.txt", CAT + " " + "aB3dE6gH" * 100, OLD + 1)
     report = world.retriever.sync(world.folder)
     assert (report.in_part, report.as_dict()["in_part"]) == (1, 1)
+
+
+PICTURE = (  # "DUCKS 42" in letters of 5 by 7 squares
+    "11110 10001 10001 10001 10001 10001 11110 10001 10001 10001 10001 10001 10001 01110 "
+    "01110 10001 10000 10000 10000 10001 01110 10001 10010 10100 11000 10100 10010 10001 "
+    "01111 10000 10000 01110 00001 00001 11110 00000 00000 00000 00000 00000 00000 00000 "
+    "00010 00110 01010 10010 11111 00010 00010 01110 10001 00001 00010 00100 01000 11111"
+)
+
+
+def picture() -> bytes:
+    """A grey bitmap (BMP) with large letters."""
+    rows = PICTURE.split()
+    letters = [np.array([[int(dot) for dot in row] for row in rows[at : at + 7]]) for at in range(0, len(rows), 7)]
+    dots = np.pad(np.hstack([np.pad(letter, ((0, 0), (1, 1))) for letter in letters]), 3)
+    grey = np.where(np.kron(dots, np.ones((12, 12))) > 0, 0, 255).astype(np.uint8)
+    grey = np.pad(grey, ((0, 0), (0, -grey.shape[1] % 4)), constant_values=255)
+    height, width = grey.shape
+    palette = bytes(value for level in range(256) for value in (level, level, level, 0))
+    head = struct.pack(
+        "<2sIHHIIiiHHIIiiII", b"BM", 1078 + grey.size, 0, 0, 1078, 40, width, height, 1, 8, 0, grey.size, 0, 0, 256, 0
+    )
+    return head + palette + grey[::-1].tobytes()
+
+
+@pytest.mark.skipif(shutil.which("tesseract") is None, reason="needs the command tesseract")
+def test_pictures_are_read_where_a_run_asks_for_it(world):
+    world.folder.joinpath("duck.bmp").write_bytes(picture())
+    assert world.sync() == {"skipped": 1}
+    assert world.sync(ocr=True) == {"indexed": 1}
+    assert "42" in world.retriever.text("duck.bmp")
+    assert world.sync() == {"unchanged": 1}
+    world.folder.joinpath("broken.bmp").write_bytes(b"BM nothing")
+    assert world.sync(ocr=True) == {"unchanged": 1, "failed": 1}
+    assert world.reasons() == {"broken.bmp": "Tesseract cannot read it as a picture"}
+
+
+def test_ocr_without_tesseract_is_refused(world, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="tesseract, which is not installed"):
+        world.sync(ocr=True)
