@@ -85,4 +85,5 @@ def shares(snapshot: Snapshot, text: str, ids: Ids) -> Floats:
     except DamagedError:  # the inverted index is a cache
         return unknown
     weights = np.array([lexical.idf(min(total, lexical.passages)) for total in totals])
-    return (weights @ (table > 0) / weights.sum()).astype(np.float32)
+    coverage: Floats = (weights @ (table > 0) / weights.sum()).astype(np.float32)
+    return coverage

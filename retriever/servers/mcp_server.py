@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ..retriever import Retriever
     from ..search.hit import Hit
 
-_P, _T = ParamSpec("_P"), TypeVar("_T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _LINES = 200  # of a document, read at once
 _CHARACTERS = 20_000  # of a text, returned at once: some 5,000 tokens

@@ -185,11 +185,11 @@ class Commits:
         path = self.table(name).uri
         if "://" in path:
             return True
-        kept, waited = getattr(self._oldest, name), (keep * _TIDY_DELAY).total_seconds()
+        oldest, waited = getattr(self._oldest, name), (keep * _TIDY_DELAY).total_seconds()
         times = [
             manifest.stat().st_mtime
             for manifest in (Path(path) / "_versions").glob("*.manifest")
-            if version_of(manifest) < kept
+            if version_of(manifest) < oldest
         ]
         return bool(times) and min(times) <= time.time() - waited
 

@@ -29,7 +29,7 @@ class TrainingResult:
     rows: dict[str, int] = field(default_factory=dict)  # in each part of the data
     account: str = ""  # of these parts, as a sentence
     planned: int = 0  # steps, unless the run stops early
-    kept: int | None = None  # step of the weights that were best on held-out rows; None: the last
+    best_step: int | None = None  # step of the weights that were best on held-out rows; None: the last
 
     @classmethod
     def of(cls, run: TrainingRun[Any], objective: str, loop: LoopResult, before: Estimate | None) -> TrainingResult:
@@ -46,7 +46,7 @@ class TrainingResult:
             resumed_from=loop.resumed_from,
             history=loop.history,
             planned=loop.planned,
-            kept=loop.kept,
+            best_step=loop.best_step,
         )
 
     @property
@@ -55,8 +55,8 @@ class TrainingResult:
         notes = []
         if self.steps < self.planned:
             notes.append(f"stopped early, after step {self.steps:,} of {self.planned:,}: no more gain on held-out rows")
-        if self.kept is not None and self.kept < self.steps:
-            notes.append(f"the weights are those of step {self.kept:,}, the best on held-out rows")
+        if self.best_step is not None and self.best_step < self.steps:
+            notes.append(f"the weights are those of step {self.best_step:,}, the best on held-out rows")
         if self.before and self.after and self.after.value < self.before.value:
             notes.append(f"the model is worse than its base: {self.after.name} fell on held-out rows")
         return notes
@@ -79,7 +79,7 @@ class TrainingResult:
             "fingerprint": self.fingerprint,
             "resumed_from": self.resumed_from,
             "planned": self.planned,
-            "kept": self.kept,
+            "best_step": self.best_step,
             "notes": self.notes,
             "rows": self.rows,
         }

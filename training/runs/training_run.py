@@ -46,7 +46,7 @@ class LoopResult:
     resumed_from: int | None = None  # step
     history: list[dict[str, Any]] = field(default_factory=list)
     planned: int = 0  # steps, unless the run stops early
-    kept: int | None = None  # step of the weights that were best on held-out rows; None: the last
+    best_step: int | None = None  # step of the weights that were best on held-out rows; None: the last
 
 
 class TrainingRun(Generic[ConfigT]):
@@ -169,8 +169,8 @@ class TrainingRun(Generic[ConfigT]):
         rate = (state.global_step - (first or 0)) * texts / max(seconds, 1e-9)
         history = list(state.log_history)
         best = Path(state.best_model_checkpoint or "")
-        kept = int(best.name.rsplit("-", 1)[1]) if best.name else None
-        return LoopResult(state.global_step, seconds, rate, first, history, state.max_steps, kept)
+        best_step = int(best.name.rsplit("-", 1)[1]) if best.name else None
+        return LoopResult(state.global_step, seconds, rate, first, history, state.max_steps, best_step)
 
     # The model
 

@@ -62,7 +62,8 @@ def main(settings: Json) -> NoReturn:
 def _serve(
     answers: BinaryIO, index: int, path: str, settings: Json, formats: Mapping[str, Format], loader: _Loader
 ) -> None:
-    text, result, out_of_memory = "", {}, False
+    result: Json = {}
+    text, out_of_memory = "", False
     try:
         _start_timers(settings)
         data, identity, context = loader.load(path)

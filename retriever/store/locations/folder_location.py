@@ -259,8 +259,8 @@ def writer_at(folder: Path) -> str:
         locks = Path("/proc/locks").read_text("utf-8").splitlines()
     except OSError:
         return ""
-    held = any(fields[5].endswith(f":{inode}") for lock in locks if len(fields := lock.split()) > 5)
-    return writer_in(folder / "lock.json") if held else ""
+    is_locked = any(fields[5].endswith(f":{inode}") for lock in locks if len(fields := lock.split()) > 5)
+    return writer_in(folder / "lock.json") if is_locked else ""
 
 
 def writer_in(file: Path | bytes) -> str:

@@ -363,8 +363,8 @@ def test_without_patience_left_no_step_is_taken_again_nor_the_base_measured(tmp_
     assert made.steps == made.resumed_from == int(last.name.split("-")[1]) < 12 == made.planned
     assert made.notes[0] == f"stopped early, after step {made.steps} of 12: no more gain on held-out rows"
     values = {row["step"]: row["eval_ndcg@10"] for row in made.history if "eval_ndcg@10" in row}
-    assert values[made.kept] == max(values.values())
-    assert any(f"those of step {made.kept}" in note for note in made.notes) == (made.kept < made.steps)
+    assert values[made.best_step] == max(values.values())
+    assert any(f"those of step {made.best_step}" in note for note in made.notes) == (made.best_step < made.steps)
     assert any("worse than its base" in note for note in made.notes) == (made.after.value < made.before.value)
 
 
