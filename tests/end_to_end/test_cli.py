@@ -833,7 +833,7 @@ def test_files_can_be_narrowed_to_a_state_and_a_folder(here: Path, run):
     ("words", "said"),
     [
         (["files", "--state", "failed"], "Exit 1 when there are none."),
-        (["search", "zyzzyva", "--mode", "lexical"], "Exit 1 when nothing is found."),
+        (["search", "zyzzyva", "--mode", "lexical"], "Exit 1 when nothing is found"),
         (["similar", "README.md:1", "--where", "type=pdf"], "Exit 1 when nothing is found."),
     ],
     ids=str,

@@ -720,7 +720,7 @@ def test_a_kind_is_built_beside_the_old_one_and_changes_over_at_once(added):
 
 def test_the_chosen_kind_stays_through_additions_deletions_and_rebuilding(added):
     added.build_index("hnsw_int8", m=4)
-    added.delete("d3")
+    added.delete("d3", erase=True)
     added.add([{"id": "new", "text": "The queen of the sea."}])
     assert added.snapshot().published.kind == "hnsw_int8"
     assert answers(added)[0][0] == "new"
@@ -759,12 +759,12 @@ def test_an_index_that_can_no_longer_be_built_as_chosen_is_written_to_all_the_sa
 
     monkeypatch.setattr(FaissKind, "_build", unable_to_learn)
     for name in ("d3", "d4"):
-        assert added.delete(name).removed == 1
+        assert added.delete(name, erase=True).removed == 1
     assert added.snapshot().published.spec == IndexSpec()
     assert added.snapshot().head.index == chosen and not added.snapshot().head.erase
     assert added.verify().faults == [] and "d3" not in [path for path, _ in answers(added)]
     monkeypatch.setattr(FaissKind, "_build", build_of_kind)
-    added.delete("d5")
+    added.delete("d5", erase=True)
     assert added.snapshot().published.spec == chosen
 
 

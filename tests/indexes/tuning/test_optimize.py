@@ -667,12 +667,12 @@ def test_the_only_document_can_be_optimized_for_and_forgotten(tmp_path, tiny_mod
     with pytest.raises(InputError, match="0 queries cannot prove a recall of 1"):
         retriever.optimize(1.0, queries=[])
     assert retriever.optimize(0.9).met
-    retriever.delete("a")
+    retriever.delete("a", erase=True)
     assert retriever.status().vector_kind["measured"]["count"] == 0
     files = [file for file in retriever.path.rglob("*") if file.is_file()]
     assert not [file for file in files if b"The cat sat" in file.read_bytes()]
     retriever.add(documents(0, 3))
-    retriever.delete("0")
+    retriever.delete("0", erase=True)
     shown = BenchmarkResult.from_dict(retriever.status().vector_kind["measured"])
     assert (shown.count, shown.met, shown.source) == (2, True, "stored vectors, mixed")
 
@@ -706,7 +706,7 @@ def test_what_was_demanded_outlives_the_index_that_was_chosen_for_it(stored, mon
 def test_what_was_demanded_outlives_all_rows_but_not_a_kind_that_is_chosen_by_hand(stored):
     demand = stored.optimize(0.9, kinds=["ivf_int8"], queries=[words(n, "q") for n in range(300)]).requirements
     assert stored.snapshot().head.demand == Retriever.open(stored.path).snapshot().head.demand == demand
-    stored.delete(*map(str, range(200)))
+    stored.delete(*map(str, range(200)), erase=True)
     stored.add(documents(1_000, 50))
     shown = BenchmarkResult.from_dict(stored.status().vector_kind["measured"])
     assert (shown.requirements, shown.met, shown.count) == (demand, True, 50)
@@ -741,7 +741,7 @@ def test_queries_made_from_passages_go_when_a_document_is_forgotten(stored):
     for damaged in (b"", b"PK\x03\x04", whole[:-7], whole + bytes(8 * MAX_QUERIES * encoder.dim)):
         file.write_bytes(damaged)
         assert questions.read_stored(stored.location, encoder) is None
-    stored.delete("7")
+    stored.delete("7", erase=True)
     left = {" ".join(words(n).split()) for n in range(200) if n != 7}
     made = {vector.tobytes() for vector in stored.encoder.encode(sorted(left), kind="query")}
     assert len(kept := questions.read_stored(stored.location, encoder)) > 50
@@ -755,7 +755,7 @@ def test_an_erasure_that_was_cut_short_is_finished_with_queries_as_before(stored
     with monkeypatch.context() as patch:
         patch.setattr(vectors.IndexPublisher, "renew", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            stored.delete("7")
+            stored.delete("7", erase=True)
     assert stored.snapshot().head.erase
     again = Retriever.open(stored.path)
     again.add(documents(1_000, 1))
@@ -770,7 +770,7 @@ def test_who_forgets_or_repairs_is_told_that_the_demand_is_no_longer_met(stored,
         run = CliRunner().invoke(cli, [*command, "--index", str(stored.path)], standalone_mode=False)
         assert run.return_value == 0 and re.fullmatch(says, run.stderr)
     monkeypatch.setattr(writing.Writer, "_erase", lambda _: None)  # as if it were killed
-    stored.delete("8")
+    stored.delete("8", erase=True)
     monkeypatch.undo()
     assert stored.snapshot().head.erase
     assert re.fullmatch(says.removesuffix(r"\n"), stored.add([]).note)

@@ -218,7 +218,7 @@ def test_a_cluster_is_told_after_every_write_what_is_in_service(retriever, make_
 
     for write in (
         lambda: retriever.add([{"id": "a", "text": "The cat sat."}]),
-        lambda: retriever.delete("a"),
+        lambda: retriever.delete("a", erase=True),
         lambda: retriever.build_index("flat"),
         lambda: retriever.optimize(0.5),
         amend,
@@ -235,7 +235,7 @@ def test_shards_are_built_of_rows_that_do_not_lie_in_order_of_id(retriever, smal
     monkeypatch.setattr(clusters, "_MINIMUM_SHARD", 2)
     monkeypatch.setattr(tasks, "_share_processors", lambda: None)
     retriever.add({"id": f"{number}", "text": f"The cat sat on {number} mats."} for number in range(10))
-    retriever.delete("notes/cats.txt")
+    retriever.delete("notes/cats.txt", erase=True)
     snapshot = retriever.snapshot()
     ids = snapshot.chunk_ids["id"].to_pylist()
     assert snapshot.read("chunks", ["id"])["id"].to_pylist() != ids  # else this test proves nothing

@@ -275,7 +275,7 @@ def test_a_vector_that_is_no_direction_is_found_and_mended(value, many, not_few)
 @pytest.mark.parametrize("bit", [0, 22, 23, 30, 31])
 def test_a_flipped_bit_is_found_and_no_repair_trusts_it(bit, many, not_few):
     """Bits of the mantissa, the exponent and the sign: after the index was published, each is seen."""
-    many.delete("3")  # places of rows are not their ids
+    many.delete("3", erase=True)  # places of rows are not their ids
     vectors = stored(many)
     flip(many, 17, 3, bit)
     faults = Retriever.open(many.path).verify(deep=True).faults
@@ -287,7 +287,7 @@ def test_a_flipped_bit_is_found_and_no_repair_trusts_it(bit, many, not_few):
 
 def test_a_flipped_bit_is_mended_where_rows_do_not_lie_in_order_of_id(many, not_few, small_fragments):
     for name in ("3", "4"):
-        many.delete(name)
+        many.delete(name, erase=True)
     vectors = stored(many)
     assert [*vectors] != sorted(vectors)  # else this test proves nothing
     flip(many, 17, 3, 30)

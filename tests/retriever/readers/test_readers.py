@@ -172,10 +172,10 @@ def test_unknown_names_are_text_or_binary_by_their_content(name: str) -> None:
         read(random.Random(5).randbytes(3000), name)
 
 
-@pytest.mark.parametrize("name", ["a.png", "b.ZIP", "c.mp3", "d.doc", "e.msg", "f.ppt"])
+@pytest.mark.parametrize("name", ["a.png", "b.MP3", "c.7z"])
 def test_kinds_without_a_reader_are_named(name: str) -> None:
     with pytest.raises(UnsupportedError, match=rf"^no reader for \.{name[2:].lower()} files$"):
-        read(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1rest" if name[0] in "def" else b"\x89PNG", name)
+        read(b"\x89PNG", name)
 
 
 @pytest.mark.parametrize(

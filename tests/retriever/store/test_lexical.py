@@ -101,7 +101,7 @@ def test_a_forgotten_word_is_in_no_file(retriever):
     retriever.add([{"id": "secret", "text": "The password is zyxwvut at sea."}])
     before = retriever.snapshot()
     assert len(before.lexical.whole("zyxwvut")) == 1
-    retriever.delete("secret")
+    retriever.delete("secret", erase=True)
     assert not any(b"zyxwvut" in file.read_bytes() for file in retriever.path.rglob("*") if file.is_file())
     check_same(retriever.snapshot().lexical, retriever.snapshot())
 

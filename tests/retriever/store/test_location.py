@@ -242,7 +242,7 @@ def test_a_reader_goes_on_to_the_next_state_when_its_own_is_erased(place, tmp_pa
     def answer(snapshot):
         seen.append(snapshot.head.commits)
         if len(seen) == 1:
-            Retriever(place).delete("dog")
+            Retriever(place).delete("dog", erase=True)
         return snapshot.read("chunks", ["text"])["text"].to_pylist()
 
     assert retriever._read(answer) == ["The cat sat."]
@@ -270,7 +270,7 @@ def test_another_machine_measures_with_the_queries_that_were_asked(machines, obj
     one, two = machines
     words = "the cat dog ship moon king queen red blue green sea sun oven mat water".split()
     assert two.optimize(0.5, queries=[f"{a} {b}" for a in words for b in words]).met
-    one.delete("catred")
+    one.delete("catred", erase=True)
     assert one.snapshot().published.measurements["source"] == "225 of 225 queries that were given"
     assert [key for key in objects.held if key.startswith("queries-asked-")]
 
@@ -283,7 +283,7 @@ def test_what_was_forgotten_goes_from_the_other_machines_when_they_search_again(
     before = objects.held[queries]
     one.search("cat")
     assert len(list((two.path / "vectors").iterdir())) > 1  # what it had fetched, and what it has built
-    one.delete("catred")
+    one.delete("catred", erase=True)
     assert objects.held.get(queries) != before  # made anew of what is left
     assert len(two.search("cat", k=99)) == 35
     for machine in machines:
