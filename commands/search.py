@@ -13,7 +13,6 @@ from ..core.errors import InputError, UntrustedError
 from ..core.printable import printable
 from ..retriever.search.exact import parse
 from ..retriever.search.snippet import blocks
-from ..retriever.store.locations.folder_location import writer_at
 from .index import open_or_make
 from .lines import check_line_options, line_options, print_lines
 from .options import (
@@ -307,6 +306,8 @@ def _comment(
     required: tuple[str, ...] = (),
 ) -> int:
     """Print notes on the hits to stderr, and return the exit code."""
+    from ..retriever.store.locations.folder_location import writer_at
+
     if not as_json:
         _warn_of_changed_files(hits, root, retriever)
         if hits and (writer := writer_at(retriever.path)):
@@ -336,6 +337,7 @@ def _explain_no_hits(
 ) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
     from ..retriever.store.documents import ids_passing
+    from ..retriever.store.locations.folder_location import writer_at
 
     snapshot = retriever.snapshot()
     rows = [row for row in retriever.documents() if row["chunks"]]

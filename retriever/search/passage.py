@@ -19,11 +19,11 @@ from ...core.printable import printable, printable_path, visible
 from ..documents.document import visible_text
 from ..documents.file_parts import file_of
 from ..documents.sections import common
+from .hit import Hit  # noqa: TC001 - a type checker at run time needs it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .hit import Hit
 
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _NUMBER = rf"[\[\uff3b][^\S{_BREAKS}]*\d+[^\S{_BREAKS}]*[\]\uff3d]"

@@ -148,7 +148,7 @@ def foreign_version(index: Path, victim: Path, version: int) -> None:
     (index / f"chunks.lance/_versions/{2**64 - 1 - version:020}.manifest").write_bytes(data)
     for file in (scratch / "chunks.lance/_transactions").iterdir():
         shutil.copy(file, index / "chunks.lance/_transactions")
-    (index / "chunks.lance/_versions/latest_version_hint.json").unlink()
+    (index / "chunks.lance/_versions/latest_version_hint.json").unlink(missing_ok=True)
     shutil.rmtree(scratch)
 
 
