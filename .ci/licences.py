@@ -16,7 +16,7 @@ _ALLOWED = re.compile(
     r"""(the\ )?(
         apache([ -]software)?([ -]licen[cs]e)?,?([ -]version)?([ -]2(\.0)?)?([ -]license)?
       | (0|2-clause|3-clause)?[ -]?bsd([ -][23][ -]clause)?([ -]licen[cs]e)?
-      | mit([ -]cmu)?([ -]license)? | isc([ -]license)?(\ \(iscl\))? | zlib | bsl-1\.0 | cc0-1\.0 | cnri-python
+      | mit([ -]cmu|-0)?([ -]license)? | isc([ -]license)?(\ \(iscl\))? | zlib | bsl-1\.0 | cc0-1\.0 | cnri-python
       | psf-2\.0 | python\ software\ foundation\ license
       | mpl-2\.0 | mozilla\ public\ license\ 2\.0(\ \(mpl\ 2\.0\))?
       | llvm-exception
