@@ -38,9 +38,10 @@ def brute_force(vectors, documents, keys, row):
 
 
 def test_neighbours_are_the_nearest_rows_of_other_documents_and_texts(rows):
-    nearest = nearest_rows(*rows)
+    vectors, documents, keys = rows
+    nearest = nearest_rows(vectors, documents, keys)
     for row in [*range(0, 1000, 37), 300, 309]:
-        assert nearest[row].tolist() == brute_force(*rows, row)
+        assert nearest[row].tolist() == brute_force(vectors, documents, keys, row)
 
 
 def test_few_rows_leave_places_empty():
