@@ -159,7 +159,7 @@ class Target:
             self.save()
 
     def _read_members(self, format_name: str, data: bytes) -> None:
-        """Unpack the members of a file, each of which may refuse."""
+        """Unpack the members of a file; each may be refused."""
         from binocle.retriever.readers.members import has_members, list_members, safe_path
 
         for member in list_members(data, format_name, "x") if has_members(format_name) else ():

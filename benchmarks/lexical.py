@@ -236,7 +236,7 @@ def quality(name: str, collection: Path, folder: Path) -> float:
 
 
 def repeated(texts: list[str], count: int) -> list[str]:
-    """So many texts: these, and again with one word in ten replaced by another word of them."""
+    """Return `count` texts: these, then copies with one word in ten replaced by another of their words."""
     chosen = random.Random(SEED)
     words = [word for text in chosen.sample(texts, min(2_000, len(texts))) for word in text.split()]
     more = texts[:count]

@@ -3,7 +3,7 @@
     python -m benchmarks.neighbours --index DIR --queries FILE
 
 Neighbours are made for vectors around random centres, five passages a document. Each search of the index runs with them
-and without, by turns, in one process; FILE holds queries as JSON lines {_id, text}, of which the first 50 count.
+and without, by turns, in one process; FILE holds queries as JSON lines {_id, text}; the first 50 count.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 QUERIES = 100  # of a collection, at most
-UNRELATED = {  # collections whose queries one does not answer; tldr and the Rust book both treat commands
+UNRELATED = {  # it does not answer the queries of these; tldr and the Rust book both treat commands
     "scifact": ("tldr", "rust", "cranfield"),
     "cranfield": ("scifact", "rust", "tldr"),
     "squad": ("scifact", "cranfield", "rust", "tldr"),

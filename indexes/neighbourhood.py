@@ -35,7 +35,7 @@ NEIGHBOURS = 50
 
 _EXACT = 16_384  # passages up to which all are compared
 _CLUSTER = 1_024  # passages of a cluster, in the mean
-_NEARBY = 8  # clusters whose passages are compared with those of a cluster
+_NEARBY = 8  # clusters that a cluster is compared with
 _CELLS = 2**24  # of a matrix of cosines: 64 MiB
 _GROUP = 32  # cosines of a row that are first compared by their maximum
 _MOST = 1.01  # a cosine, with what rounding adds

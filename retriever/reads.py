@@ -112,7 +112,7 @@ class DocumentReads:
         Each page shows the index as it is then. The id of the last document, as `after`, goes on from there.
 
         :param after: begin after this id.
-        :param limit: yield at most so many.
+        :param limit: the number of documents at most.
         """
         if limit is not None and not is_whole(limit, 0):
             raise InputError(f"limit is the number of documents, a whole number of at least 0, not {limit!r}")
@@ -130,7 +130,7 @@ class DocumentReads:
 
         :param fields: keys of metadata, or fields of filters such as `type`; `modified` is in seconds since 1970.
         :param where: count only documents that pass this filter.
-        :param limit: list so many values of a key, the most frequent first.
+        :param limit: the number of values of a key, the most frequent first.
         :raises InputError: when no document has a key.
         """
         keys: list[Any] = [fields] if isinstance(fields, str) else list(fields)

@@ -349,12 +349,12 @@ class Retriever(DocumentReads, DocumentWrites):
         :param where: a filter such as `F.author == "Ada"`, `"type=pdf and modified>=2026-01-01"` or
             `{"author": "Ada"}`: see `retriever.store.filters`.
         :param ids: only passages of these documents.
-        :param offset: leave out so many of the best, for the next page: their ranks go on where the page before ended.
+        :param offset: the number of best hits to leave out, for the next page. Ranks go on where the page before ended.
         :param rerank: a cross-encoder: a `Reranker`, or a folder or name to load one from and keep in memory.
         :param rerank_seconds: rerank for about this long, the best passages first. Loading and compiling the model,
             once in a process, do not count.
-        :param per_document: at most so many passages of each document, 1 for documents; 0 for no limit. By default 3,
-            and more where other documents have no passages to offer.
+        :param per_document: the number of passages of a document at most, 1 for documents; 0 for no limit. By default
+            3, and more where other documents have no passages to offer.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
         :raises NoIndexError: when there is no index yet.

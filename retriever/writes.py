@@ -169,7 +169,7 @@ class DocumentWrites:
 
     @contextlib.contextmanager
     def _patient(self, wait: float | None) -> Iterator[None]:
-        """Wait so many seconds for the lock of another process, in this block."""
+        """Wait for the lock of another process in this block, for some seconds."""
         if wait is None:
             yield
             return

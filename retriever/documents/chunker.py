@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WINDOW = 16_384  # characters tokenized and cut at a time
 _HEADING_SHARE = 4  # the heading path takes at most one token in this many
-_HEADINGS = 1_000  # of a document, whose lengths are remembered
+_HEADINGS = 1_000  # of a document; their lengths are remembered
 _MARGIN = 2  # tokens: a piece alone may have a few more than within its text
 
 

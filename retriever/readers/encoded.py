@@ -16,7 +16,7 @@ from ..documents.document import HIDDEN, UNREAD, Document
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_STEP = 16  # every so many characters one is looked at, until a run of data shows
+_STEP = 16  # characters between two that are looked at, until a run of data shows
 _SAMPLES = re.compile(r"[A-Za-z0-9+/_=\r\n-]{24,}")
 _DATA = re.compile(
     r"[A-Za-z0-9+/_-]{600,}+={0,2}"  # one long word

@@ -1,4 +1,4 @@
-"""Measure what the relevance of an index is worth, without labels.
+"""Measure how often the relevance of an index is wrong, without labels.
 
 Questions that it does not answer are everyday ones, except for subjects that it seems to treat. Questions that it
 answers are sentences of its passages, the longest of each of a sample. These are 200 short texts to encode. An index

@@ -85,8 +85,8 @@ def _near(marks: frozenset[int], shingles: list[frozenset[int]], by_shingle: dic
 def select(groups: list[Group], k: int, per_document: int | None, *, all_read: bool) -> list[Group] | None:
     """The first k groups with a limit on the passages of each document, in their order.
 
-    :param per_document: at most so many; 0 for no limit. None: `PER_DOCUMENT`, and more where other documents have no
-        passages on the same level.
+    :param per_document: the number at most; 0 for no limit. None: `PER_DOCUMENT`, and more where other documents have
+        no passages on the same level.
     :param all_read: there are no more candidates.
     :returns: None if more candidates might change the answer.
     """

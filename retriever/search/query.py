@@ -57,7 +57,7 @@ _MAX_WORDS = 256  # different words of a query that full-text search looks up: m
 _MAX_TERMS = 2_048  # of a query, which may be a long paste
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
 _MORE = 4  # times as many in the next attempt
-_DEEPER = 8  # times as many candidates if so many are copies that too few hits remain
+_DEEPER = 8  # times as many candidates, if too few hits remain without copies
 _READ, _READ_AT_LEAST = 2, 20  # candidates read first, among which copies are collapsed: so many for a hit, and more
 _LOOKED_UP = 1_000  # passages with all words of an exact part, in which it is looked for
 

@@ -70,7 +70,7 @@ class Ranking:
 
 
 def expanded_bm25(lexical: LexicalIndex, terms: Sequence[str], passages: Ids, indices: NDArray[np.int32]) -> Floats:
-    """Return BM25 of passages whose words include those of their neighbours, shape (n,).
+    """Return BM25 of passages that have the words of their neighbours too, shape (n,).
 
     :param terms: stems of the query; one counts as often as it is there.
     :param passages: ids, ascending.

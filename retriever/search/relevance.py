@@ -6,8 +6,8 @@ of all queries have an answer in the index: then half of these have one.
     relevance = 1 / (1 + exp(-(a + b cosine + c share)))
 
 The share is that of the query's words which the passage holds, each weighed by its inverse document frequency. The
-weights are constants, fitted for all-MiniLM-L6-v2 on four collections whose questions the other collections do not
-answer. Cosines of another encoder are first put on its scale: see `calibration`. A passage with all words of the query,
+weights are constants, fitted for all-MiniLM-L6-v2 on four collections; most questions of one have no answer in the
+others. Cosines of another encoder are first put on its scale: see `calibration`. A passage with all words of the query,
 or with an exact part of it, counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
 It falls with the rank, although the first stage and a reranker order passages by more than this. So each of the first

@@ -73,7 +73,7 @@ class SearchRequest:
 def hits_of_many(
     requests: Sequence[SearchRequest], snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]
 ) -> list[Hits]:
-    """Answer several searches of one state, whose queries are encoded together."""
+    """Answer several searches of one state; their queries are encoded together."""
     texts = list(dict.fromkeys(exact.parse(request.text).text for request in requests if request.mode != "lexical"))
     vectors = encode_finite(encoder_of(snapshot.head.encoder), texts, kind="query") if texts else ()
     encoded = dict(zip(texts, vectors, strict=True))

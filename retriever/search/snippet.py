@@ -40,7 +40,7 @@ _PART = re.compile(rf"(?P<unspaced>{UNSPACED.pattern}+)|[^_{UNSPACED.pattern[1:-
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")  # the mark of a list item; its other lines are indented as far
 _START = re.compile(rf"{_ITEM.pattern}|[#|>:=~+]|--|```|\d{{4}}-\d")  # of a line that does not continue the one above
-_WRAPPED = 100  # at most so many characters in a line wrapped by hand; longer ones are paragraphs or records
+_WRAPPED = 100  # characters at most of a line wrapped by hand; longer ones are paragraphs or records
 _FENCES = ("```", "~~~")
 _COMMON = frozenset(  # words of a query that are not worth a highlight
     re.findall(

@@ -27,7 +27,7 @@ SWITCHING = "switching"  # the folder of a switch's new vectors: useless to any 
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
 _TIDY_DELAY = 1.5  # times as long as old versions are kept, they wait to be removed together
 _MAX_FRAGMENTS = 32  # of a table, before small ones are merged
-_LARGE_FRAGMENTS = 8  # about so many fragments of a table are large
+_LARGE_FRAGMENTS = 8  # the number of large fragments of a table, about
 _LEAST_ROWS = 1_024  # of a large fragment
 
 

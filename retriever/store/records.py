@@ -104,7 +104,7 @@ def count(snapshot: Snapshot, where: Filter | None) -> int:
 def page(snapshot: Snapshot, where: Filter | None, after: str | None, limit: int | None) -> list[Record]:
     """Return the first documents after an id that pass a filter, in order of id.
 
-    :param limit: return at most so many; fewer come if they are large, but never none.
+    :param limit: the number at most; fewer come if they are large, but at least one.
     """
     order, rows = snapshot.documents_in_order, snapshot.document_rows
     if where is not None:
@@ -121,7 +121,7 @@ def facets(
 ) -> dict[str, Facet]:
     """Return the values under each of these keys, in the documents that pass a filter.
 
-    :param limit: list so many values of a key, the most frequent.
+    :param limit: the number of values of a key, the most frequent.
     :raises InputError: when no document has a key.
     """
     known = None if inside is None else snapshot.select(Within(inside, None))

@@ -77,7 +77,7 @@ def _parse(file: CompoundFile, main: bytes) -> tuple[str, list[int], _Styles, _P
 
 
 def _slice(table: bytes, main: bytes, at: int) -> bytes:
-    """Return the structure in the table stream whose place stands in the main stream."""
+    """Return a structure of the table stream; the main stream says where it is."""
     start, length = struct.unpack_from("<II", main, at)
     return table[start : start + length]
 

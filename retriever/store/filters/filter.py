@@ -90,7 +90,7 @@ class Condition(Filter):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Junction(Filter):
-    """Filters that must all hold, or of which one must."""
+    """Filters that must all hold, or one at least."""
 
     operator: str  # "and" or "or"
     parts: tuple[Filter, ...]

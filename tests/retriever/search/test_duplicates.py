@@ -109,7 +109,7 @@ def test_more_candidates_are_read_while_they_may_change_the_answer():
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, tiny_model):
-    """Five hundred documents with one text, and two of which the words are others."""
+    """Five hundred documents with one text, and two with other words."""
     retriever = Retriever.open(tmp_path_factory.mktemp("copies") / "index", model=tiny_model)
     rows = [{"id": f"{number:03}", "text": "The cat sat on the mat."} for number in range(500)]
     rows += [{"id": "river", "text": "The cat swam in the river."}, {"id": "moon", "text": "A cat under the moon"}]
