@@ -24,7 +24,7 @@ _WIDTHS = (80, 100)
 
 
 def printed(question: str, texts: list[str], width: int) -> str:
-    """What is shown of the first of these texts."""
+    """Return the lines that a search shows of the first text."""
     hits = [
         Hit(
             rank=rank,

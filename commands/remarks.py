@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def corrected(query: str, hits: Hits) -> str:
-    """The query with the words that were searched for; name those that it had instead."""
+    """Return the query with its corrected words, and print a note on each."""
     from ..retriever.search.corrections import replace_words
 
     for typed, correction in hits.corrections.items():

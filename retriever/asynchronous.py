@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
 
 _T = TypeVar("_T")
 _THREADS = (os.cpu_count() or 1) + 2  # a search is computation: more threads would only wait for each other
@@ -25,6 +24,9 @@ class CallPool:
 
     async def run(self, call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
         """Await a call. If the task is cancelled before a thread is free, the call never starts."""
+        import asyncio  # a search without it starts faster
+        from concurrent.futures import ThreadPoolExecutor
+
         with self._lock:
             self._executor = self._executor or ThreadPoolExecutor(_THREADS, thread_name_prefix="binocle")
             future = self._executor.submit(partial(call, *arguments, **options))

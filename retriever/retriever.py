@@ -24,7 +24,6 @@ from .asynchronous import CallPool
 from .documents.scan import INDEX_NAME, is_index
 from .indexing.report import Report
 from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
-from .indexing.sync import sync
 from .integrity.repair import Repair, repair
 from .integrity.status import Status, measure
 from .integrity.verify import Verification, verify
@@ -187,6 +186,8 @@ class Retriever(DocumentReads, DocumentWrites):
         :raises LockedError: when another process is writing.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
+        from .indexing.sync import sync  # with all that reads files; a search needs none of it
+
         store = self._existing()
         root = to_sync(self.location, store, folder, self.documents)
         with self._writer(self._prepare_store(store, root)) as writer:

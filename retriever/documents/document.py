@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.printable import invisible_spans, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
@@ -96,6 +97,11 @@ def hidden_spans(concealed: Any, start: int, text: str) -> tuple[tuple[int, int]
         else:
             spans.append((begin, stop))
     return tuple(spans)
+
+
+def concealed_of(row: Mapping[str, Any]) -> Any:
+    """Return what a document row says of hidden text, for `hidden_spans`; an added document has none."""
+    return json.loads(row["metadata"]).get(HIDDEN) if row["source"] == "file" else None
 
 
 def visible_text(text: str, start: int, hidden: Iterable[tuple[int, int]]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..indexing.sync import rewrite_rows
 from . import wrong_vectors
 from .verify import changed_documents, documents_to_drop, vector_faults
 
@@ -77,6 +76,8 @@ def _rebuild(writer: Writer, faults: Iterable[Fault]) -> str:
 
     :returns: a line if the vector index no longer meets its requirements.
     """
+    from ..indexing.sync import rewrite_rows
+
     faults = list(faults)
     dropped, changed = documents_to_drop(faults), changed_documents(faults)
     rows = [row for row in writer.snapshot().document_rows.to_pylist() if row["source"] == "file"]

@@ -7,7 +7,6 @@ to the neighbours of the chosen hits in their sections.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.checks import is_whole
 from ...core.errors import InputError
-from ..documents.document import HIDDEN, hidden_spans
+from ..documents.document import concealed_of, hidden_spans
 from .hit import Hit
 from .passage import Passage
 
@@ -171,7 +170,6 @@ def find_siblings(snapshot: Snapshot, hits: Sequence[Hit], reach: int) -> Iterat
 
 
 def _sibling(hit: Hit, row: dict[str, Any], owner: dict[str, Any]) -> Hit:
-    concealed = json.loads(owner["metadata"]).get(HIDDEN) if owner["source"] == "file" else None
     return replace(
         hit,
         rank=0,
@@ -181,7 +179,7 @@ def _sibling(hit: Hit, row: dict[str, Any], owner: dict[str, Any]) -> Hit:
         line_end=row["line_end"],
         text=row["text"],
         passage=row["id"],
-        hidden=hidden_spans(concealed, row["char_start"], row["text"]),
+        hidden=hidden_spans(concealed_of(owner), row["char_start"], row["text"]),
     )
 
 

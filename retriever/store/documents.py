@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import InputError, NotFoundError
-from ..documents.document import HIDDEN, hidden_spans, visible_text
+from ..documents.document import concealed_of, hidden_spans, visible_text
 from ..documents.file_parts import file_of
 from .filters.where import parse
 
@@ -115,8 +114,7 @@ def _seen(document: Row, piece: str, start: int) -> str:
 
     :param start: its position in the text.
     """
-    concealed = json.loads(document["metadata"]).get(HIDDEN) if document["source"] == "file" else None
-    return visible_text(piece, start, hidden_spans(concealed, start, piece))
+    return visible_text(piece, start, hidden_spans(concealed_of(document), start, piece))
 
 
 def line_range(snapshot: Snapshot, path: str | os.PathLike[str]) -> tuple[int, int]:
