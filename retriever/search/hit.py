@@ -10,6 +10,7 @@ import numpy as np
 
 from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, hidden_spans
+from .citation import Citation, CitedText, Copy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,48 +25,24 @@ _CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end"
 _DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """The citation of a passage with the same text as a hit, or nearly the same."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit(CitedText):
+    """A passage and its citation.
 
-    path: str
-    line_start: int
-    line_end: int
-    page: int | None
-    heading: tuple[str, ...]
-    passage: int  # its row id
-    source: str  # "file" or "added"
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A passage and its citation: `text` is the document's text[char_start:char_end].
-
-    Lines count in the file if it is made of lines, else in the extracted text. `score` orders the hits of
-    one query and does not compare between queries. It is the fused score, the cosine or BM25, as the mode says, or what
-    a reranker made of it; passages that hold an identifier of the query are lifted above the others. `scores` has
-    the score of each stage, None if the stage did not find or reach the passage.
+    `score` orders the hits of one query and does not compare between queries. It is the fused score, the cosine or
+    BM25, as the mode says, or what a reranker made of it; passages that hold an identifier of the query are lifted
+    above the others. `scores` has the score of each stage, None if the stage did not find or reach the passage.
     """
 
     rank: int  # from 1
     score: float
     scores: dict[str, float | None] = field(hash=False)
-    path: str
-    sha256: str
-    char_start: int
-    char_end: int
-    line_start: int
-    line_end: int
-    page: int | None
-    heading: tuple[str, ...]
-    text: str
     title: str
     format: str
     metadata: dict[str, Any] = field(hash=False)
     source: str  # "file" or "added"
     document: int  # its row id
     passage: int  # its row id
-    hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
     copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
@@ -96,63 +73,77 @@ def cite(
     """
     chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], _CHUNK_COLUMNS)
     documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
-    stages = candidates.stages()
-    ranks = {stage: _ranks(scores, candidates.ids) for stage, scores in stages.items()}
-    explanation: dict[str, Any] = {"mode": mode}
-    if candidates.reranker is not None:
-        explanation["reranked"] = int((~np.isnan(candidates.reranker)).sum())
-    milliseconds = {stage: round(1e3 * duration, 2) for stage, duration in seconds.items()}
-    rows = {number: row for row, number in enumerate(candidates.ids.tolist())}
-    hits = []
-    for rank, number in enumerate(copies, 1):
-        row, chunk = rows[number], chunks[number]
-        document = documents[chunk["document"]]
-        metadata = json.loads(document["metadata"])
-        concealed = metadata.pop(HIDDEN, None) if document["source"] == "file" else None
-        hits.append(
-            Hit(
-                rank=rank,
-                score=float(candidates.score[row]),
-                scores={stage: _number(scores[row]) for stage, scores in stages.items()},
-                path=document["path"],
-                sha256=document["sha256"],
-                char_start=chunk["char_start"],
-                char_end=chunk["char_end"],
-                line_start=chunk["line_start"],
-                line_end=chunk["line_end"],
-                page=chunk["page"],
-                heading=tuple(chunk["heading"]),
-                text=chunk["text"],
-                title=document["title"],
-                format=document["format"],
-                metadata=metadata,
-                source=document["source"],
-                document=document["id"],
-                passage=number,
-                hidden=hidden_spans(concealed, chunk["char_start"], chunk["text"]),
-                copies=tuple(_copy(chunks[copy], documents[chunks[copy]["document"]]) for copy in copies[number]),
-                explanation={
-                    **explanation,
-                    "ranks": {stage: ranks[stage].get(number) for stage in stages},
-                    "milliseconds": milliseconds.copy(),
-                },
-                relevance=round(float(relevance[row]), 4),
-                weak=bool(relevance[row] < line),
-            )
+    evidence = _Evidence(candidates, relevance, line, mode, seconds)
+    return [
+        Hit(
+            rank=rank,
+            **_passage_fields(chunks[number], documents[chunks[number]["document"]]),
+            **evidence.fields_of(number),
+            copies=tuple(_copy(chunks[copy], documents[chunks[copy]["document"]]) for copy in copies[number]),
         )
-    return hits
+        for rank, number in enumerate(copies, 1)
+    ]
+
+
+def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a hit that the index has stored."""
+    metadata = json.loads(document["metadata"])
+    concealed = metadata.pop(HIDDEN, None) if document["source"] == "file" else None
+    return Citation.fields_of(chunk, document) | {
+        "text": chunk["text"],
+        "sha256": document["sha256"],
+        "char_start": chunk["char_start"],
+        "char_end": chunk["char_end"],
+        "hidden": hidden_spans(concealed, chunk["char_start"], chunk["text"]),
+        "title": document["title"],
+        "format": document["format"],
+        "metadata": metadata,
+        "source": document["source"],
+        "document": document["id"],
+        "passage": chunk["id"],
+    }
 
 
 def _copy(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> Copy:
-    return Copy(
-        path=document["path"],
-        line_start=chunk["line_start"],
-        line_end=chunk["line_end"],
-        page=chunk["page"],
-        heading=tuple(chunk["heading"]),
-        passage=chunk["id"],
-        source=document["source"],
-    )
+    return Copy(**Citation.fields_of(chunk, document), passage=chunk["id"], source=document["source"])
+
+
+class _Evidence:
+    """The fields of hits that the stages of the search gave."""
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        relevance: NDArray[np.float64],
+        line: float,
+        mode: str,
+        seconds: Mapping[str, float],
+    ) -> None:
+        self._rows = {number: row for row, number in enumerate(candidates.ids.tolist())}
+        self._score = candidates.score
+        self._stages = candidates.stages()
+        self._ranks = {stage: _ranks(scores, candidates.ids) for stage, scores in self._stages.items()}
+        self._relevance = relevance
+        self._line = line
+        self._explanation: dict[str, Any] = {"mode": mode}
+        if candidates.reranker is not None:
+            self._explanation["reranked"] = int((~np.isnan(candidates.reranker)).sum())
+        self._milliseconds = {stage: round(1e3 * duration, 2) for stage, duration in seconds.items()}
+
+    def fields_of(self, number: int) -> dict[str, Any]:
+        """The score of a passage, and what it is made of."""
+        row = self._rows[number]
+        return {
+            "score": float(self._score[row]),
+            "scores": {stage: _number(scores[row]) for stage, scores in self._stages.items()},
+            "explanation": {
+                **self._explanation,
+                "ranks": {stage: ranks.get(number) for stage, ranks in self._ranks.items()},
+                "milliseconds": self._milliseconds.copy(),
+            },
+            "relevance": round(float(self._relevance[row]), 4),
+            "weak": bool(self._relevance[row] < self._line),
+        }
 
 
 def _ranks(scores: Floats, ids: Ids) -> dict[int, int]:

@@ -19,6 +19,7 @@ from ...core.printable import printable, printable_path, visible
 from ..documents.document import visible_text
 from ..documents.file_parts import file_of
 from ..documents.sections import common
+from .citation import CitedText
 from .hit import Hit  # noqa: TC001 - a type checker at run time needs it
 
 if TYPE_CHECKING:
@@ -32,25 +33,15 @@ _HEADER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """Neighbouring hits of a document: `text` is the document's text[char_start:char_end].
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage(CitedText):
+    """Neighbouring hits of a document.
 
     Passages of the same section, which are no hits, may extend it. `heading` is the part that all headings share.
     """
 
     number: int  # of the citation, from 1
-    text: str
-    path: str
-    sha256: str
-    char_start: int
-    char_end: int
-    line_start: int
-    line_end: int
-    page: int | None
-    heading: tuple[str, ...]
     hits: tuple[Hit, ...]
-    hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
 
     @classmethod
     def join(cls, number: int, run: Sequence[Hit], text: str) -> Passage:

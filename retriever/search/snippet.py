@@ -25,8 +25,9 @@ from .exact import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from .citation import Copy
     from .exact import ExactQuery
-    from .hit import Copy, Hit
+    from .hit import Hit
 
     Word = tuple[int, int, str]
 
