@@ -160,7 +160,7 @@ class Target:
 
     def _read_members(self, format_name: str, data: bytes) -> None:
         """Unpack the members of a file; each may be refused."""
-        from binocle.retriever.readers.members import has_members, list_members, safe_path
+        from binocle.retriever.readers.containers.members import has_members, list_members, safe_path
 
         for member in list_members(data, format_name, "x") if has_members(format_name) else ():
             assert safe_path(member.name) == member.name.rstrip("/")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ..documents.file_parts import document_sha256, file_of
 from ..documents.scan import scan
+from ..readers.containers.members import has_members
 from ..readers.detect import ending_of
 from ..readers.formats import FORMATS
 from ..readers.large_files import cut
-from ..readers.members import has_members
 from ..readers.ocr import FORMATS as OCR_FORMATS
 from ..store import tombstones
 from .member_rows import Members

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..documents.scan import Entry
-from ..readers.members import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS
+from ..readers.containers.members import MAX_BYTES, MAX_DEPTH, MAX_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

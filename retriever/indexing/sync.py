@@ -15,8 +15,8 @@ import pyarrow as pa
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
 from ..readers import ocr as ocr_reader
-from ..readers.definitions import GRAMMARS, has_parser
-from ..readers.members import may_hold
+from ..readers.containers.members import may_hold
+from ..readers.plain_text.definitions import GRAMMARS, has_parser
 from ..store.tables import document_schema
 from .changes import TRY_AGAIN, find_changes, mtime_fields
 from .indexer import Indexer

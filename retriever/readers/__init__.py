@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UnsupportedError
 from .detect import choose_format
-from .encoded import drop_encoded
 from .formats import FORMATS
+from .plain_text.encoded import drop_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

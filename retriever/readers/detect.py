@@ -66,7 +66,7 @@ def choose_format(data: bytes, name: str, formats: Mapping[str, Format]) -> Form
         return by_name
     if _is_package(sniffed) or (sniffed and ending in {"", ".txt", ".text", ".html", ".htm", ".xml", *OLD_OFFICE}):
         return formats[sniffed]
-    if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".text:")):
+    if ending in OLD_OFFICE and not (by_name and by_name[1].startswith(".plain_text.text:")):
         if by_name:
             raise UnreadableError(f"not a {ending[1:].upper()} file, though it is named so")
         raise UnsupportedError(f"no reader for {ending} files")
@@ -107,8 +107,8 @@ def _choose_old_office(data: bytes, ending: str, formats: Mapping[str, Format]) 
 
 
 def _is_json(data: bytes) -> bool:
-    from .encoding import decode
-    from .text import looks_like_json
+    from .plain_text.encoding import decode
+    from .plain_text.text import looks_like_json
 
     return looks_like_json(decode(data).strip())
 

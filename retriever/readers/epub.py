@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from ...core.errors import UnreadableError, UnsupportedError
 from .base import DocumentBuilder, HeadingStack, collapse_spaces
-from .encoding import decode
-from .html_text import HtmlReader
+from .markup.html_text import HtmlReader
 from .office.package import Package, local_name, parse_xml
+from .plain_text.encoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

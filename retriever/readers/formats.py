@@ -6,15 +6,15 @@ Format = tuple[str, str]  # the name in `Document.format`, and "module:function"
 
 _READERS: dict[str, tuple[str, str]] = {
     # format: (reader, endings)
-    "text": (".text:read_text", "txt text log nfo asc me"),
-    "markdown": (".markup:read_markdown", "md markdown mdown mkd mdx qmd rmd"),
-    "rst": (".markup:read_rst", "rst rest"),
-    "org": (".markup:read_org", "org"),
-    "latex": (".markup:read_latex", "tex latex ltx sty cls bib"),
-    "asciidoc": (".markup:read_asciidoc", "adoc asciidoc"),
-    "html": (".html_text:read_html", "html htm xhtml xht"),
+    "text": (".plain_text.text:read_text", "txt text log nfo asc me"),
+    "markdown": (".markup.lightweight:read_markdown", "md markdown mdown mkd mdx qmd rmd"),
+    "rst": (".markup.lightweight:read_rst", "rst rest"),
+    "org": (".markup.lightweight:read_org", "org"),
+    "latex": (".markup.lightweight:read_latex", "tex latex ltx sty cls bib"),
+    "asciidoc": (".markup.lightweight:read_asciidoc", "adoc asciidoc"),
+    "html": (".markup.html_text:read_html", "html htm xhtml xht"),
     "xml": (
-        ".xml_text:read_xml",
+        ".markup.xml_text:read_xml",
         "xml nxml rss atom rdf svg dita tei docbook dbk kml gpx plist fb2 xlf xliff tmx",
     ),
     "pdf": (".pdf:read_pdf", "pdf"),
@@ -30,21 +30,21 @@ _READERS: dict[str, tuple[str, str]] = {
     "ods": (".office.odf:read_odf", "ods ots fods"),
     "rtf": (".rtf:read_rtf", "rtf"),
     "epub": (".epub:read_epub", "epub"),
-    "csv": (".text:read_delimited", "csv psv"),
-    "tsv": (".text:read_delimited", "tsv tab"),
-    "json": (".text:read_json", "json geojson topojson json5 jsonc webmanifest har avsc"),
-    "jsonl": (".text:read_json_lines", "jsonl ndjson"),
+    "csv": (".plain_text.text:read_delimited", "csv psv"),
+    "tsv": (".plain_text.text:read_delimited", "tsv tab"),
+    "json": (".plain_text.text:read_json", "json geojson topojson json5 jsonc webmanifest har avsc"),
+    "jsonl": (".plain_text.text:read_json_lines", "jsonl ndjson"),
     "sqlite": (".database:read_sqlite", "sqlite sqlite3 db db3"),
     "parquet": (".database:read_parquet", "parquet"),
     "notebook": (".notebook:read_notebook", "ipynb"),
-    "email": (".mail:read_mail", "eml mht mhtml"),
-    "mailbox": (".mail:read_mailbox", "mbox"),
-    "subtitles": (".text:read_text", "srt vtt sub"),
-    "zip": (".archive:read_archive", "zip"),
-    "tar": (".archive:read_archive", "tar tgz tbz tbz2 txz"),
-    "gzip": (".archive:read_archive", "gz"),
-    "bzip2": (".archive:read_archive", "bz2"),
-    "xz": (".archive:read_archive", "xz"),
+    "email": (".containers.mail:read_mail", "eml mht mhtml"),
+    "mailbox": (".containers.mail:read_mailbox", "mbox"),
+    "subtitles": (".plain_text.text:read_text", "srt vtt sub"),
+    "zip": (".containers.archive:read_archive", "zip"),
+    "tar": (".containers.archive:read_archive", "tar tgz tbz tbz2 txz"),
+    "gzip": (".containers.archive:read_archive", "gz"),
+    "bzip2": (".containers.archive:read_archive", "bz2"),
+    "xz": (".containers.archive:read_archive", "xz"),
 }  # fmt: skip
 
 _LANGUAGES = {
@@ -77,7 +77,11 @@ LINE_BY_LINE = (frozenset(_LANGUAGES) - {"xml"}) | frozenset(
 
 FORMATS: dict[str, Format] = {
     "." + ending: (name, reader) for name, (reader, endings) in _READERS.items() for ending in endings.split()
-} | {"." + ending: (name, ".text:read_code") for name, endings in _LANGUAGES.items() for ending in endings.split()}
+} | {
+    "." + ending: (name, ".plain_text.text:read_code")
+    for name, endings in _LANGUAGES.items()
+    for ending in endings.split()
+}
 
 # Files that are known by their whole name, as the ending that they are read by.
 NAMES: dict[str, str] = {

@@ -15,8 +15,8 @@ from ...core.files import open_regular
 from ..documents.file_parts import file_of, part_path, split
 from .base import MAX_CHARACTERS
 from .detect import choose_format
-from .encoded import drop_encoded
 from .formats import FORMATS
+from .plain_text.encoded import drop_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,7 +68,7 @@ def _has_lines(head: bytes, name: str, formats: Mapping[str, Format]) -> bool:
         _, reader = choose_format(head, name, formats)
     except (UnreadableError, UnsupportedError):
         return False
-    return reader.startswith((".text:", ".markup:"))
+    return reader.startswith((".plain_text.text:", ".markup.lightweight:"))
 
 
 def read_part(data: bytes, head: bytes, lines: int, path: str, formats: Mapping[str, Format] = FORMATS) -> Document:

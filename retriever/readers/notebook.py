@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import UnreadableError
 from ...core.words import encodable
 from .base import DocumentBuilder, HeadingStack
-from .encoding import decode
-from .html_text import HtmlReader
-from .markup import parse_markdown
+from .markup.html_text import HtmlReader
+from .markup.lightweight import parse_markdown
+from .plain_text.encoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ....core.errors import UnreadableError, UnsupportedError
 from ..base import DocumentBuilder
-from ..encoding import decode
-from ..html_text import HtmlReader
-from ..members import Member
+from ..containers.members import Member
+from ..markup.html_text import HtmlReader
+from ..plain_text.encoding import decode
 from ..rtf import read_rtf
 from .compound import CompoundFile
 

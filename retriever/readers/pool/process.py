@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import BinocleError
-from ..members import safe_path
+from ..containers.members import safe_path
 from .protocol import LENGTHS, Json, Lengths, frame, load, load_document
 from .reading import Job, MemberName, Reading
 

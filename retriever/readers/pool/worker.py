@@ -14,10 +14,10 @@ from ....core.errors import UnreadableError, UnsupportedError
 from ....core.files import mtime_ns
 from ...documents.file_parts import FileBytes, file_around, open_document
 from ...readers import read
+from ..containers.members import OpenFile, has_members, list_members
 from ..formats import FORMATS
 from ..large_files import HEAD_BYTES, read_part
 from ..large_files import reason as too_large
-from ..members import OpenFile, has_members, list_members
 from .protocol import LENGTHS, Lengths, document_json, frame, load
 
 if TYPE_CHECKING:

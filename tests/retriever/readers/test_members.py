@@ -14,8 +14,8 @@ import pytest
 
 from binocle.core.errors import UnreadableError
 from binocle.retriever.readers import FORMATS, ReaderPool, read
-from binocle.retriever.readers import members as members_of
-from binocle.retriever.readers.members import OpenFile, list_members, safe_path
+from binocle.retriever.readers.containers import members as members_of
+from binocle.retriever.readers.containers.members import OpenFile, list_members, safe_path
 
 
 def zipped(files: dict[str, str | bytes]) -> bytes:

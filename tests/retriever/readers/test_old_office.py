@@ -11,7 +11,7 @@ import pytest
 
 from binocle.core.errors import BinocleError, UnreadableError, UnsupportedError
 from binocle.retriever.readers import read
-from binocle.retriever.readers.members import list_members
+from binocle.retriever.readers.containers.members import list_members
 from binocle.retriever.readers.office.compound import CompoundFile
 from binocle.retriever.readers.office.msg import unpack_rtf
 

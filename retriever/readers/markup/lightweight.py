@@ -9,9 +9,9 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from ..documents.document import Document
-from .base import HeadingStack, PartStart, split_parts
-from .encoding import decode
+from ...documents.document import Document
+from ..base import HeadingStack, PartStart, split_parts
+from ..plain_text.encoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

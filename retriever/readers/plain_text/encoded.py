@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from ..documents.document import HIDDEN, UNREAD, Document
+from ...documents.document import HIDDEN, UNREAD, Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from ...core.errors import UnsupportedError
+from ....core.errors import UnsupportedError
 
 _SAMPLE = 1 << 16
 _HEAD = 8_192

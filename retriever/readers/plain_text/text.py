@@ -7,11 +7,11 @@ import json
 import re
 from itertools import islice
 
-from ..documents.document import Document
-from .base import PartStart, join_surrogates, split_parts
+from ...documents.document import Document
+from ..base import PartStart, join_surrogates, split_parts
+from ..tables import column_names, is_header, is_number
 from .definitions import definition_starts
 from .encoding import decode
-from .tables import column_names, is_header, is_number
 
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _DELIMITERS = ",;\t|"

@@ -9,15 +9,15 @@ import re
 from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import UnreadableError
-from .base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
-from .encoding import declared_charset, decode
+from ....core.errors import UnreadableError
+from ..base import DocumentBuilder, HeadingStack, collapse_spaces, name_set, table_row
+from ..office.package import local_name, parse_xml
+from ..plain_text.encoding import declared_charset, decode
+from ..plain_text.text import read_code
 from .html_text import HtmlReader
-from .office.package import local_name, parse_xml
-from .text import read_code
 
 if TYPE_CHECKING:
-    from ..documents.document import Document
+    from ...documents.document import Document
 
 # Elements that open a section in JATS, DocBook, TEI, DITA, RSS, Atom and FictionBook, and their titles.
 _SECTIONS = name_set("""

@@ -13,17 +13,17 @@ from email.policy import Compat32
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.errors import UnreadableError, UnsupportedError
-from .base import DocumentBuilder, HeadingStack
-from .encoding import decode
-from .html_text import HtmlReader
+from ....core.errors import UnreadableError, UnsupportedError
+from ..base import DocumentBuilder, HeadingStack
+from ..markup.html_text import HtmlReader
+from ..plain_text.encoding import decode
 from .members import Member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from email.message import Message
 
-    from ..documents.document import Document
+    from ...documents.document import Document
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Date")
 _SKIPPED_TYPES = frozenset({"text/css", "text/javascript"})  # parts of a saved web page

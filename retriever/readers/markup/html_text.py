@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .base import (
+from ..base import (
     HIDING,
     PARAGRAPH,
     SHOWING,
@@ -19,7 +19,7 @@ from .base import (
     table_row,
     without_marks,
 )
-from .encoding import decode
+from ..plain_text.encoding import decode
 from .html_styles import Look, StyleSheet, look_of
 from .html_tokens import (
     ALLOWED_IN_HEAD,
@@ -38,7 +38,7 @@ from .html_tokens import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..documents.document import Document
+    from ...documents.document import Document
 
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\n\r\f]+")

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ...core.errors import UnreadableError, UnsupportedError
-from .detect import choose_format, ending_of
-from .formats import FORMATS
+from ....core.errors import UnreadableError, UnsupportedError
+from ..detect import choose_format, ending_of
+from ..formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from .formats import Format
+    from ..formats import Format
 
 MAX_DEPTH = 3  # an archive in an archive in a mail
 MAX_MEMBERS = 10_000  # of one file of the folder, at all depths
@@ -32,7 +32,7 @@ _MAX_NAME = 1_000  # characters
 _SOURCES = {
     "email": ".mail:attachments",
     "mailbox": ".mail:mailbox_attachments",
-    "msg": ".office.msg:attachments",
+    "msg": "..office.msg:attachments",
     "zip": ".archive:zip_members",
     "tar": ".archive:tar_members",
     "gzip": ".archive:unpacked",

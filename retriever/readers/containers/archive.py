@@ -14,8 +14,8 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
-from ...core.errors import UnreadableError
-from ..documents.document import Document
+from ....core.errors import UnreadableError
+from ...documents.document import Document
 from .members import Member, refuse_unless_small
 
 if TYPE_CHECKING:
