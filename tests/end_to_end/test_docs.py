@@ -34,6 +34,7 @@ DOCS = ROOT / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))}
 OUTSIDE = {"README.md": ROOT / "README.md", "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md"}
 ROOMS = ("*.py", "core/**/*.py", "indexes/**/*.py", "retriever/**/*.py", "training/**/*.py", "commands/**/*.py")
+FRAMEWORKS = ("langchain_core",)
 TRAINING = ("train", "tune", "distill", "pretrain", "fill", "audit", "invert", "mine", "compare", "evaluate")
 
 
@@ -59,6 +60,7 @@ NOT_RUN = {  # every block that cannot run here, and why
     ("how-to/agents.md", "installs packages"): 1,
     ("how-to/cluster.md", "needs S3 and a Ray cluster"): 1,
     ("how-to/encoders.md", "downloads a model"): 2,
+    ("how-to/frameworks.md", "installs packages"): 1,
     ("how-to/python.md", "needs lancedb, which some installations lack"): 1,
     ("how-to/train.md", "needs GPUs"): 1,
     ("how-to/vector-indexes.md", "needs a GPU"): 1,
@@ -160,10 +162,13 @@ def needs_training(page: str) -> bool:
 
 
 def runnable_pages() -> list:
-    """Pages with blocks to run. Pages that train are skipped without `binocle[train]`."""
+    """Pages with blocks to run. Those that need an extra are skipped without it."""
     torch = [pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs binocle[train]")]
+    missing = [name for name in FRAMEWORKS if importlib.util.find_spec(name) is None]
+    frameworks = [pytest.mark.skipif(bool(missing), reason="needs binocle[adapters]")]
     names = dict.fromkeys(block.page for block in RUN if not block.not_run)
-    return [pytest.param(name, marks=torch if needs_training(name) else []) for name in names]
+    marks = {"how-to/frameworks.md": frameworks} | {name: torch for name in names if needs_training(name)}
+    return [pytest.param(name, marks=marks.get(name, [])) for name in names]
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves

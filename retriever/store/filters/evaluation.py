@@ -54,19 +54,26 @@ def evaluate(where: Filter, documents: DocumentColumns) -> Mask:
     return reduce(np.logical_or, masks, np.zeros(documents.count, np.bool_))
 
 
-def check_keys(where: Filter, documents: DocumentColumns, inside: Mask | None = None) -> None:
-    """Refuse a filter that names a key that no document has, unless it asks whether there are any.
+def check_keys(
+    where: Filter, documents: DocumentColumns, inside: Mask | None = None, optional: frozenset[str] = frozenset()
+) -> None:
+    """Refuse a filter that names a key that no document has, unless it also asks whether there are any.
+
+    So `F.team == "a"` may be refused, and `F.team.exists() & (F.team == "a")` passes nothing instead.
 
     :param inside: the documents that the caller may know of; all by default.
+    :param optional: keys that no document need have, since a filter around this one asks whether one does.
     :raises InputError: naming the key, and keys like it.
     """
     if isinstance(where, Within):
         mask = evaluate(where.scope, documents)
         inside = mask if inside is None else mask & inside
-    if isinstance(where, Condition) and where.operator != "exists":
+    if isinstance(where, Condition) and where.operator != "exists" and where.key not in optional:
         check_key(where.key, documents, inside)
+    if isinstance(where, Junction) and where.operator == "and":
+        optional |= {part.key for part in where.parts if isinstance(part, Condition) and part.operator == "exists"}
     for part in _parts(where):
-        check_keys(part, documents, inside)
+        check_keys(part, documents, inside, optional)
 
 
 def _parts(where: Filter) -> tuple[Filter, ...]:

@@ -1,0 +1,370 @@
+"""Binocle in LangChain: a vector store, a retriever, embeddings and a reranker.
+
+    store = BinocleVectorStore("my-index")
+    store.add_texts(["Refunds take five days."], [{"team": "billing"}])
+    store.similarity_search("when do I get my money back?", k=3, filter={"team": "billing"})
+
+An added document comes back as it was added. A file that the index was synced with comes back as its passages, with a
+citation in `metadata["citation"]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from ...core.errors import InputError, MissingExtraError, NoIndexError
+from ..models.load import load_reranker
+from ..models.reranker import Reranker
+from ..search.query import Mode
+from ..store.filters.filter import F, Filter, joined
+from ..store.filters.where import parse
+from .citations import passage_id, passage_metadata, passage_text
+from .opening import CALLS, added_records, documents_found, encoder_of, present, reads_of
+from .values import NOTHING, contains, equals, exists, from_metadata, known, to_metadata
+
+try:
+    from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.structured_query import Comparison, FilterDirective, Operation, Visitor
+    from langchain_core.vectorstores import VectorStore
+    from pydantic import BeforeValidator, ConfigDict
+except ModuleNotFoundError as error:
+    raise MissingExtraError("langchain-core", "langchain", "Binocle in LangChain") from error
+
+if TYPE_CHECKING:
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
+
+    from ..search.hit import Hit
+    from ..store.records import Record
+
+
+class BinocleEmbeddings(Embeddings):
+    """The vectors of one of Binocle's encoders."""
+
+    def __init__(self, model: Any) -> None:
+        """Load an encoder.
+
+        :param model: its folder or name, an encoder, or a `Retriever`, for the encoder of its index.
+        """
+        self.encoder = encoder_of(model)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return the vectors of texts to be found."""
+        vectors: list[list[float]] = self.encoder.encode(texts).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query."""
+        vector: list[float] = self.encoder.encode([text], kind="query")[0].tolist()
+        return vector
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Await `embed_documents`."""
+        return await CALLS.run(self.embed_documents, texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Await `embed_query`."""
+        return await CALLS.run(self.embed_query, text)
+
+
+class BinocleRetriever(BaseRetriever):
+    """The best passages of an index, each with a citation in `metadata["citation"]`.
+
+    >>> BinocleRetriever(index="docs", k=3).invoke("how do I cancel a task?")  # doctest: +SKIP
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    index: Annotated[Any, BeforeValidator(reads_of)]  # a `Retriever`, a scope of one, or the path of an index
+    k: int = 4
+    filter: Any = None  # see `where_of`
+    mode: Mode = "hybrid"
+    rerank: Any = None  # a cross-encoder, as in `Retriever.search`
+    min_relevance: float | None = None  # from 0 to 1: passages below are left out
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return self._documents(query, **options)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await CALLS.run(self._documents, query, **options)
+
+    def _documents(self, query: str, *, filter: Any = None, **options: Any) -> list[Document]:  # noqa: A002 - their word
+        defaults = {"k": self.k, "mode": self.mode, "rerank": self.rerank, "min_relevance": self.min_relevance}
+        where = where_of(self.filter if filter is None else filter)
+        return [_passage(hit) for hit in self.index.search(query, where=where, **{**defaults, **options})]
+
+
+class BinocleReranker(BaseDocumentCompressor):
+    """A cross-encoder that orders documents by how well they answer a query, and keeps the best.
+
+    Each has its `metadata["relevance_score"]`, from 0 to 1.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    model: Annotated[Reranker, BeforeValidator(load_reranker)]  # a `Reranker`, or the folder or name of a cross-encoder
+    top_n: int = 3
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Return the best documents, best first, without changing those that came."""
+        logits = self.model.score(query, [document.page_content for document in documents]).tolist()
+        order = sorted(range(len(logits)), key=lambda position: -logits[position])[: self.top_n]
+        return [_with_score(documents[position], 1 / (1 + math.exp(-logits[position]))) for position in order]
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Await `compress_documents`."""
+        return await CALLS.run(self.compress_documents, documents, query, callbacks)
+
+
+class BinocleVectorStore(VectorStore):
+    """Documents in an index; the first that is added makes a new index."""
+
+    def __init__(self, index: Any, embedding: Embeddings | None = None, *, mode: Mode = "hybrid") -> None:
+        """Open an index.
+
+        :param index: a `Retriever`, a scope of one, or the path of an index.
+        :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
+        """
+        self.index = reads_of(index)
+        self.mode: Mode = mode
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | None = None,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        index: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Return a store with these texts.
+
+        :param index: a `Retriever`, or the path of an index.
+        """
+        if index is None:
+            raise InputError("a BinocleVectorStore is a folder or a Retriever: expected one as index=")
+        store = cls(index, embedding, **options)
+        store.add_texts(texts, metadatas, ids=ids)
+        return store
+
+    # Writing
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **_: Any,
+    ) -> list[str]:
+        """Add texts in one commit; a text with an id that is there replaces it.
+
+        :returns: their ids, by default made from text and metadata.
+        """
+        contents = list(texts)
+        documents = [
+            {"text": text, "metadata": to_metadata(values or {}), "id": name}
+            for text, values, name in _rows(contents, metadatas, ids)
+        ]
+        return list(self.index.add(documents).ids)
+
+    async def aadd_texts(
+        self, texts: Iterable[str], metadatas: list[dict[str, Any]] | None = None, **options: Any
+    ) -> list[str]:
+        """Await `add_texts`."""
+        return await CALLS.run(self.add_texts, texts, metadatas, **options)
+
+    def delete(self, ids: list[str] | None = None, **_: Any) -> bool | None:
+        """Remove documents, all of them if no ids are given; an id that is not there is no error."""
+        with contextlib.suppress(NoIndexError):  # nothing was added yet
+            if ids is None:
+                self.index.delete(where=~NOTHING)
+            elif ids:
+                self.index.delete(*ids)
+        return True
+
+    async def adelete(self, ids: list[str] | None = None, **options: Any) -> bool | None:
+        """Await `delete`."""
+        return await CALLS.run(self.delete, ids, **options)
+
+    # Reading
+
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """Return whole documents in the order of their ids, without those that are not there."""
+        records = present(self.index, ids)
+        return [_whole(records[name]) for name in ids if name in records]
+
+    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """Await `get_by_ids`."""
+        return await CALLS.run(self.get_by_ids, ids)
+
+    def similarity_search(self, query: str, k: int = 4, **options: Any) -> list[Document]:
+        """Return the k best documents, best first; `filter` is what `where_of` reads."""
+        return [document for document, _ in self._found(query, k, **options)]
+
+    async def asimilarity_search(self, query: str, k: int = 4, **options: Any) -> list[Document]:
+        """Await `similarity_search`."""
+        return await CALLS.run(self.similarity_search, query, k, **options)
+
+    def similarity_search_with_score(self, query: str, k: int = 4, **options: Any) -> list[tuple[Document, float]]:
+        """Return the k best documents with their scores, which order the answers to one query: higher is better."""
+        return [(document, hit.score) for document, hit in self._found(query, k, **options)]
+
+    async def asimilarity_search_with_score(
+        self, query: str, k: int = 4, **options: Any
+    ) -> list[tuple[Document, float]]:
+        """Await `similarity_search_with_score`."""
+        return await CALLS.run(self.similarity_search_with_score, query, k, **options)
+
+    def _similarity_search_with_relevance_scores(
+        self, query: str, k: int = 4, **options: Any
+    ) -> list[tuple[Document, float]]:
+        return [(document, hit.relevance) for document, hit in self._found(query, k, **options)]
+
+    async def _asimilarity_search_with_relevance_scores(
+        self, query: str, k: int = 4, **options: Any
+    ) -> list[tuple[Document, float]]:
+        return await CALLS.run(self._similarity_search_with_relevance_scores, query, k, **options)
+
+    def _found(
+        self,
+        query: str,
+        k: int,
+        *,
+        filter: Any = None,  # noqa: A002 - their word
+        **options: Any,
+    ) -> list[tuple[Document, Hit]]:
+        """Search for documents, each once, however many of its passages match."""
+        defaults = {"mode": self.mode, "where": where_of(filter)}
+        hits = documents_found(self.index, k, query=query, **{**defaults, **options})
+        records = added_records(self.index, hits)
+        return [(_whole(records[hit.path]) if hit.path in records else _passage(hit), hit) for hit in hits]
+
+
+# Filters
+
+
+def where_of(where: Any) -> Filter | None:
+    """Return a filter of LangChain's as one of Binocle's.
+
+    A mapping has keys with values that must be equal, or with operators as in `{"year": {"$gte": 2020}}`, and `$and`,
+    `$or`, `$not`. A directive is what a self-query retriever makes. Filters of Binocle are taken as they are.
+
+    :raises InputError: naming the part that cannot be read.
+    """
+    if isinstance(where, FilterDirective):
+        directive: Filter = where.accept(BinocleTranslator())
+        return directive
+    if isinstance(where, Mapping):
+        return _mapping(where) if where else None
+    if callable(where):
+        raise InputError("a filter cannot be a function here: expected a mapping such as {'year': {'$gte': 2020}}")
+    return parse(where)
+
+
+def _mapping(where: Mapping[str, Any]) -> Filter:
+    return joined("and", [_part(key, value) for key, value in where.items()])
+
+
+def _part(key: str, value: Any) -> Filter:
+    if key in ("$and", "$or"):
+        if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence) or not value:
+            raise InputError(f"{key} joins a list of filters: expected some, not {value!r}")
+        return joined(key[1:], [_mapping(part) for part in value])
+    if key == "$not":
+        return ~_mapping(value)
+    if isinstance(value, Mapping) and value and all(str(name).startswith("$") for name in value):
+        return joined("and", [_compare(key, name[1:], bound) for name, bound in value.items()])
+    return equals(key, value)
+
+
+def _like(key: str, pattern: str) -> Filter:
+    """Match a text as SQL's LIKE does; one without % and _ anywhere in it."""
+    escaped = re.sub(r"([*?\[])", r"[\1]", pattern)
+    glob = escaped.replace("%", "*").replace("_", "?") if re.search("[%_]", pattern) else f"*{escaped}*"
+    return known(key, F.metadata[key].glob(glob))
+
+
+_COMPARISONS: dict[str, Callable[[str, Any], Filter]] = {
+    "eq": equals,
+    "ne": lambda key, value: ~equals(key, value),
+    "gt": lambda key, value: known(key, F.metadata[key] > value),
+    "gte": lambda key, value: known(key, F.metadata[key] >= value),
+    "lt": lambda key, value: known(key, F.metadata[key] < value),
+    "lte": lambda key, value: known(key, F.metadata[key] <= value),
+    "in": lambda key, values: known(key, F.metadata[key].is_in(values)),
+    "nin": lambda key, values: ~known(key, F.metadata[key].is_in(values)),
+    "between": lambda key, bounds: known(key, F.metadata[key].between(*bounds)),
+    "contain": contains,
+    "contains": contains,
+    "like": _like,
+    "exists": lambda key, value: exists(key) if value else ~exists(key),
+}
+
+
+def _compare(key: str, operator: str, value: Any) -> Filter:
+    if operator not in _COMPARISONS:
+        names = ", ".join(f"${name}" for name in _COMPARISONS)
+        raise InputError(f"there is no operator ${operator}: expected one of {names}")
+    return _COMPARISONS[operator](key, value)
+
+
+class BinocleTranslator(Visitor):
+    """Filters of a self-query retriever."""
+
+    def visit_operation(self, operation: Operation) -> Filter:
+        """Join or negate filters."""
+        parts: list[Filter] = [argument.accept(self) for argument in operation.arguments]
+        return ~joined("and", parts) if operation.operator == "not" else joined(operation.operator.value, parts)
+
+    def visit_comparison(self, comparison: Comparison) -> Filter:
+        """Compare the values under a key."""
+        return _compare(comparison.attribute, comparison.comparator.value, comparison.value)
+
+    def visit_structured_query(self, structured_query: Any) -> tuple[str, dict[str, Any]]:
+        """Return the query, and the options of a search."""
+        where = structured_query.filter
+        options = {} if where is None else {"filter": where.accept(self)}
+        return structured_query.query, options
+
+
+def _rows(
+    texts: Sequence[str], metadatas: Sequence[dict[str, Any]] | None, ids: Sequence[str | None] | None
+) -> Iterable[tuple[str, dict[str, Any] | None, str | None]]:
+    """Join texts, metadata and ids.
+
+    :raises InputError: when there are more of one than of the others.
+    """
+    for name, values in (("metadatas", metadatas), ("ids", ids)):
+        if values is not None and len(values) != len(texts):
+            raise InputError(f"there are {len(texts)} texts and {len(values)} {name}: expected as many of both")
+    return zip(texts, metadatas or [None] * len(texts), ids or [None] * len(texts), strict=True)
+
+
+def _whole(record: Record) -> Document:
+    return Document(page_content=record.text, metadata=from_metadata(record.metadata), id=record.id)
+
+
+def _passage(hit: Hit) -> Document:
+    metadata = {**passage_metadata(hit), "score": hit.score}
+    return Document(page_content=passage_text(hit), metadata=metadata, id=passage_id(hit))
+
+
+def _with_score(document: Document, score: float) -> Document:
+    metadata = {**document.metadata, "relevance_score": score}
+    return document.model_copy(update={"metadata": metadata})

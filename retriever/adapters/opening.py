@@ -1,0 +1,82 @@
+"""What all adapters share: the index that they work on, its documents, and the threads that asyncio waits for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError, NoIndexError, NotFoundError
+from ..asynchronous import CallPool
+from ..models.load import load_encoder
+from ..reads import DocumentReads
+from ..retriever import Retriever
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..models.encoder import Encoder
+    from ..search.hit import Hit
+    from ..store.records import Record
+
+CALLS = CallPool()  # one for all adapters, so that many of them do not have more threads than the machine bears
+
+
+def reads_of(index: Any) -> Any:
+    """Return an index to search: a `Retriever` or a `Scope` as it is, a path opened.
+
+    :raises InputError: when it is none of them.
+    """
+    if isinstance(index, DocumentReads):
+        return index
+    if isinstance(index, (str, os.PathLike)):
+        return Retriever.open(index)
+    raise InputError(f"expected a Retriever, a scope of one or the path of an index, not {index!r}")
+
+
+def encoder_of(model: Any) -> Encoder:
+    """Return an encoder: a folder or name is loaded, the encoder of a `Retriever` taken, any other object is one."""
+    if isinstance(model, (str, os.PathLike)):
+        return load_encoder(model)
+    encoder: Encoder = model.encoder if isinstance(model, Retriever) else model
+    if not callable(getattr(encoder, "encode", None)):
+        raise InputError(f"expected an encoder, a Retriever, or the folder or name of a model, not {model!r}")
+    return encoder
+
+
+def present(index: Any, ids: Iterable[str], *, vectors: bool = False) -> dict[str, Record]:
+    """Return the documents of an index that have one of these ids, by id; an index that is not there has none."""
+    names = list(dict.fromkeys(ids))
+    try:
+        records = index.get(names, vectors=vectors)
+    except NoIndexError:
+        return {}
+    except NotFoundError:
+        records = index.get([name for name in names if name in index], vectors=vectors)
+    return {record.id: record for record in records}
+
+
+def documents_found(index: Any, k: int, **search: Any) -> list[Hit]:
+    """Return the best hits: k of them in different documents if those were added, with any passages of files.
+
+    An index that is not there yet has none. Copies are hits, too: whoever stores two equal documents expects both.
+
+    :param search: arguments of `Retriever.search`.
+    """
+    count = k
+    while True:
+        try:
+            hits = index.search(k=count, **{"collapse": False, **search})
+        except NoIndexError:
+            return []
+        best: dict[str | int, Hit] = {}
+        for hit in hits:
+            best.setdefault(hit.path if hit.source == "added" else hit.passage, hit)
+        if len(best) >= k or len(hits) < count:
+            return list(best.values())[:k]
+        count *= 2
+
+
+def added_records(index: Any, hits: Iterable[Hit], *, vectors: bool = False) -> Mapping[str, Record]:
+    """Return the whole documents of the hits in documents that were added, by id."""
+    names = [hit.path for hit in hits if hit.source == "added"]
+    return present(index, names, vectors=vectors) if names else {}

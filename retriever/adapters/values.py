@@ -1,0 +1,109 @@
+"""Metadata of any JSON value in an index, which has texts, numbers, booleans and lists of them; and filters on them.
+
+A value that an index has, too, is stored as it is. Lists, mappings and null are stored as JSON as well, all in one list
+under the key `JSON_VALUES`: they come back as they were, and a filter can tell `["a"]` from "a". The texts and numbers
+of a mapping also stand under a key with dots, such as `author.name`, where a filter finds them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import InputError
+from ..documents.metadata import is_plain, plain
+from ..store.filters.filter import F, Filter, joined
+
+JSON_VALUES = "binocle_values"
+NOTHING = joined("or", [])  # passes no document
+
+
+def to_metadata(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as metadata of an added document.
+
+    :raises InputError: when JSON has no such value.
+    """
+    if JSON_VALUES in values:
+        raise InputError(f"metadata cannot have {JSON_VALUES!r}: Binocle keeps lists and mappings under this key")
+    metadata, encoded = {}, []
+    for key, value in ((key, plain(value)) for key, value in values.items()):
+        if _is_stored(value):
+            metadata[key] = value
+        if not is_plain(value) or "." in key:
+            encoded.append(_encoded(key, value))
+        if isinstance(value, Mapping):
+            metadata.update({path: leaf for path, leaf in _leaves(key, value).items() if path not in values})
+    return metadata | ({JSON_VALUES: encoded} if encoded else {})
+
+
+def from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of `to_metadata`; metadata of anything else as they are."""
+    values = dict(metadata)
+    encoded = values.pop(JSON_VALUES, None)
+    try:
+        decoded = dict(map(json.loads, encoded or ()))
+    except (TypeError, ValueError, RecursionError):  # an index may come from elsewhere
+        return dict(metadata)
+    for key, value in decoded.items():
+        if isinstance(value, Mapping):
+            for path in _leaves(key, value):
+                values.pop(path, None)
+    return values | decoded
+
+
+def exists(key: str) -> Filter:
+    """Pass documents that have a value under a key, which is not null."""
+    return F.metadata[key].exists() | (_any_encoded(key) & ~_has_encoded(key, None))
+
+
+def equals(key: str, value: Any) -> Filter:
+    """Pass documents with exactly this value: a list is not one of its members."""
+    value = plain(value)
+    if value is None:
+        return ~exists(key)
+    if not is_plain(value):
+        return _has_encoded(key, value)
+    return known(key, F.metadata[key] == value) & ~is_list(key)
+
+
+def contains(key: str, value: Any) -> Filter:
+    """Pass documents with a list that has this member."""
+    return known(key, F.metadata[key] == value) & is_list(key)
+
+
+def is_list(key: str) -> Filter:
+    """Pass documents that have a list under a key."""
+    return _any_encoded(key, "[")
+
+
+def known(key: str, where: Filter) -> Filter:
+    """Return a filter on a key that passes nothing, rather than being refused, while no document has the key."""
+    return F.metadata[key].exists() & where
+
+
+def _any_encoded(key: str, start: str = "") -> Filter:
+    return known(JSON_VALUES, F.metadata[JSON_VALUES].startswith(f"[{json.dumps(key)}, {start}"))
+
+
+def _has_encoded(key: str, value: Any) -> Filter:
+    return known(JSON_VALUES, F.metadata[JSON_VALUES] == _encoded(key, value))
+
+
+def _encoded(key: str, value: Any) -> str:
+    try:
+        return json.dumps([key, value], sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        kind = type(value).__name__
+        raise InputError(f"metadata {key!r} of type {kind} cannot be kept: expected a value that JSON has") from None
+
+
+def _is_stored(value: Any) -> bool:
+    return all(map(is_plain, value)) if isinstance(value, list) else is_plain(value)
+
+
+def _leaves(key: str, value: Any) -> dict[str, Any]:
+    """Return the values in nested mappings by their keys, joined with dots."""
+    if not isinstance(value, Mapping):
+        return {key: value} if _is_stored(value) else {}
+    return {path: leaf for name, inner in value.items() for path, leaf in _leaves(f"{key}.{name}", inner).items()}

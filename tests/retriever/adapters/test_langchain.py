@@ -1,0 +1,270 @@
+"""LangChain's own tests of stores, retrievers and embeddings, and ours of what they leave out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+pytest.importorskip("langchain_tests")
+
+from langchain_core import indexing as langchain_indexing
+from langchain_core.documents import Document
+from langchain_core.indexing import InMemoryRecordManager
+from langchain_core.structured_query import Comparator, Comparison, Operation, Operator
+from langchain_tests.integration_tests import (
+    EmbeddingsIntegrationTests,
+    RetrieversIntegrationTests,
+    VectorStoreIntegrationTests,
+)
+from langchain_tests.unit_tests import EmbeddingsUnitTests
+
+from binocle import F, InputError, Retriever
+from binocle.retriever.adapters.langchain import (
+    BinocleEmbeddings,
+    BinocleReranker,
+    BinocleRetriever,
+    BinocleVectorStore,
+)
+
+
+@pytest.fixture
+def store(tmp_path, tiny_model):
+    return BinocleVectorStore(Retriever.open(tmp_path / "index", model=tiny_model, durable=False))
+
+
+class TestVectorStore(VectorStoreIntegrationTests):
+    @pytest.fixture
+    def vectorstore(self, store):
+        return store
+
+
+class TestRetriever(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _index(self, files):
+        self.index = Retriever.open(files)
+
+    retriever_constructor = BinocleRetriever
+    retriever_query_example = "the cat sat on the mat"
+
+    @property
+    def retriever_constructor_params(self):
+        return {"index": self.index}
+
+
+class TestEmbeddings(EmbeddingsIntegrationTests):
+    embeddings_class = BinocleEmbeddings
+
+    @pytest.fixture(autouse=True)
+    def _model(self, tiny):
+        self.encoder = tiny
+
+    @property
+    def embedding_model_params(self):
+        return {"model": self.encoder}
+
+
+class TestEmbeddingsUnit(EmbeddingsUnitTests):
+    embeddings_class = BinocleEmbeddings
+
+    @pytest.fixture(autouse=True)
+    def _model(self, tiny):
+        self.encoder = tiny
+
+    @property
+    def embedding_model_params(self):
+        return {"model": self.encoder}
+
+
+TEXTS = {"a": "the cat sat on the mat", "b": "income tax is due", "c": "the ship sails the sea", "d": "bake the bread"}
+METADATA = [
+    {"team": "x", "year": 2020, "tags": ["p", "q"], "path": "own", "author": {"name": "Ada"}},
+    {"team": "y", "year": 2021, "tags": [], "note": None},
+    {"team": "x", "year": 2022, "nested": [{"a": [1, None]}]},
+    {"year": 2023.5, "team": ["x"], "draft": True},
+]
+
+
+@pytest.fixture
+def filled(store):
+    store.add_texts(list(TEXTS.values()), METADATA, ids=list(TEXTS))
+    return store
+
+
+def test_metadata_of_any_json_value_comes_back_as_it_was(filled):
+    assert [document.metadata for document in filled.get_by_ids(list(TEXTS))] == METADATA
+    assert [document.page_content for document in filled.get_by_ids(["d", "nobody", "a"])] == [TEXTS["d"], TEXTS["a"]]
+    (found,) = filled.similarity_search("the ship sails the sea", k=1)
+    assert found.metadata == METADATA[2]
+    with pytest.raises(InputError, match="of type set cannot be kept"):
+        filled.add_texts(["x"], [{"a": {1}}])
+    with pytest.raises(InputError, match="2 texts and 1 metadatas"):
+        filled.add_texts(["x", "y"], [{}])
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        (None, "abcd"),
+        ({}, "abcd"),
+        ({"team": "x"}, "ac"),
+        ({"team": ["x"]}, "d"),
+        ({"nobody": 1}, ""),
+        ({"year": {"$gte": 2021, "$lt": 2023}}, "bc"),
+        ({"year": {"$in": [2020, 2022]}}, "ac"),
+        ({"year": {"$nin": [2020, 2022]}}, "bd"),
+        ({"year": {"$between": [2021, 2023.5]}}, "bcd"),
+        ({"nobody": {"$ne": 1}}, "abcd"),
+        ({"team": {"$ne": "x"}}, "bd"),
+        ({"tags": {"$contains": "q"}}, "a"),
+        ({"tags": "q"}, ""),
+        ({"path": "own"}, "a"),
+        ({"author.name": "Ada"}, "a"),
+        ({"author": {"name": "Ada"}}, "a"),
+        ({"note": None}, "abcd"),
+        ({"draft": True}, "d"),
+        ({"draft": 1}, ""),
+        ({"tags": {"$exists": True}}, "ab"),
+        ({"draft": {"$exists": False}}, "abc"),
+        ({"team": {"$like": "%x"}}, "acd"),
+        ({"$or": [{"team": "y"}, {"year": 2020}]}, "ab"),
+        ({"$not": {"$or": [{"team": "y"}, {"year": 2020}]}}, "cd"),
+        ({"$and": [{"team": "x"}, {"year": 2020}]}, "a"),
+        (F.year > 2021, "cd"),
+        (Operation(operator=Operator.NOT, arguments=[Comparison(comparator=Comparator.EQ, attribute="team", value="x")]), "bd"),
+        (Comparison(comparator=Comparator.CONTAIN, attribute="tags", value="p"), "a"),
+    ],
+)  # fmt: skip
+def test_filters_of_langchain_choose_documents(langchain_index, where, ids):
+    found = langchain_index.similarity_search("the", k=10, filter=where)
+    assert {document.id for document in found} == set(ids)
+
+
+@pytest.fixture(scope="module")
+def langchain_index(tmp_path_factory, tiny_model):
+    path = tmp_path_factory.mktemp("langchain") / "index"
+    store = BinocleVectorStore(Retriever.open(path, model=tiny_model, durable=False), mode="semantic")
+    store.add_texts(list(TEXTS.values()), METADATA, ids=list(TEXTS))
+    return store
+
+
+def test_a_filter_that_cannot_be_read_is_refused(langchain_index):
+    for where, problem in (
+        ({"year": {"$near": 1}}, r"no operator \$near"),
+        ({"$or": {"a": 1}}, "joins a list"),
+        (lambda _: True, "cannot be a function"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            langchain_index.similarity_search("the", filter=where)
+
+
+def test_a_threshold_of_relevance_leaves_out_the_rest(langchain_index):
+    found = langchain_index.similarity_search_with_relevance_scores("the cat sat on the mat", k=4)
+    scores = [score for _, score in found]
+    assert all(0 <= score <= 1 for score in scores)
+    assert scores == sorted(scores, reverse=True)
+    threshold = (scores[0] + scores[-1]) / 2
+    expected = [document.id for document, score in found if score >= threshold]
+    retriever = langchain_index.as_retriever(
+        search_type="similarity_score_threshold", search_kwargs={"k": 4, "score_threshold": threshold}
+    )
+    assert [document.id for document in retriever.invoke("the cat sat on the mat")] == expected
+
+
+def test_a_whole_document_is_found_once_however_many_of_its_passages_match(store):
+    text = "\n\n".join(f"The cat and the dog ran to the house at night in year {n}." for n in range(40))
+    store.add_texts([text, "income tax"], ids=["long", "short"])
+    found = store.similarity_search("cat and dog at night", k=4)
+    assert [document.id for document in found] == ["long", "short"]
+    assert found[0].page_content == text
+
+
+@pytest.fixture
+def files(request):
+    """The index of a folder, which no test changes."""
+    return request.getfixturevalue("_synced")
+
+
+def test_passages_of_files_come_with_their_citation(files):
+    index = Retriever.open(files)
+    where = F.path == "notes/guide/tasks.md"
+    for found in (
+        BinocleRetriever(index=index, k=1, filter=where).invoke("cancel a task"),
+        BinocleRetriever(index=str(files), k=1).invoke("cancel a task", filter=where),
+        BinocleRetriever(index=index.scope(where), k=1).invoke("cancel a task"),
+        BinocleVectorStore(index).similarity_search("cancel a task", k=1, filter=where),
+        asyncio.run(BinocleRetriever(index=index, k=1, filter=where).ainvoke("cancel a task")),
+    ):
+        (document,) = found
+        place = document.metadata["citation"]
+        text = index.text(place["path"])
+        assert document.page_content == text[place["char_start"] : place["char_end"]]
+        assert document.metadata["source"] == place["path"] == "notes/guide/tasks.md"
+        assert text.splitlines()[place["line_start"] - 1] in document.page_content
+        assert place["heading"][0] == "Tasks"
+        assert document.id == f"{place['path']}#{place['char_start']}-{place['char_end']}"
+
+
+def test_a_reranker_keeps_the_best_documents_and_changes_none(make_reranker, tmp_path):
+    reranker = BinocleReranker(model=str(make_reranker(tmp_path / "reranker")), top_n=2)
+    documents = [Document(page_content=text, metadata={"n": n}) for n, text in enumerate(TEXTS.values())]
+    best = reranker.compress_documents(documents, "cat")
+    scores = reranker.model.score("cat", list(TEXTS.values()))
+    assert [document.metadata["n"] for document in best] == scores.argsort()[::-1][:2].tolist()
+    assert 1 > best[0].metadata["relevance_score"] >= best[1].metadata["relevance_score"] > 0
+    assert all("relevance_score" not in document.metadata for document in documents)
+    assert asyncio.run(reranker.acompress_documents(documents, "cat")) == best
+
+
+@pytest.mark.parametrize("cleanup", ["full", "incremental"])
+def test_indexing_follows_its_source(store, cleanup):
+    records = InMemoryRecordManager("test")
+    records.create_schema()
+
+    def index(*texts):
+        documents = [Document(page_content=text, metadata={"source": text[0]}) for text in texts]
+        result = langchain_indexing.index(
+            documents, records, store, cleanup=cleanup, source_id_key="source", key_encoder="sha256"
+        )
+        return tuple(result[f"num_{name}"] for name in ("added", "updated", "skipped", "deleted"))
+
+    def texts():
+        return sorted(document.page_content for document in store.similarity_search("the", k=10))
+
+    assert index("a cat", "a dog", "b tax") == (3, 0, 0, 0)
+    assert index("a cat", "a dog", "b tax") == (0, 0, 3, 0)
+    assert index("a cat", "b bread") == (1, 0, 1, 2)
+    assert texts() == ["a cat", "b bread"]
+    assert index("b tax") == (1, 0, 0, 2 if cleanup == "full" else 1)
+    assert texts() == (["b tax"] if cleanup == "full" else ["a cat", "b tax"])
+
+
+def test_a_store_is_made_from_texts_and_emptied(tmp_path, tiny_model):
+    store = BinocleVectorStore.from_texts(["cat", "dog"], index=Retriever.open(tmp_path / "index", model=tiny_model))
+    assert len(store.similarity_search("cat")) == 2
+    store.delete()
+    assert store.similarity_search("cat") == []
+    with pytest.raises(InputError, match="expected one as index="):
+        BinocleVectorStore.from_texts(["cat"])
+    with pytest.raises(InputError, match="expected a Retriever"):
+        BinocleVectorStore(3)
+
+
+def test_the_loop_is_free_while_a_store_searches(langchain_index):
+    async def search():
+        beats = 0
+
+        async def beat():
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0)
+
+        beating = asyncio.create_task(beat())
+        found = await asyncio.gather(*(langchain_index.asimilarity_search("the cat", k=2) for _ in range(8)))
+        beating.cancel()
+        return beats, found
+
+    beats, found = asyncio.run(search())
+    assert beats > 8
+    assert all(documents == found[0] for documents in found)
