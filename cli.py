@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from .commands.configuration import configuration_file, configure
 from .core.errors import BinocleError
 from .core.version import __version__
 
@@ -123,6 +124,13 @@ class _Group(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name the configuration file in force, if there is one."""
+        super().format_epilog(ctx, formatter)
+        if os.environ.get("BINOCLE_CONFIG") != "" and (file := configuration_file()).is_file():
+            formatter.write_paragraph()
+            formatter.write(f"Defaults: {file}\n")  # in one piece
+
 
 @click.group(
     cls=_Group,
@@ -130,13 +138,17 @@ class _Group(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="binocle")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Search a folder of documents by meaning and by words, with exact citations.
+
+    The file ~/.config/binocle/config.toml sets defaults of options.
 
     \b
     binocle index ~/notes
     binocle search "how do I cancel a running task" ~/notes
     """
+    configure(context, cli)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import BinocleError
+from .configuration import check_all
 from .options import EXIT_NEGATIVE, json_option
 from .output import echo, echo_json
 
@@ -35,7 +36,7 @@ def doctor(as_json: bool) -> int:
         if as_json:
             echo_json({"name": check.name, "ok": check.ok, "detail": check.detail})
         else:
-            echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<12} {check.detail}")
+            echo(f"{'ok ' if check.ok else 'BAD'}  {check.name:<13} {check.detail}")
     return 0 if all(check.ok for check in results) else EXIT_NEGATIVE
 
 
@@ -69,6 +70,7 @@ def checks() -> Iterator[Check]:
     yield Check("python", True, f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} processors")
     for package in ("pylance", "faiss-cpu", "openvino", "tokenizers", "pypdfium2"):
         yield _version(package)
+    yield _configuration()
     yield _precision()
     yield _encoder()
     yield _round_trip()
@@ -79,6 +81,15 @@ def _version(package: str) -> Check:
         return Check(package, True, metadata.version(package))
     except metadata.PackageNotFoundError:
         return Check(package, False, f"not installed: pip install {package}")
+
+
+def _configuration() -> Check:
+    context = click.get_current_context().find_root()
+    assert isinstance(context.command, click.Group)
+    try:
+        return Check("configuration", True, check_all(context.command))
+    except BinocleError as error:
+        return Check("configuration", False, str(error))
 
 
 def _precision() -> Check:

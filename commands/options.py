@@ -17,7 +17,7 @@ from ..retriever.documents.file_parts import file_of
 from .output import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -64,6 +64,7 @@ PATH = _FilePath()
 FOLDER = _FolderPath()
 INDEX = _IndexPath()
 folder_argument = click.argument("folder", required=False, type=FOLDER)
+folders_argument = click.argument("folder", nargs=-1, type=PATH)  # a tuple: also files and globs
 index_option = click.option(
     "--index",
     "index",
@@ -197,19 +198,33 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     index, current = arguments.get("index"), arguments.get("folder")
     if not index and folder is not None and at is not None and at != folder.resolve() / INDEX_NAME:
         index = at
+    if isinstance(current, tuple):  # of a command that takes several
+        current = next(iter(current), None)
     if folder is None and not index and current != Path():
         folder = current
     words = [command, *([] if folder is None else [shlex.quote(str(folder))])]
     return f"'binocle {' '.join([*words, *(['--index', shlex.quote(str(index))] if index else [])])}'"
 
 
-def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[Filter]:
-    """The filter for FOLDER, a file or a glob; none unless it lies below `root`, the indexed folder."""
+def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, index: Path) -> list[Filter]:
+    """The filter for FOLDER, a file, a glob, or several; none unless all lie below `root`, the indexed folder.
+
+    :raises InputError: when one does not exist, or lies elsewhere.
+    """
+    from ..retriever.store.filters.filter import joined
+
+    several = [folders] if isinstance(folders, Path) else folders or []
+    parts = [_below(folder, root, index) for folder in several]
+    return [] if not parts or [] in parts else [joined("or", [part for below in parts for part in below])]
+
+
+def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
+    """The filters for what lies at or below one path; none for the indexed folder and for the index itself."""
     from ..retriever.documents.scan import INDEX_NAME
     from ..retriever.store.filters.fields import escaped
     from ..retriever.store.filters.filter import F
 
-    if folder is None or folder.resolve() == index or (root is None and folder.resolve() / INDEX_NAME == index):
+    if folder.resolve() == index or (root is None and folder.resolve() / INDEX_NAME == index):
         return []
     above = _above_glob(folder)
     if not above.exists():
@@ -217,11 +232,11 @@ def folder_filter(folder: Path | None, root: Path | None, index: Path) -> list[F
     if root is None or not above.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{folder} is not in {root}, the folder of the index at {index}")
     inside = above.resolve().relative_to(root.resolve()).as_posix()
-    if inside == "." and above == folder:
-        return []
-    glob = "" if above == folder else folder.relative_to(above).as_posix()
-    names = [escaped(inside)] * (inside != ".") + [glob] * bool(glob)
-    return [F.path.glob("/" + "/".join(names) + "/" * (not glob and above.is_dir()))]
+    if above != folder:
+        names = [escaped(inside)] * (inside != ".") + [folder.relative_to(above).as_posix()]
+        return [F.path.glob("/" + "/".join(names))]
+    below = F.path.startswith(inside + "/")  # also the members of an archive, and the parts of a large file
+    return [] if inside == "." else [below] if above.is_dir() else [F.path == inside, below]
 
 
 def _above_glob(path: Path) -> Path:

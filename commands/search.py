@@ -23,6 +23,7 @@ from .options import (
     find_document,
     folder_argument,
     folder_filter,
+    folders_argument,
     index_option,
     is_document,
     json_option,
@@ -67,7 +68,7 @@ class _QueryCommand(click.Command):
 
 @click.command(cls=_QueryCommand)
 @click.argument("query")
-@folder_argument
+@folders_argument
 @index_option
 @k_option
 @click.option(
@@ -110,7 +111,7 @@ class _QueryCommand(click.Command):
 @json_option
 def search(
     query: str,
-    folder: Path | None,
+    folder: tuple[Path, ...],
     index: Path | None,
     k: int,
     mode: Mode,
@@ -135,10 +136,10 @@ def search(
 ) -> int:
     """Find the passages that answer QUERY.
 
-    Searches FOLDER, which may also be a file, or a glob in quotes. Without it, searches the whole index of the current
-    folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open from the current
-    folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found, or nothing
-    that answers QUERY.
+    Searches FOLDER, which may also be a file, a glob, or several of these in one index. Without it, searches the whole
+    index of the current folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open
+    from the current folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found, or nothing that
+    answers QUERY.
 
     Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
     definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
@@ -154,6 +155,7 @@ def search(
     \b
     binocle search '"invoice of march" -draft' docs
     binocle search "lifetime of a borrowed value" docs
+    binocle search "how to install it" docs/guide/*.md docs/report.pdf
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
     binocle search --regex "install (the|a) " docs --files "*.md" -i -C 2
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
@@ -165,7 +167,7 @@ def search(
         if sys.stdin is None:
             raise InputError("the query '-' is read from standard input, but that is closed")
         query = sys.stdin.buffer.read().decode("utf-8", "replace")
-    retriever = open_or_make(folder, index, model, ray)
+    retriever = open_or_make(next(iter(folder), None), index, model, ray)
     if regex or fixed:
         scope: list[str | Filter] = [*where, *folder_filter(folder, retriever.folder, retriever.path)]
         return print_lines(retriever, query, scope, fixed=fixed, as_json=as_json, **lines)
@@ -222,7 +224,7 @@ def similar(
     root = retriever.folder
     hits = retriever.similar(path, line, k, where=[*where, *folder_filter(folder, root, retriever.path)])
     _print_hits(hits, "", root, explain=False, as_json=as_json)
-    return _comment(hits, where, folder, root, retriever, as_json=as_json)
+    return _comment(hits, where, (folder,) if folder else (), root, retriever, as_json=as_json)
 
 
 @click.command()
@@ -298,7 +300,7 @@ def _print_hits(
 def _comment(
     hits: list[Hit],
     where: tuple[str, ...],
-    folder: Path | None,
+    folders: tuple[Path, ...],
     root: Path | None,
     retriever: Retriever,
     *,
@@ -313,7 +315,7 @@ def _comment(
         if hits and (writer := writer_at(retriever.path)):
             echo(f"binocle: {writer} is writing the index: passages of new files may still be missing", err=True)
     if not hits:
-        _explain_no_hits(where, folder, root, retriever, required)
+        _explain_no_hits(where, folders, root, retriever, required)
     return 0 if hits else EXIT_NEGATIVE
 
 
@@ -333,7 +335,11 @@ def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retrie
 
 
 def _explain_no_hits(
-    where: tuple[str, ...], folder: Path | None, root: Path | None, retriever: Retriever, required: tuple[str, ...]
+    where: tuple[str, ...],
+    folders: tuple[Path, ...],
+    root: Path | None,
+    retriever: Retriever,
+    required: tuple[str, ...],
 ) -> None:
     """Say why nothing was found if the query is not the reason; on a terminal always say something."""
     from ..retriever.store.documents import ids_passing
@@ -341,7 +347,7 @@ def _explain_no_hits(
 
     snapshot = retriever.snapshot()
     rows = [row for row in retriever.documents() if row["chunks"]]
-    inside = folder_filter(folder, root, retriever.path)
+    inside = folder_filter(folders, root, retriever.path)
     below = ids_passing(snapshot, inside)
     if not rows:
         hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
@@ -349,7 +355,7 @@ def _explain_no_hits(
         reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
         reason = f"{writer} is making the index at {retriever.path}: search again when it is done" if writer else reason
     elif below.isdisjoint(row["id"] for row in rows):
-        reason = f"no document in {folder} has passages in the index"
+        reason = f"no document in {', '.join(map(str, folders))} has passages in the index"
     elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
         types = sorted({row["format"] for row in rows if row["id"] in below}) if "type" in " ".join(where) else []
         more = ", …" * (len(types) > _LISTED_TYPES)

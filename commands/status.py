@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.printable import printable, printable_path
+from .configuration import FILE
 from .options import (
     EXIT_NEGATIVE,
     command_hint,
@@ -48,6 +49,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
     documents = {state: count for state, count in status.documents.items() if count or state != "forgotten"}
     parts = {"indexed": f" ({status.in_part:,} in part)" if status.in_part else ""}
     states = ", ".join(f"{count:,} {state}{parts.get(state, '')}" for state, count in documents.items())
+    configuration = click.get_current_context().meta.get(FILE)
     vectors = "none yet" if status.vector_index is None else _vector_index(status)
     if status.newer_rows or status.deleted_rows:
         vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
@@ -63,6 +65,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("relevance", _relevance(status)),
         *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
         ("size", format_bytes(status.bytes)),
+        *([("defaults", configuration)] if configuration else []),
         *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
     ):
         echo(f"{name:<10} {printable(str(value))}")

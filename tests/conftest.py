@@ -55,7 +55,9 @@ def _nothing_outside(tmp_path_factory: pytest.TempPathFactory):
     """Caches and state go to temporary folders, and the hub is never asked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for name in ("STATE", "CONFIG", "DATA"):
+            patch.setenv(f"XDG_{name}_HOME", str(tmp_path_factory.mktemp(name.lower())))
+        patch.delenv("BINOCLE_CONFIG", raising=False)
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("BINOCLE_TRUST", "all")  # tests copy indexes; those of trust take it back
         for name in ("HF_HOME", "HF_HUB_CACHE", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
