@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import click
 
-from .commands.configuration import configuration_file, configure
 from .core.errors import BinocleError
 from .core.version import __version__
 
@@ -126,6 +125,8 @@ class _Group(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Name the configuration file in force, if there is one."""
+        from .commands.configuration import configuration_file
+
         super().format_epilog(ctx, formatter)
         if os.environ.get("BINOCLE_CONFIG") != "" and (file := configuration_file()).is_file():
             formatter.write_paragraph()
@@ -148,6 +149,8 @@ def cli(context: click.Context) -> None:
     binocle index ~/notes
     binocle search "how do I cancel a running task" ~/notes
     """
+    from .commands.configuration import configure
+
     configure(context, cli)
 
 
