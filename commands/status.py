@@ -58,7 +58,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         ("folder", status.folder or "none: added documents only"),
         ("documents", states),
         ("passages", f"{status.chunks:,}"),
-        ("encoder", f"{status.model}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"),
+        ("encoder", _encoder(status)),
         *([("previous", _previous_encoder(status.previous))] if status.previous else []),
         ("vectors", vectors),
         *_benchmark(status),
@@ -99,6 +99,12 @@ def _benchmark(status: Status) -> list[tuple[str, str]]:
 
     result = BenchmarkResult.from_dict(status.vector_kind["measured"]) if status.vector_kind else None
     return [] if result is None else proof(result)
+
+
+def _encoder(status: Status) -> str:
+    if not status.model:
+        return f"none: the vectors, of {status.dim} dimensions, came with the documents"
+    return f"{status.model}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"
 
 
 def _previous_encoder(previous: dict[str, Any]) -> str:

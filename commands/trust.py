@@ -27,5 +27,6 @@ def trust(folder: Path | None, index: Path | None) -> None:
     """
     retriever = open_index(folder, index)
     retriever.allow()
-    encoder = retriever.snapshot().head.encoder.model
-    echo(f"trusted: {retriever.location}, of the folder {retriever.folder or '(none)'}, with the encoder {encoder}")
+    encoder = retriever.snapshot().head.encoder
+    model = "no encoder" if encoder.is_none else f"the encoder {encoder.model}"
+    echo(f"trusted: {retriever.location}, of the folder {retriever.folder or '(none)'}, with {model}")

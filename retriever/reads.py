@@ -106,13 +106,16 @@ class DocumentReads:
 
         return self._read(lambda snapshot: records.count(snapshot, conditions))
 
-    def iterate(self, where: Where = None, *, after: str | None = None, limit: int | None = None) -> Iterator[Record]:
+    def iterate(
+        self, where: Where = None, *, after: str | None = None, limit: int | None = None, vectors: bool = False
+    ) -> Iterator[Record]:
         """Yield the documents that pass a filter, in order of id, with a page of them in memory at a time.
 
         Each page shows the index as it is then. The id of the last document, as `after`, goes on from there.
 
         :param after: begin after this id.
         :param limit: the number of documents at most.
+        :param vectors: also return the vectors of their passages, shape (passages, dim).
         """
         if limit is not None and not is_whole(limit, 0):
             raise InputError(f"limit is the number of documents, a whole number of at least 0, not {limit!r}")
@@ -120,7 +123,7 @@ class DocumentReads:
             raise InputError(f"after is the id of a document, not {after!r}")
         from .store import records
 
-        return records.pages(self._read, self._where(where), after, limit)
+        return records.pages(self._read, self._where(where), after, limit, vectors=vectors)
 
     def facets(self, fields: str | Iterable[str], where: Where = None, *, limit: int = 100) -> dict[str, Facet]:
         """Return the values that documents have under some keys, with counts, the least and the greatest.

@@ -27,13 +27,13 @@ from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
 from .integrity.repair import Repair, repair
 from .integrity.status import Status, measure
 from .integrity.verify import Verification, verify
-from .models.cache import ModelCache, model_name
+from .models.cache import ModelCache, check_no_encoder, model_name
 from .models.encoder import Encoder
 from .models.identity import EncoderId
 from .models.load import load_encoder
 from .models.reranker import Reranker
-from .models.token_boundaries import token_boundary_digest
 from .reads import DocumentReads
+from .search import arguments
 from .search import query as queries
 from .search import similar as similarity
 from .search.calibration import renew_scale
@@ -62,6 +62,9 @@ from .writes import DocumentWrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import EllipsisType
+
+    from numpy.typing import ArrayLike
 
     from .cluster.cluster import Cluster
     from .scope import Scope
@@ -92,6 +95,7 @@ class Retriever(DocumentReads, DocumentWrites):
         ray: str | None = None,
         gpu: bool = False,
         trust: bool = False,
+        dim: int | None = None,
     ) -> None:
         if isinstance(location, (str, os.PathLike)):
             raise InputError(f"an index is opened by Retriever.open({os.fspath(location)!r})")
@@ -101,7 +105,7 @@ class Retriever(DocumentReads, DocumentWrites):
         self._gpu = gpu
         self._trust = trust
         self._cluster: Cluster | None = None
-        self._models = ModelCache(location, model, lambda: self.trusted)
+        self._models = ModelCache(location, model, lambda: self.trusted, dim)
         self._lock = threading.RLock()  # of the attributes below
         self._store: Store | None = None
         self._current: Snapshot | None = None  # the state last read or written
@@ -118,6 +122,8 @@ class Retriever(DocumentReads, DocumentWrites):
         path: str | os.PathLike[str],
         *,
         model: str | os.PathLike[str] | None = None,
+        encoder: EllipsisType | None = ...,
+        dim: int | None = None,
         ray: str | None = None,
         gpu: bool = False,
         durable: bool = True,
@@ -132,6 +138,8 @@ class Retriever(DocumentReads, DocumentWrites):
 
         :param path: a folder, or `s3://BUCKET/PREFIX` for an index on object storage.
         :param model: a sentence-transformers folder or name for a new index, all-MiniLM-L6-v2 unless given.
+        :param encoder: None for a new index without an encoder, which holds only the vectors that come with documents.
+        :param dim: the dimension of these vectors. An existing index knows it.
         :param ray: the address of a Ray cluster to work on. Every machine of it must reach the index under this path,
             and have the model.
         :param gpu: compare every vector on the GPUs of this machine, for a process that answers many queries. The CPU
@@ -148,8 +156,9 @@ class Retriever(DocumentReads, DocumentWrites):
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
             raise InputError(f"{path!r} is not a path: expected a folder of documents or an index")
         name = None if model is None else model_name(model)
+        check_no_encoder(encoder, dim, name)
         if is_s3(path):
-            return cls(open_location(path, patience=patience), model=name, ray=ray, gpu=gpu, trust=trust)
+            return cls(open_location(path, patience=patience), model=name, ray=ray, gpu=gpu, trust=trust, dim=dim)
         folder = expand_home(path)
         with reachable(folder):
             if folder.exists() and not folder.is_dir():
@@ -157,11 +166,12 @@ class Retriever(DocumentReads, DocumentWrites):
             if not (is_index(folder) or folder.name == INDEX_NAME or open_location(folder).is_free()):
                 folder = folder / INDEX_NAME
         location = open_location(folder.resolve(), durable=durable, patience=patience)
-        return cls(location, model=name, ray=ray, gpu=gpu, trust=trust)
+        return cls(location, model=name, ray=ray, gpu=gpu, trust=trust, dim=dim)
 
     def __reduce__(self) -> tuple[Callable[..., Retriever], tuple[Any, ...]]:
         # Each process opens the index for itself.
-        options = {"model": self._models.requested, "ray": self._ray, "gpu": self._gpu, "trust": self._trust}
+        models = {"model": self._models.requested, "dim": self._models.dim}
+        options = {**models, "ray": self._ray, "gpu": self._gpu, "trust": self._trust}
         return _reopen, (str(self.location), self.location.durable, self.location.patience.seconds, options)
 
     # Filling
@@ -189,6 +199,7 @@ class Retriever(DocumentReads, DocumentWrites):
         from .indexing.sync import sync  # with all that reads files; a search needs none of it
 
         store = self._existing()
+        self._models.check_encoder(None if store is None else store.head().encoder, "it can only hold added documents")
         root = to_sync(self.location, store, folder, self.documents)
         with self._writer(self._prepare_store(store, root)) as writer:
             encoder = self._models.encoder_of(writer.head.encoder)
@@ -319,9 +330,10 @@ class Retriever(DocumentReads, DocumentWrites):
 
     def search(
         self,
-        query: str,
+        query: str | None = None,
         k: int = 10,
         *,
+        vector: ArrayLike | None = None,
         mode: queries.Mode = "hybrid",
         where: Where = None,
         ids: Iterable[str | os.PathLike[str]] | None = None,
@@ -332,6 +344,7 @@ class Retriever(DocumentReads, DocumentWrites):
         per_document: int | None = None,
         collapse: bool = True,
         min_relevance: float | None = None,
+        with_vectors: bool = False,
     ) -> Hits:
         """Return the k best passages, best first, as a list that also says whether the index answers the query.
 
@@ -346,7 +359,10 @@ class Retriever(DocumentReads, DocumentWrites):
         Passages that hold an identifier of the query literally come before the others, definitions before uses. Words
         in double quotes and +word are in every hit, -word at the end of the query is in none: see `search.exact`.
 
-        :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
+        :param query: the text; None with a `vector`, which then searches by meaning alone.
+        :param vector: the meaning of the query, shape (dim,), of the index's encoder; the words are the text's.
+        :param mode: "hybrid" (words and meaning), "semantic" or "lexical". An index without an encoder searches a text
+            without a vector by words.
         :param where: a filter such as `F.author == "Ada"`, `"type=pdf and modified>=2026-01-01"` or
             `{"author": "Ada"}`: see `retriever.store.filters`.
         :param ids: only passages of these documents.
@@ -358,12 +374,13 @@ class Retriever(DocumentReads, DocumentWrites):
             3, and more where other documents have no passages to offer.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
+        :param with_vectors: give each hit its `vector`, the stored one of its passage.
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the index was built with another encoder.
         """
         request = self._request(
             query,
-            queries.check_page(k, offset),
+            arguments.check_page(k, offset),
             mode,
             among(parse(where), ids),
             rerank,
@@ -372,14 +389,17 @@ class Retriever(DocumentReads, DocumentWrites):
             per_document,
             collapse=bool(collapse),
             min_relevance=min_relevance,
+            vector=vector,
+            with_vectors=bool(with_vectors),
         )
         return self._answer(request).after(int(offset))
 
     def search_many(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str] | None = None,
         k: int = 10,
         *,
+        vectors: ArrayLike | None = None,
         offset: int = 0,
         where: Where = None,
         ids: Iterable[str | os.PathLike[str]] | None = None,
@@ -387,20 +407,20 @@ class Retriever(DocumentReads, DocumentWrites):
     ) -> list[Hits]:
         """Return the hits of each query, the same as `search` returns; all are encoded together.
 
+        :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
         :param options: the others of `search`.
         """
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-            raise InputError(f"expected a list of queries, not {texts!r}")
-        conditions, depth = among(parse(where), ids), queries.check_page(k, offset)
+        conditions, depth = among(parse(where), ids), arguments.check_page(k, offset)
         options = {"per_document": None, **options}
-        requests = [self._request(text, depth, where=conditions, **options) for text in texts]
+        pairs = arguments.check_queries(texts, vectors)
+        requests = [self._request(text, depth, where=conditions, vector=vector, **options) for text, vector in pairs]
 
         def answer(snapshot: Snapshot) -> list[Hits]:
             return hits_of_many(requests, snapshot, self._models.encoder_of)
 
         return [hits.after(int(offset)) for hits in self._read(answer)]
 
-    async def asearch(self, query: str, k: int = 10, **options: Any) -> Hits:
+    async def asearch(self, query: str | None = None, k: int = 10, **options: Any) -> Hits:
         """Await `search` in one of a few threads; one that has not begun can be cancelled."""
         return await self._calls.run(self.search, query, k, **options)
 
@@ -488,7 +508,7 @@ class Retriever(DocumentReads, DocumentWrites):
 
     def _request(
         self,
-        query: str,
+        query: str | None,
         k: int,
         mode: queries.Mode = "hybrid",
         where: Where = None,
@@ -499,16 +519,20 @@ class Retriever(DocumentReads, DocumentWrites):
         *,
         collapse: bool = True,
         min_relevance: float | None = None,
+        vector: ArrayLike | None = None,
+        with_vectors: bool = False,
     ) -> SearchRequest:
         """Check the arguments of a search, and load its reranker."""
-        query = queries.check(query, k, mode)
+        text, array, mode = arguments.check_query(query, vector, k, mode, reranks=rerank is not None)
         check_relevance(min_relevance)
-        queries.check_reranking(rerank_depth, rerank_seconds)
-        queries.check_per_document(per_document)
+        arguments.check_reranking(rerank_depth, rerank_seconds)
+        arguments.check_per_document(per_document)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
-        return SearchRequest(query, int(k), mode, conditions, reranking, per_document, collapse, min_relevance)
+        return SearchRequest(
+            text, int(k), mode, conditions, reranking, per_document, collapse, min_relevance, array, with_vectors
+        )
 
     def scope(self, where: Where) -> Scope:
         """Return the part of the index that passes a filter. Whoever has it sees, adds and deletes nothing else.
@@ -754,7 +778,7 @@ class Retriever(DocumentReads, DocumentWrites):
             store = store or self._existing()
             if store is None:
                 encoder = self._models.encoder_of(None)
-                new = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
+                new = EncoderId.of_encoder(encoder)
                 store = Store.create(self.location, new, folder)
             else:
                 store.check_trusted()

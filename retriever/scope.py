@@ -65,7 +65,7 @@ class Scope(DocumentReads):
         inner = parse(where)
         return Scope(self._retriever, self._inside if inner is None else self._inside & inner)
 
-    def search(self, query: str, k: int = 10, *, where: Where = None, **options: Any) -> Hits:
+    def search(self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Any) -> Hits:
         """Return the k best passages; the options are those of `Retriever.search`."""
         return self._retriever.search(query, k, where=self._where(where), **options)
 

@@ -111,6 +111,15 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
     return chunks
 
 
+def whole(document: Document) -> Chunk:
+    """Return a document as one passage, which may have no text."""
+    text, lines = document.text.strip(), LineCounter(document)
+    start = len(document.text) - len(document.text.lstrip()) if text else 0
+    end = start + len(text)
+    heading = (document.title,) if document.title else ()
+    return Chunk(start, end, lines.at(start), lines.at(max(start, end - 1)), None, heading, text)
+
+
 def _with_title(title: str, heading: tuple[str, ...]) -> tuple[str, ...]:
     return (title, *heading) if title and title not in heading else heading
 

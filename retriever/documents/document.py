@@ -13,6 +13,8 @@ from ...core.printable import invisible_spans, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ...core.arrays import Floats
+
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
 
@@ -42,7 +44,7 @@ class Document:
 
     `parts` are in order, do not overlap, and contain every character of `text` that is not white space. The line of a
     heading belongs to the part that it opens. `title` is the document's name for people, "" if it has none. `metadata`
-    has strings, numbers, booleans or lists of them.
+    has strings, numbers, booleans or lists of them. A document with an embedding of its own is one passage.
     """
 
     text: str
@@ -50,12 +52,15 @@ class Document:
     title: str = ""
     format: str = "text"
     metadata: dict[str, Any] = field(default_factory=dict)
+    embedding: Floats | None = field(default=None, compare=False, repr=False)  # of length 1, shape (dim,)
 
     @classmethod
-    def from_text(cls, text: str, *, title: str = "", metadata: dict[str, Any] | None = None) -> Document:
+    def from_text(
+        cls, text: str, *, title: str = "", metadata: dict[str, Any] | None = None, embedding: Floats | None = None
+    ) -> Document:
         """Return a document with one part of prose."""
         parts = (Part(0, len(text), 1),) if text.strip() else ()
-        return cls(text, parts, title, metadata=metadata or {})
+        return cls(text, parts, title, metadata=metadata or {}, embedding=embedding)
 
     def line_at(self, position: int) -> int:
         """Return the line of `text[position]`; see `Part.line`."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+
 from ...core.errors import InputError
+from ...core.vectors import check_dimension, unit_vector
 from ...core.words import encodable
 from ..documents.document import Document
 from ..documents.metadata import is_plain, plain
@@ -19,12 +23,13 @@ from .report import DocumentError, Failure, Report
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from ...core.arrays import Floats
     from ..models.encoder import Encoder
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
 
 _BATCH_SIZE = 1_000  # documents checked together; of several with the same id the last counts
-_FIELDS = ("id", "metadata", "text", "title")
+_FIELDS = ("embedding", "id", "metadata", "text", "title")
 _METADATA = "a mapping of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"
 
 IfExists = Literal["replace", "skip", "fail"]
@@ -88,6 +93,7 @@ class Additions:
 
     def __init__(self, snapshot: Snapshot, policy: AddPolicy, report: Report) -> None:
         self._snapshot = snapshot
+        self._encoder = snapshot.head.encoder
         self._policy = policy
         self._report = report
         self._known: dict[str, tuple[int | None, str]] = {}  # id -> row id and SHA-256, None and "" if it is new
@@ -125,9 +131,10 @@ class Additions:
     def _check(self, item: Addition, *, is_new: bool) -> bool:
         """Tell whether to add a document.
 
-        :raises DocumentError: when its id is that of a file, or exists and must not.
+        :raises DocumentError: when its id is that of a file, or exists and must not, or the index cannot embed it.
         """
         label = f"document {item.number} has id {item.name!r}"
+        self._check_embedding(item)
         if item.name in self._files and self._known[item.name][0] is None:
             raise DocumentError(item.number, item.name, f"{label}, which is a file of this index: give it another id")
         if is_new or self._policy.if_exists == "replace":
@@ -136,12 +143,23 @@ class Additions:
             raise DocumentError(item.number, item.name, f"{label}, which exists: if_exists='replace' replaces it")
         return False
 
+    def _check_embedding(self, item: Addition) -> None:
+        label, embedding = f"document {item.number} ({item.name!r})", item.document.embedding
+        if embedding is not None:
+            try:
+                check_dimension(embedding, self._encoder.dim, f"the embedding of {label}")
+            except InputError as error:
+                raise DocumentError(item.number, item.name, str(error)) from None
+        elif self._encoder.is_none and item.document.parts:
+            problem = f"{label} has a text and no 'embedding', which this index needs: it has no encoder"
+            raise DocumentError(item.number, item.name, problem)
+
     def put(self, additions: Iterable[Addition], indexer: Indexer) -> None:
         """Queue documents for the next commit, without those that are equal to what the index has."""
         for item in additions:
             number, known_sha256 = self._known[item.name]
             is_unchanged = known_sha256 == item.sha256
-            state = "skipped" if not item.document.parts else "unchanged" if is_unchanged else "indexed"
+            state = "skipped" if not _has_passages(item.document) else "unchanged" if is_unchanged else "indexed"
             setattr(self._report, state, getattr(self._report, state) + 1)
             if not is_unchanged:
                 row = added_row(item.name, item.sha256, item.document)
@@ -150,8 +168,12 @@ class Additions:
 
 def added_row(name: str, sha256: str, document: Document) -> dict[str, Any]:
     """Return the columns of an added document that do not come from the document itself."""
-    skipped = {} if document.parts else {"state": "skipped", "reason": "no text in it"}
+    skipped = {} if _has_passages(document) else {"state": "skipped", "reason": "no text in it"}
     return {"path": name, "source": "added", "sha256": sha256, "size": len(document.text.encode()), **skipped}
+
+
+def _has_passages(document: Document) -> bool:
+    return bool(document.parts) or document.embedding is not None
 
 
 def _batches(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[Addition | DocumentError]]:
@@ -185,20 +207,42 @@ def _parse(number: int, record: Mapping[str, Any]) -> Addition:
     text, title = _text_and_title(label, record)
     metadata = check_metadata(label, record.get("metadata"))
     _check_id(number, name)
-    sha256 = sha256_of(text, title, metadata)
-    document = Document.from_text(text, title=title, metadata=metadata)
+    embedding = record.get("embedding")
+    if embedding is not None:
+        embedding = unit_vector(embedding, f"the embedding of {label}")
+    sha256 = sha256_of(text, title, metadata, embedding)
+    document = Document.from_text(text, title=title, metadata=metadata, embedding=embedding)
     return Addition(number, name or sha256[:16], sha256, document)
 
 
-def sha256_of(text: str, title: str, metadata: Mapping[str, Any]) -> str:
-    """Hash what makes an added document equal to another."""
-    return hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
+def sha256_of(text: str, title: str, metadata: Mapping[str, Any], embedding: Floats | None = None) -> str:
+    """Hash what makes an added document equal to another.
+
+    The hash of an embedding is added by exclusive or, so that `with_metadata` can do without it.
+    """
+    digest = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
+    if embedding is None:
+        return digest
+    return _xor(digest, hashlib.sha256(np.ascontiguousarray(embedding, "<f4").tobytes()).hexdigest())
+
+
+def with_metadata(sha256: str, text: str, title: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return the hash of a document, embedding or not, after a change of its metadata."""
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        return sha256_of(text, title, after)
+    return _xor(_xor(sha256, sha256_of(text, title, before)), sha256_of(text, title, after))
+
+
+def _xor(first: str, second: str) -> str:
+    return f"{int(first, 16) ^ int(second, 16):064x}"
 
 
 def _text_and_title(label: str, record: Mapping[str, Any]) -> tuple[str, str]:
     text, title = record.get("text"), record.get("title") or ""
+    if text is None and (record.get("embedding") is not None or record.get("metadata")):
+        text = ""
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f"{label} has no text: expected a mapping whose 'text' and 'title' are strings")
+        raise InputError(f"{label} has no text: expected strings as 'text' and 'title', or an 'embedding'")
     return encodable(text).replace("\r\n", "\n"), encodable(title)
 
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from ...core.arrays import Keys
 from ...core.errors import EncoderMismatchError
-from ..documents.chunker import Chunk, chunk
+from ..documents.chunker import Chunk, chunk, whole
 from ..models.encoder import encode_finite
 from ..store.tables import PREVIOUS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...core.arrays import Floats, Ids
     from ..documents.document import Document
@@ -33,13 +33,24 @@ _BATCH_FILES = 1_000
 _FEW_KEYS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A passage that waits to be staged."""
+
+    document: int
+    chunk: Chunk
+    context: str
+    key: int
+    vector: Floats | None = None  # that came with the document; None: the encoder gives it
+
+
 @dataclass(slots=True)
 class _Batch:
     """Documents that wait for their commit, and their chunks that are not staged yet."""
 
     rows: list[Row] = field(default_factory=list)
     drop: list[int] = field(default_factory=list)
-    waiting: list[tuple[int, Chunk]] = field(default_factory=list)  # document id, chunk
+    waiting: list[_Passage] = field(default_factory=list)
     staged: int = 0
 
 
@@ -100,20 +111,28 @@ class Indexer:
         batch = self._batch
         number = self._next_document
         self._next_document += 1
-        chunks = chunk(document, self._encoder.offsets, self._encoder.max_tokens) if document else []
-        batch.rows.append({**_EMPTY_ROW, **row, **_document_columns(document), "id": number, "chunks": len(chunks)})
+        passages = list(self._passages(number, row["path"], document)) if document else []
+        batch.rows.append({**_EMPTY_ROW, **row, **_document_columns(document), "id": number, "chunks": len(passages)})
         if replaces is not None:
             batch.drop.append(replaces)
-        for remaining, piece in zip(range(len(chunks), 0, -1), chunks, strict=True):
+        for remaining, passage in zip(range(len(passages), 0, -1), passages, strict=True):
             if len(batch.waiting) >= _BATCH_CHUNKS and remaining > _BATCH_CHUNKS:  # so that no small batch remains
                 self._stage()
-            batch.waiting.append((number, piece))
+            batch.waiting.append(passage)
         if not self._commits:
             if len(batch.waiting) >= _BATCH_CHUNKS:
                 self._stage()
         elif batch.staged or len(batch.waiting) >= _BATCH_CHUNKS or len(batch.rows) >= _BATCH_FILES:
             self.commit()
         return number
+
+    def _passages(self, number: int, name: str, document: Document) -> Iterator[_Passage]:
+        if document.embedding is not None:
+            piece = whole(document)
+            yield _Passage(number, piece, piece.context, own_key(name, piece.context), document.embedding)
+            return
+        for piece in chunk(document, self._encoder.offsets, self._encoder.max_tokens):
+            yield _Passage(number, piece, piece.context, key_of(piece.context))
 
     def drop(self, ids: Sequence[int]) -> None:
         """Remove documents with the next commit."""
@@ -135,24 +154,22 @@ class Indexer:
         waiting, self._batch.waiting = self._batch.waiting, []
         if not waiting:
             return
-        contexts = [piece.context for _, piece in waiting]
-        keys = [key_of(context) for context in contexts]
-        vectors, previous = self._vectors(contexts, keys)
+        vectors, previous = self._vectors(waiting)
         rows = [
             {
                 "id": self._next_chunk + position,
-                "document": number,
-                "key": key,
-                "char_start": piece.start,
-                "char_end": piece.end,
-                "line_start": piece.line_start,
-                "line_end": piece.line_end,
-                "page": piece.page,
-                "heading": list(piece.heading),
-                "text": piece.text,
-                "context": context,
+                "document": passage.document,
+                "key": passage.key,
+                "char_start": passage.chunk.start,
+                "char_end": passage.chunk.end,
+                "line_start": passage.chunk.line_start,
+                "line_end": passage.chunk.line_end,
+                "page": passage.chunk.page,
+                "heading": list(passage.chunk.heading),
+                "text": passage.chunk.text,
+                "context": passage.context,
             }
-            for position, ((number, piece), key, context) in enumerate(zip(waiting, keys, contexts, strict=True))
+            for position, passage in enumerate(waiting)
         ]
         schema = chunk_schema(self._encoder.dim, previous=self._has_previous)
         table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))
@@ -162,6 +179,7 @@ class Indexer:
             table = table.append_column(schema.field(PREVIOUS), pa.array(previous, pa.binary()))
         self._writer.stage(table)
         self._next_chunk += len(rows)
+        keys = [passage.key for passage in waiting]
         if self._keys is None:
             self._new_keys += keys
         else:
@@ -169,18 +187,21 @@ class Indexer:
         self._batch.staged += len(rows)
         self.chunks += len(rows)
 
-    def _vectors(self, contexts: list[str], keys: list[int]) -> tuple[Floats, list[bytes | None]]:
-        """The vector of each context, and its vector of the encoder before the last switch, if the store has one.
+    def _vectors(self, passages: Sequence[_Passage]) -> tuple[Floats, list[bytes | None]]:
+        """The vector of each passage, and its vector of the encoder before the last switch, if the store has one.
 
         A context that the store or this batch has is not embedded again.
         """
-        known, previous = self._stored(keys)
-        new = [context for context in dict.fromkeys(contexts) if context not in known]
+        texts = [passage for passage in passages if passage.vector is None]
+        known, previous = self._stored([passage.key for passage in texts])
+        new = [context for context in dict.fromkeys(passage.context for passage in texts) if context not in known]
         if new:
             known.update(zip(new, encode_finite(self._encoder, new), strict=True))
         self._report.embedded += len(new)
-        self._report.reused += len(contexts) - len(new)
-        return np.stack([known[context] for context in contexts]), [previous.get(context) for context in contexts]
+        self._report.reused += len(passages) - len(new)
+        vectors = [known[passage.context] if passage.vector is None else passage.vector for passage in passages]
+        earlier = [previous.get(passage.context) if passage.vector is None else None for passage in passages]
+        return np.stack(vectors), earlier
 
     def _stored(self, keys: list[int]) -> tuple[dict[str, Floats], dict[str, bytes]]:
         """The vectors in the store by context: of this encoder, and of the one before it."""
@@ -209,6 +230,15 @@ class Indexer:
 def key_of(context: str) -> int:
     """Hash a context to 64 bits of BLAKE2b, the key to its vector."""
     return int.from_bytes(hashlib.blake2b(context.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def own_key(name: str, context: str) -> int:
+    """Hash the id of a document and its context to 64 bits of BLAKE2b, the key to the vector that came with it.
+
+    No text has this key, so that the vector is that of no other passage.
+    """
+    text = f"{len(name)} {name}{context}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=b"own").digest(), "little", signed=True)
 
 
 _EMPTY_ROW: Row = {

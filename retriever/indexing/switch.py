@@ -22,9 +22,11 @@ from ...core.progress import OnProgress, ignore
 from ..models import encoder as encoders
 from ..models.identity import EncoderId
 from ..models.load import load_encoder
+from ..models.no_encoder import check_encoder
 from ..models.token_boundaries import token_boundary_digest
 from ..store.commits import SWITCHING
 from ..store.tables import PREVIOUS, chunk_schema, matrix, writing
+from .indexer import key_of
 from .report import progress_of_passages
 from .vector_log import VectorLog
 
@@ -67,7 +69,8 @@ def switch(writer: Writer, encoder: Encoder, progress: OnProgress = ignore, *, k
     :raises EncoderMismatchError: when the encoder cuts texts into other passages.
     """
     before = writer.head.encoder
-    after = EncoderId(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
+    check_encoder(before, "there is none to replace")
+    after = EncoderId.of_encoder(encoder)
     if before.fingerprint == after.fingerprint:
         return SwitchReport(before.model, before.fingerprint, before.model, switched=False)
     _check_cut(before, after, encoder.max_tokens)
@@ -133,6 +136,7 @@ def _change(
     start = time.monotonic()
     snapshot = writer.snapshot()
     before = snapshot.head.encoder
+    _check_own(snapshot)
     report = SwitchReport(after.model, after.fingerprint, before.model, chunks=snapshot.chunks.count_rows())
     is_previous = snapshot.head.previous is not None and snapshot.head.previous.fingerprint == after.fingerprint
     with writing(snapshot.store.path):
@@ -144,6 +148,23 @@ def _change(
     )
     report.seconds = time.monotonic() - start
     return report
+
+
+def _check_own(snapshot: Snapshot) -> None:
+    """Check that each vector is of the encoder.
+
+    :raises EncoderMismatchError: when a document came with an embedding of its own.
+    """
+    count = sum(
+        key != key_of(context)
+        for batch in snapshot.batches(["key", "context"])
+        for key, context in zip(*(column.to_pylist() for column in batch), strict=True)
+    )
+    if count:
+        raise EncoderMismatchError(
+            f"{count:,} documents came with an embedding of their own, which no other encoder gives: "
+            "delete them, or add them without, and switch then"
+        )
 
 
 def _embed(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...core.errors import InputError
 from ..store.tables import document_schema
-from .add import check_metadata, sha256_of
+from .add import check_metadata, with_metadata
 from .report import Report
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def changed_rows(snapshot: Snapshot, rows: Iterable[Row], change: MetadataChange
         before = json.loads(row["metadata"])
         after = change.apply(before)
         if after != before or list(map(type, after.values())) != list(map(type, before.values())):
-            sha256 = sha256_of(row["text"], row["title"], after)
+            sha256 = with_metadata(row["sha256"], row["text"], row["title"], before, after)
             changed.append({**row, "metadata": json.dumps(after, ensure_ascii=False), "sha256": sha256})
     report.indexed += len(changed)
     report.unchanged += len(chosen) - len(changed)

@@ -4,6 +4,8 @@ The words of a text predict roughly where its vector lies (`vector_regression`).
 are embedded anew; a vector is wrong if the new one differs. So no right vector is ever called wrong, at the price of
 embedding a few per cent of the rows. The search goes on while it finds wrong vectors. A random sample of the remaining
 rows then bounds the number of wrong ones missed. If the sample has a wrong one too, every row is embedded.
+
+Vectors that came with their documents are compared with the published index, which has a checksum.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class VectorCheck:
     """The result of a search for wrong vectors."""
 
     wrong: tuple[WrongVector, ...]
-    rows: int
+    rows: int  # with a vector of the encoder
     embedded: int  # rows embedded anew
     missed: int  # upper bound on the wrong vectors not found, with 95 % confidence
 
@@ -76,11 +78,13 @@ class VectorCheck:
 
 def search(snapshot: Snapshot, encoder: Encoder, progress: OnProgress = ignore) -> VectorCheck:
     """Find the chunks with a stored vector that differs from the encoder's."""
-    checker = _Checker(snapshot, encoder, progress)
+    rows, own = _by_origin(snapshot)
+    checker = _Checker(snapshot, encoder, progress, len(rows))
+    checker.compare(own)
     if checker.rows <= _SMALL:
-        checker.embed(np.arange(checker.rows))
+        checker.embed(rows)
     else:
-        order, first = _suspects(checker)
+        order, first = _suspects(checker, rows)
         step = max(_MIN_STEP, round(_STEP * checker.rows))
         end, wrong = first, checker.embed(order[:first])
         while wrong and end < checker.rows:
@@ -104,10 +108,21 @@ def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> VectorCheck:
         ids_changed.append(ids[_differs(snapshot, ids, matrix(batch["vector"], snapshot.head.encoder.dim))])
     if not any(map(len, ids_changed)):
         return VectorCheck((), snapshot.chunks.count_rows(), 0, 0)
-    checker = _Checker(snapshot, encoder(), ignore)
+    rows, own = _by_origin(snapshot)
+    checker = _Checker(snapshot, encoder(), ignore, len(rows))
     ids = snapshot.read("chunks", ["id"])["id"].to_numpy()
-    checker.embed(np.flatnonzero(np.isin(ids, np.concatenate(ids_changed))))
+    suspicious = np.flatnonzero(np.isin(ids, np.concatenate(ids_changed)))
+    checker.compare(np.intersect1d(own, suspicious))
+    checker.embed(np.intersect1d(rows, suspicious))
     return checker.result()
+
+
+def _by_origin(snapshot: Snapshot) -> tuple[Integers, Integers]:
+    """Return the positions of the rows with a vector of the encoder, and of those whose vector came with a document."""
+    table = snapshot.read("chunks", ["key", "context"])
+    keys = np.array([key_of(context) for context in table["context"].to_pylist()], np.int64)
+    is_own = table["key"].to_numpy() != keys
+    return np.flatnonzero(~is_own), np.flatnonzero(is_own)
 
 
 def replace(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[pa.RecordBatch]:
@@ -126,14 +141,15 @@ def replace(snapshot: Snapshot, wrong: Iterable[WrongVector]) -> Iterator[pa.Rec
 class _Checker:
     """Embeds rows anew, by their position in the table, and collects the wrong ones."""
 
-    def __init__(self, snapshot: Snapshot, encoder: Encoder, progress: OnProgress) -> None:
+    def __init__(self, snapshot: Snapshot, encoder: Encoder, progress: OnProgress, rows: int) -> None:
+        """:param rows: the number of rows with a vector of the encoder."""
         self.snapshot = snapshot
         self.encoder = encoder
-        self.rows = snapshot.chunks.count_rows()
+        self.rows = rows
         self.missed = 0
         self._wrong: dict[int, WrongVector] = {}  # by chunk id
         self._right: dict[int, Floats] = {}  # the right vectors of wrong chunks, by the key of the text
-        self._embedded = np.zeros(self.rows, np.bool_)
+        self._embedded = np.zeros(snapshot.chunks.count_rows(), np.bool_)
         self._progress = progress
         self._done = 0
         self._start = time.monotonic()
@@ -170,6 +186,20 @@ class _Checker:
             self.report_done(len(batch))
         return len(self._wrong) - before
 
+    def compare(self, rows: Integers) -> None:
+        """Compare rows with the published index, and collect those that differ."""
+        for start in range(0, len(rows), _BATCH_SIZE):
+            table, stored = self.take(rows[start : start + _BATCH_SIZE], list(_SPAN))
+            ids = table["id"].to_numpy()
+            for position in np.flatnonzero(_differs(self.snapshot, ids, stored)).tolist():
+                right = self.snapshot.index.reconstruct(ids[position : position + 1])[0]
+                self._collect(table, position, stored[position], right)
+
+    def _collect(self, table: pa.Table, position: int, stored: Floats, right: Floats) -> None:
+        span: dict[str, Any] = {name: table[name][position].as_py() for name in _SPAN}
+        number = table["id"][position].as_py()
+        self._wrong[number] = WrongVector(number, cosine=_cosine(stored, right), vector=right, **span)
+
     def embed_equals(self) -> None:
         """Check the rows with the same text as a wrong one: they may have copied its vector."""
         keys = list(self._right)
@@ -184,25 +214,26 @@ class _Checker:
         ids = table["id"].to_numpy()
         wrong = _are_apart(stored, right) | _differs(self.snapshot, ids, stored)
         for position in np.flatnonzero(wrong):
-            row = {name: table[name][position].as_py() for name in (*_SPAN, "id", "key", "context")}
-            if row["key"] == key_of(row["context"]):  # else another text was embedded, which is a fault of its own
-                self._right[row["key"]] = right[position]
-                span: dict[str, Any] = {name: row[name] for name in _SPAN}
-                cosine = _cosine(stored[position], right[position])
-                self._wrong[row["id"]] = WrongVector(row["id"], cosine=cosine, vector=right[position], **span)
+            key, context = (table[name][position].as_py() for name in ("key", "context"))
+            if key == key_of(context):  # else another text was embedded, which is a fault of its own
+                self._right[key] = right[position]
+                self._collect(table, int(position), stored[position], right[position])
 
 
 _SPAN = ("document", "char_start", "char_end")
 
 
-def _suspects(checker: _Checker) -> tuple[Integers, int]:
-    """Order the rows, the most suspicious first; returns the number to embed first, too."""
+def _suspects(checker: _Checker, positions_of: Integers) -> tuple[Integers, int]:
+    """Order rows, the most suspicious first; returns the number to embed first, too.
+
+    :param positions_of: the positions of the rows in the table.
+    """
     rows = checker.rows
     distances, by_chance = np.empty(rows, np.float32), np.empty(rows, np.float32)
     random = np.random.default_rng(_SEED)
     for block in np.array_split(random.permutation(rows), math.ceil(rows / MAX_TEXTS)):
         positions = np.sort(block)
-        table, stored = checker.take(positions, ["context"])
+        table, stored = checker.take(positions_of[positions], ["context"])
         texts = table["context"].to_pylist()
         length = np.linalg.norm(_finite(stored).astype(np.float64), axis=1)
         vectors = (_finite(stored) / np.maximum(length, 1e-12)[:, None]).astype(np.float32)
@@ -217,7 +248,7 @@ def _suspects(checker: _Checker) -> tuple[Integers, int]:
     suspicious = int((distances > np.quantile(by_chance, _CHANCE)).sum())
     minimum, maximum = round(_FIRST_MIN * rows), round(_FIRST_MAX * rows)
     first = max(int(np.isinf(distances).sum()), min(max(suspicious, minimum), maximum))
-    return np.argsort(-distances, kind="stable"), first
+    return positions_of[np.argsort(-distances, kind="stable")], first
 
 
 def _tokens(encoder: Encoder, texts: list[str]) -> list[list[str]]:

@@ -7,16 +7,18 @@ import shlex
 import threading
 from typing import TYPE_CHECKING
 
+from ...core.checks import is_whole
 from ...core.errors import EncoderMismatchError, InputError, UntrustedError
 from .bert.bert_encoder import expect_queries
 from .files import DEFAULT_MODEL, find_default
+from .identity import MAX_DIM, EncoderId
 from .load import load_encoder, load_reranker
+from .no_encoder import NoEncoder, check_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .encoder import Encoder
-    from .identity import EncoderId
     from .reranker import Reranker
 
 
@@ -26,10 +28,18 @@ class ModelCache:
     :param index: the folder or address of the index, for messages.
     :param requested: the folder or name of the encoder to begin with; None: the index's own, or the default.
     :param is_trusted: tells whether the index may name its encoder.
+    :param dim: of the vectors of a new index without an encoder; None: it has one.
     """
 
-    def __init__(self, index: object, requested: str | None, is_trusted: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        index: object,
+        requested: str | None,
+        is_trusted: Callable[[], bool] = lambda: True,
+        dim: int | None = None,
+    ) -> None:
         self.requested = requested
+        self.dim = dim
         self._index = index
         self._is_trusted = is_trusted
         self._encoder_lock, self._reranker_lock = threading.Lock(), threading.Lock()
@@ -48,6 +58,8 @@ class ModelCache:
             return encoder
 
     def _load(self, identity: EncoderId | None) -> Encoder:
+        if self.dim is not None or (identity and identity.is_none):
+            return self._without_encoder(identity)
         if identity and not self.requested and not self._is_trusted():
             return self._load_default(identity)
         name = self.requested or (identity.model if identity else DEFAULT_MODEL)
@@ -59,6 +71,31 @@ class ModelCache:
                 f"'binocle switch {name}', or index into another folder with --index"
             )
         return encoder
+
+    def check_encoder(self, identity: EncoderId | None, purpose: str) -> None:
+        """Check that an index has an encoder, or a new one would.
+
+        :raises InputError: when it has none.
+        """
+        if identity is None and self.dim is not None:
+            identity = EncoderId.none(self.dim)
+        check_encoder(identity, purpose)
+
+    def _without_encoder(self, identity: EncoderId | None) -> Encoder:
+        """Check that an index without an encoder was requested, of these dimensions."""
+        dim, label = self.dim, f"the index at {self._index}"
+        if identity is not None:
+            if not identity.is_none:
+                raise EncoderMismatchError(f"{label} has the encoder {identity.model}: open it without encoder=None")
+            if dim not in (None, identity.dim):
+                raise EncoderMismatchError(
+                    f"{label} has vectors of dimension {identity.dim}: open it without dim={dim}"
+                )
+            if self.requested:
+                raise EncoderMismatchError(f"{label} has no encoder: open it without the model {self.requested}")
+            dim = identity.dim
+        assert dim is not None
+        return NoEncoder(dim)
 
     def _load_default(self, identity: EncoderId) -> Encoder:
         """Load the default encoder, from this machine alone, for an index that may not name its encoder.
@@ -99,6 +136,24 @@ class ModelCache:
             if name not in self._rerankers:
                 self._rerankers[name] = load_reranker(reranker)
             return self._rerankers[name]
+
+
+def check_no_encoder(encoder: object, dim: int | None, model: str | None) -> None:
+    """Check the request for an index without an encoder.
+
+    :param encoder: None for none, else `...`.
+    :raises InputError: when it contradicts itself.
+    """
+    if encoder not in (None, ...):
+        raise InputError(f"encoder is None for an index without one, not {encoder!r}: name one by model=")
+    if (encoder is None) != (dim is not None):
+        raise InputError("an index without an encoder needs both encoder=None and dim, the dimension of its vectors")
+    if dim is None:
+        return
+    if not is_whole(dim, 1) or dim >= MAX_DIM:
+        raise InputError(f"dim is the dimension of vectors, a whole number from 1 to {MAX_DIM - 1:,}, not {dim!r}")
+    if model is not None:
+        raise InputError(f"encoder=None makes an index without an encoder, but model={model!r} names one")
 
 
 def model_name(model: str | os.PathLike[str]) -> str:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from .token_boundaries import token_boundary_digest
+
+if TYPE_CHECKING:
+    from .encoder import Encoder
+
+MAX_DIM = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,23 @@ class EncoderId:
     cut: str = ""  # of `token_boundary_digest`; empty in an index that did not store it
 
     @classmethod
+    def of_encoder(cls, encoder: Encoder) -> EncoderId:
+        """Identify an encoder, as a new index names it."""
+        if encoder.fingerprint == cls.none(encoder.dim).fingerprint:
+            return cls.none(encoder.dim)
+        return cls(encoder.name, encoder.fingerprint, encoder.dim, token_boundary_digest(encoder))
+
+    @classmethod
+    def none(cls, dim: int) -> EncoderId:
+        """Describe vectors that came with their documents, in an index without an encoder."""
+        return cls("", f"none-{dim}", dim)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the index has no encoder."""
+        return self == EncoderId.none(self.dim)
+
+    @classmethod
     def of(cls, value: Any) -> EncoderId:
         """Check the description of an encoder in a file.
 
@@ -34,7 +57,7 @@ class EncoderId:
         if (
             not all(isinstance(text, str) and "\0" not in text for text in texts)
             or type(identity.dim) is not int
-            or not 0 < identity.dim < 2**16
+            or not 0 < identity.dim < MAX_DIM
         ):
             raise InputError(f"{value!r} does not identify an encoder")
         return identity

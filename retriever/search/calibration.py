@@ -35,7 +35,12 @@ _SHARE, _SHARE_ELSEWHERE = 0.6, 0.3  # of the words of a question in its best pa
 
 
 def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:
-    """Measure the scale of an index if it has none, or one of far fewer or far more passages."""
+    """Measure the scale of an index if it has none, or one of far fewer or far more passages.
+
+    Without an encoder there is none: no question can be asked.
+    """
+    if snapshot.head.encoder.is_none:
+        return
     passages, location = snapshot.chunks.count_rows(), snapshot.store.location
     earlier = read_scale(location, snapshot.head.encoder)
     is_current = earlier is not None and 1 / _GROWTH < passages / earlier.passages < _GROWTH
@@ -48,7 +53,11 @@ def measure_scale(snapshot: Snapshot, encoder: Encoder) -> Scale:
     ids = snapshot.chunk_ids["id"].to_numpy()
     sample = ids[np.linspace(0, len(ids) - 1, min(len(ids), _SENTENCES)).astype(np.intp)].tolist()
     rows = snapshot.chunks_by_id(sample, ["text"])
-    own = _best(snapshot, encoder, [max(sentences(rows[number]["text"]), key=len) for number in sample])
+    pieces = [sentences(rows[number]["text"]) for number in sample]
+    longest = [max(sentences_of_one, key=len) for sentences_of_one in pieces if sentences_of_one]
+    if not longest:
+        return Scale(passages=len(ids))
+    own = _best(snapshot, encoder, longest)
     questions = [question for subject in SUBJECTS for question in subject]
     everyday = _best(snapshot, encoder, questions).reshape(len(SUBJECTS), -1)
     middles = float(np.median(everyday)), float(np.median(own))

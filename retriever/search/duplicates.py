@@ -50,7 +50,7 @@ def distinct(candidates: Iterable[Passage]) -> list[Group]:
     for candidate in candidates:
         words = candidate.text.casefold().split()
         text = " ".join(words)
-        group = texts.get(text)
+        group = texts.get(text) if text else None  # passages without text have nothing but their vectors
         if group is None:
             marks = frozenset(_shingles(words))
             number = _near(marks, shingles, by_shingle)

@@ -47,6 +47,7 @@ class Hit(CitedText):
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
     weak: bool = False  # probably no answer; never where nothing promises that this is seldom wrong
+    vector: Floats | None = field(default=None, compare=False, repr=False)  # the stored one, shape (dim,), if asked for
 
     @property
     def context(self) -> str:

@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ...core.arrays import isin_sorted
-from ...core.checks import is_real, is_whole
-from ...core.errors import DamagedError, InputError
-from ...core.words import encodable
+from ...core.errors import DamagedError
 from ...indexes.tuning.benchmark import DEPTH
 from ..store.tables import rows_among
 from . import exact
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-_MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no search
 _MAX_WORDS = 256  # different words of a query that full-text search looks up: more tell it nothing
 _MAX_TERMS = 2_048  # of a query, which may be a long paste
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
@@ -108,12 +105,14 @@ class Query:
         reranking: Reranking | None = None,
         per_document: int | None = None,
         collapse: bool = True,
+        with_vectors: bool = False,
     ) -> Hits:
         """The k best passages, best first; of equal ones the first in the index. The best of copies cites the others.
 
         :param without: the id of a chunk to leave out.
         :param per_document: as in `duplicates.select`.
         :param collapse: leave out copies, and passages beyond the limit of a document.
+        :param with_vectors: give each hit the stored vector of its passage.
         """
         k = min(k, self._snapshot.chunks.count_rows())
         if k == 0:
@@ -138,6 +137,9 @@ class Query:
         relevance = self._relevance(candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)]))
         line = relevances.line(self._snapshot, mode)
         hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=self._seconds)
+        if with_vectors:
+            vectors = self._snapshot.index.reconstruct(np.array([hit.passage for hit in hits], np.int64))
+            hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
         return Hits(hits, answerable=bool(hits) and not hits[0].weak)
@@ -353,42 +355,3 @@ class Query:
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start
-
-
-def check(query: str, k: int, mode: Mode) -> str:
-    """Check the arguments of a search, and strip the query of white space around it."""
-    if not isinstance(query, str):
-        raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
-    if not is_whole(k, 0):
-        raise InputError(f"k is the number of passages, a whole number of at least 0, not {k!r}")
-    if mode not in MODES:
-        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
-    query = encodable(query).strip()
-    if not query:
-        raise InputError("the query is empty: say what to look for")
-    if len(query) > _MAX_CHARACTERS:
-        raise InputError(f"the query has {len(query):,} characters: expected {_MAX_CHARACTERS:,} at most")
-    return query
-
-
-def check_page(k: int, offset: int) -> int:
-    """Return how many passages to look for, if the best `offset` are left out."""
-    if not is_whole(offset, 0):
-        raise InputError(f"offset is the number of passages to leave out, a whole number of at least 0, not {offset!r}")
-    return k + offset if is_whole(k, 0) else k
-
-
-def check_reranking(depth: int, seconds: float | None) -> None:
-    """Check the limits of reranking."""
-    if not is_whole(depth, 1):
-        raise InputError(f"rerank_depth is the number of passages to rerank, a whole number from 1, not {depth!r}")
-    if seconds is None:
-        return
-    if not is_real(seconds) or seconds < 0:
-        raise InputError(f"rerank_seconds is the time for reranking, a number of seconds from 0, not {seconds!r}")
-
-
-def check_per_document(per_document: int | None) -> None:
-    """Check the limit on passages of one document."""
-    if per_document is not None and not is_whole(per_document, 0):
-        raise InputError(f"per_document is a number of passages, a whole number from 0, not {per_document!r}")

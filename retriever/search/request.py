@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ...core.vectors import check_dimension
 from ..models.encoder import encode_finite
+from ..models.no_encoder import check_encoder
 from . import exact
 from .corrections import corrections_for, replace_words
 from .query import Mode, Query, Reranking
@@ -36,6 +38,8 @@ class SearchRequest:
     per_document: int | None = None  # as in `duplicates.select`
     collapse: bool = True
     min_relevance: float | None = None
+    vector: Floats | None = None  # of length 1, instead of that of the text
+    with_vectors: bool = False
 
     def hits(
         self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder], vectors: Mapping[str, Floats] = _NONE
@@ -43,7 +47,11 @@ class SearchRequest:
         """The k best passages that are relevant enough, best first.
 
         :param vectors: text -> its vector, shape (dim,), of queries that were encoded already.
+        :raises InputError: when the index has no encoder for a search by meaning, or the vector another dimension.
         """
+        mode, vector = self._mode(snapshot), self.vector
+        if vector is not None:
+            check_dimension(vector, snapshot.head.encoder.dim, "the vector of the query")
         parts = exact.parse(self.text)
 
         def encoder() -> Encoder:
@@ -53,6 +61,8 @@ class SearchRequest:
             parts = exact.parse(replace_words(self.text, corrections))
 
         def encode() -> Floats:
+            if vector is not None:
+                return vector[None]
             if parts.text in vectors:
                 return vectors[parts.text][None]
             return encode_finite(encoder(), [parts.text], kind="query")
@@ -60,21 +70,38 @@ class SearchRequest:
         query = Query(snapshot, parts.text, encode, parts)
         hits = query.hits(
             self.k,
-            mode=self.mode,
+            mode=mode,
             where=self.where,
             reranking=self.reranking,
             per_document=self.per_document,
             collapse=self.collapse,
+            with_vectors=self.with_vectors,
         )
         hits.corrections = corrections
         return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)
+
+    def to_encode(self, snapshot: Snapshot) -> str | None:
+        """The text to encode; None if there is nothing to encode."""
+        is_needed = self.vector is None and self._mode(snapshot) != "lexical"
+        return exact.parse(self.text).text if is_needed else None
+
+    def _mode(self, snapshot: Snapshot) -> Mode:
+        """The mode, without meaning where nothing gives the vector of the query.
+
+        :raises InputError: when only meaning was asked for.
+        """
+        if self.vector is not None or not snapshot.head.encoder.is_none:
+            return self.mode
+        if self.mode == "semantic":
+            check_encoder(snapshot.head.encoder, "give the vector of the query, or search in mode 'lexical'")
+        return "lexical"
 
 
 def hits_of_many(
     requests: Sequence[SearchRequest], snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder]
 ) -> list[Hits]:
     """Answer several searches of one state; their queries are encoded together."""
-    texts = list(dict.fromkeys(exact.parse(request.text).text for request in requests if request.mode != "lexical"))
+    texts = list(filter(None, dict.fromkeys(request.to_encode(snapshot) for request in requests)))
     vectors = encode_finite(encoder_of(snapshot.head.encoder), texts, kind="query") if texts else ()
     encoded = dict(zip(texts, vectors, strict=True))
     return [request.hits(snapshot, encoder_of, encoded) for request in requests]

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.errors import InputError
 from ..store.documents import chunk_at
+from . import arguments
 from . import query as queries
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def check(line: int, k: int) -> None:
     """Check the arguments of a search for similar passages."""
-    queries.check("-", k, "semantic")
+    arguments.check("-", k, "semantic")
     if isinstance(line, bool) or not isinstance(line, (int, np.integer)):
         raise InputError(f"a line is a whole number from 1, not {line!r}")
 

@@ -123,7 +123,10 @@ def of_passages(snapshot: Snapshot, encoder: Encoder, requirements: Requirements
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences of 4 to 40 words; return the beginning of the text if there are none."""
+    """Split a text into sentences of 4 to 40 words; return the beginning of the text if there are none.
+
+    A text without words has none.
+    """
     pieces: list[str] = []
     for part in _ENDS.split(text):
         if _is_unspaced(part):
@@ -133,6 +136,8 @@ def sentences(text: str) -> list[str]:
     if pieces:
         return pieces
     words = text.split()
+    if not words:
+        return []
     return [
         words[0][: _SENTENCE_CHARACTERS.start * 4]
         if _is_unspaced(text)

@@ -101,7 +101,9 @@ def count(snapshot: Snapshot, where: Filter | None) -> int:
     return snapshot.document_rows.num_rows if where is None else int(snapshot.select(where).sum())
 
 
-def page(snapshot: Snapshot, where: Filter | None, after: str | None, limit: int | None) -> list[Record]:
+def page(
+    snapshot: Snapshot, where: Filter | None, after: str | None, limit: int | None, *, vectors: bool = False
+) -> list[Record]:
     """Return the first documents after an id that pass a filter, in order of id.
 
     :param limit: the number at most; fewer come if they are large, but at least one.
@@ -113,7 +115,7 @@ def page(snapshot: Snapshot, where: Filter | None, after: str | None, limit: int
     chosen = order[start : start + min(_PAGE, limit if limit is not None else _PAGE)]
     sizes = np.cumsum(rows["size"].to_numpy()[chosen])
     chosen = chosen[: max(1, int(np.searchsorted(sizes, _PAGE_BYTES, side="right")))]
-    return _records(snapshot, rows["id"].to_numpy()[chosen].tolist())
+    return _records(snapshot, rows["id"].to_numpy()[chosen].tolist(), vectors=vectors)
 
 
 def facets(
@@ -216,13 +218,15 @@ def _first_after(paths: pa.ChunkedArray, order: Positions, after: str) -> int:
     return low
 
 
-def pages(read: Read, where: Filter | None, after: str | None, limit: int | None) -> Iterator[Record]:
+def pages(
+    read: Read, where: Filter | None, after: str | None, limit: int | None, *, vectors: bool = False
+) -> Iterator[Record]:
     """Yield documents in order of id, a page at a time, each from the state of the index at its time.
 
     :param read: answers from a snapshot.
     """
     while limit is None or limit > 0:
-        answer = partial(page, where=where, after=after, limit=limit)
+        answer = partial(page, where=where, after=after, limit=limit, vectors=vectors)
         records = read(answer)
         yield from records
         if not records:

@@ -16,7 +16,7 @@ from ...core.progress import Progress, ignore, within
 from ...retriever.models import files as model_folder
 from ...retriever.models import settings as model_settings
 from ...retriever.models.load import load_reranker
-from ...retriever.search.query import check_reranking
+from ...retriever.search.arguments import check_reranking
 from ..runs import plots
 from . import contenders as contender_list
 from . import judged_rows, similarity

@@ -16,7 +16,8 @@ from ...core.errors import InputError
 from ...core.progress import Progress, counted, ignore
 from ...retriever.models.load import load_reranker
 from ...retriever.retriever import Retriever
-from ...retriever.search.query import MODES, check_reranking
+from ...retriever.search.arguments import check_reranking
+from ...retriever.search.query import MODES
 from ..data import beir
 from .indexed_collection import count_documents, fill, live_index
 from .judgements import read_qrels, read_queries

@@ -442,7 +442,7 @@ def test_an_empty_query_is_refused(query, library):
         library.search(query)
 
 
-@pytest.mark.parametrize("query", [None, 3, b"cat", ["cat"]])
+@pytest.mark.parametrize("query", [3, b"cat", ["cat"]])
 def test_what_is_no_text_is_refused(query, library):
     with pytest.raises(InputError, match=type(query).__name__):
         library.search(query)

@@ -1,0 +1,51 @@
+"""Vectors that a caller gives: checked, and brought to length 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import InputError
+
+if TYPE_CHECKING:
+    from .arrays import Floats
+
+_UNIT = 1e-6  # so near to 1, the length of a vector stays as it is, and so do its numbers
+
+
+def unit_vector(value: Any, label: str) -> Floats:
+    """Return a vector of length 1, float32, shape (dim,).
+
+    :param label: names the vector in messages.
+    :raises InputError: when it is no list of numbers, one of them is not finite, or all are 0.
+    """
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths; a tensor on a GPU
+        array = np.array(None)
+    if array.ndim != 1 or array.dtype.kind not in "fiu" or not len(array):
+        kind = f"an array of shape {array.shape}" if array.ndim > 1 else f"of type {type(value).__name__}"
+        raise InputError(f"{label} is {kind}: expected a list of numbers, or an array of shape (dim,)")
+    numbers = array.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{label} has a number that is not finite: expected finite numbers")
+    greatest = float(np.abs(numbers).max())
+    if not greatest:
+        raise InputError(f"{label} is zero: expected a vector with a direction")
+    scaled = numbers / greatest
+    length = float(np.linalg.norm(scaled))
+    is_unit = abs(length * greatest - 1) <= _UNIT
+    return np.ascontiguousarray(numbers if is_unit else scaled / length, np.float32)
+
+
+def check_dimension(vector: Floats, dim: int, label: str) -> Floats:
+    """Return a vector that an index can hold.
+
+    :raises InputError: when it has another dimension.
+    """
+    if len(vector) != dim:
+        raise InputError(
+            f"{label} has dimension {len(vector)}, but the vectors of the index have {dim}: use their encoder"
+        )
+    return vector

@@ -1,0 +1,104 @@
+"""Check the arguments of a search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.checks import is_real, is_whole
+from ...core.errors import InputError
+from ...core.vectors import unit_vector
+from ...core.words import encodable
+from .query import MODES, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...core.arrays import Floats
+
+_MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no search
+
+
+def check_query(
+    query: str | None, vector: Any, k: int, mode: Mode, *, reranks: bool
+) -> tuple[str, Floats | None, Mode]:
+    """Return the text of a query without white space around it, its vector of length 1, and the mode.
+
+    A vector without a text is searched by meaning.
+
+    :raises InputError: when there is neither, or one of them cannot be searched for.
+    """
+    if vector is not None:
+        vector = unit_vector(vector, "the vector of the query")
+        if query is None:
+            check("-", k, mode)
+            if mode == "lexical":
+                raise InputError("mode 'lexical' searches by words, and a vector has none: give a query too")
+            if reranks:
+                raise InputError("a reranker reads the words of a query, and a vector has none: give a query too")
+            return "", vector, "semantic"
+    if query is None:
+        raise InputError("there is no query: give a text, a vector, or both")
+    return check(query, k, mode), vector, mode
+
+
+def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]]:
+    """Pair the texts of several queries with their vectors.
+
+    :raises InputError: when there are neither, or as many vectors as texts.
+    """
+    texts = None if queries is None else _listed(queries, "queries")
+    arrays = None if vectors is None else _listed(vectors, "vectors")
+    if texts is None and arrays is None:
+        raise InputError("there are no queries: give texts, vectors, or both")
+    if texts is not None and arrays is not None and len(texts) != len(arrays):
+        raise InputError(f"there are {len(texts):,} queries and {len(arrays):,} vectors: expected one vector a query")
+    count = len(texts if texts is not None else arrays or ())
+    return zip(texts or [None] * count, arrays if arrays is not None else [None] * count, strict=True)
+
+
+def _listed(values: Any, label: str) -> list[Any]:
+    if isinstance(values, (str, bytes)):
+        raise InputError(f"expected a list of {label}, not {values!r}")
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(f"expected a list of {label}, not {values!r}") from None
+
+
+def check(query: str, k: int, mode: Mode) -> str:
+    """Check the arguments of a search, and strip the query of white space around it."""
+    if not isinstance(query, str):
+        raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")
+    if not is_whole(k, 0):
+        raise InputError(f"k is the number of passages, a whole number of at least 0, not {k!r}")
+    if mode not in MODES:
+        raise InputError(f"there is no mode {mode!r}: expected one of {', '.join(MODES)}")
+    query = encodable(query).strip()
+    if not query:
+        raise InputError("the query is empty: say what to look for")
+    if len(query) > _MAX_CHARACTERS:
+        raise InputError(f"the query has {len(query):,} characters: expected {_MAX_CHARACTERS:,} at most")
+    return query
+
+
+def check_page(k: int, offset: int) -> int:
+    """Return how many passages to look for, if the best `offset` are left out."""
+    if not is_whole(offset, 0):
+        raise InputError(f"offset is the number of passages to leave out, a whole number of at least 0, not {offset!r}")
+    return k + offset if is_whole(k, 0) else k
+
+
+def check_reranking(depth: int, seconds: float | None) -> None:
+    """Check the limits of reranking."""
+    if not is_whole(depth, 1):
+        raise InputError(f"rerank_depth is the number of passages to rerank, a whole number from 1, not {depth!r}")
+    if seconds is None:
+        return
+    if not is_real(seconds) or seconds < 0:
+        raise InputError(f"rerank_seconds is the time for reranking, a number of seconds from 0, not {seconds!r}")
+
+
+def check_per_document(per_document: int | None) -> None:
+    """Check the limit on passages of one document."""
+    if per_document is not None and not is_whole(per_document, 0):
+        raise InputError(f"per_document is a number of passages, a whole number from 0, not {per_document!r}")
