@@ -9,7 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from numpy.typing import ArrayLike
 
 from ..core import forking
 from ..core.errors import DamagedError, InputError, ModelNotFoundError, NoIndexError, StoreError
@@ -62,9 +65,6 @@ from .writes import DocumentWrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import EllipsisType
-
-    from numpy.typing import ArrayLike
 
     from .cluster.cluster import Cluster
     from .scope import Scope

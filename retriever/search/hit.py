@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, hidden_spans
 from .citation import Citation, CitedText, Copy
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Floats, Ids
+    from ...core.arrays import Ids
     from ..store.snapshot import Snapshot
     from .fusion import Candidates
 
