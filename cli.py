@@ -31,6 +31,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "forget": "index",
     "trust": "trust",
     "mcp": "mcp",
+    "watch": "watch",
     "optimize": "optimize",
     "evaluate": "evaluate",
     "compare": "evaluate",

@@ -110,7 +110,7 @@ def index(
         if as_json:
             echo_json(report.as_dict())
         else:
-            echo(_summary(report))
+            echo(summary(report))
         return report
 
     report = run(drop_missing=yes)
@@ -136,7 +136,8 @@ def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: s
     return open_index(folder, at, model, ray)
 
 
-def _summary(report: Report) -> str:
+def summary(report: Report) -> str:
+    """The line that a run over a folder ends with."""
     from ..retriever.indexing.report import FILE_STATES
 
     parts = {"indexed": f" ({report.in_part:,} in part)" if report.in_part else ""}

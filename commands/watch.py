@@ -1,0 +1,79 @@
+"""`binocle watch`: keep an index in line with its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..core.errors import MissingExtraError
+from ..core.printable import printable_path
+from .index import summary
+from .options import FOLDER, INDEX, json_option, print_note, print_waiting, wait_option
+from .output import echo, echo_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..retriever.servers.watch import Update
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, default=".")
+@click.option(
+    "--index",
+    "index",
+    metavar="DIR",
+    type=INDEX,
+    envvar="BINOCLE_INDEX",
+    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER.",
+)
+@click.option(
+    "--poll",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    help="Look at the files this often, where the system reports no changes. Default: only on network shares.",
+)
+@wait_option
+@json_option
+def watch(folder: Path, index: Path | None, poll: float | None, wait: float, as_json: bool) -> None:
+    """Keep the index of FOLDER up to date until you press Ctrl-C.
+
+    It indexes FOLDER as 'binocle index' does, and again whenever files change; a burst of changes is one run. If FOLDER
+    vanishes, its documents stay, and the watch goes on when it is back. Other programs may search meanwhile.
+
+    \b
+    binocle watch ~/notes
+    binocle watch docs --json
+    """
+    try:
+        from ..retriever.servers.watch import watch as updates_of
+    except ImportError as error:
+        raise MissingExtraError("watchfiles", "watch", "binocle watch") from error
+    from ..retriever.documents.scan import INDEX_NAME
+    from ..retriever.retriever import Retriever
+
+    retriever = Retriever.open(index or folder / INDEX_NAME, wait=wait, on_wait=print_waiting)
+    signal.signal(signal.SIGTERM, _interrupt)  # a service manager's end is as clean as Ctrl-C: a sync may stop anywhere
+    print_note(f"watching {printable_path(str(folder))}; Ctrl-C ends it")
+    with contextlib.suppress(KeyboardInterrupt):
+        for update in updates_of(retriever, folder, poll=poll):
+            _print(update, as_json=as_json)
+
+
+def _print(update: Update, *, as_json: bool) -> None:
+    if update.report is None:
+        print_note(f"binocle: {update.problem}")
+        return
+    print_note(update.report.note)
+    if as_json:
+        echo_json(update.report.as_dict())
+    else:
+        echo(f"{time.strftime('%H:%M:%S')}  {summary(update.report)}")
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,218 @@
+"""The index follows its folder: a thread watches real files through the system's own events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("watchfiles")
+
+from binocle.core.errors import InputError
+from binocle.retriever.servers import watch as watching
+from binocle.retriever.servers.watch import watch
+
+PATIENCE = 60.0  # seconds until a test gives up: no test needs them
+
+
+class Watch:
+    """A watch in a thread, and its updates in order."""
+
+    def __init__(self, retriever, folder, **options):
+        self.stop, self.updates = threading.Event(), queue.Queue()
+        self.thread = threading.Thread(target=self.run, args=(retriever, folder), kwargs=options)
+        self.thread.start()
+
+    def run(self, retriever, folder, **options):
+        for update in watch(retriever, folder, stop=self.stop, **options):
+            self.updates.put(update)
+
+    def next(self):
+        return self.updates.get(timeout=PATIENCE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(watching, "_QUIET_MS", 60)
+    monkeypatch.setattr(watching, "_LOOK_MS", 60)
+
+
+def paths(retriever):
+    return {document.id for document in retriever.iterate()}
+
+
+def test_a_new_a_changed_and_a_deleted_file_are_followed(retriever, folder):
+    with Watch(retriever, folder) as updates:
+        first = updates.next().report
+        assert (first.indexed, first.removed) == (0, 0)
+        (folder / "new.md").write_text("Walruses rest upon the ice.")
+        assert updates.next().report.indexed == 1
+        assert retriever.search("walruses ice", k=1)[0].path == "new.md"
+        (folder / "new.md").write_text("Kestrels hover above the motorway.")
+        assert updates.next().report.indexed == 1
+        assert retriever.search("kestrels", k=1, mode="lexical")[0].path == "new.md"
+        (folder / "new.md").unlink()
+        assert updates.next().report.removed == 1
+        assert "new.md" not in paths(retriever)
+
+
+def test_a_burst_of_files_is_one_sync(retriever, folder):
+    with Watch(retriever, folder) as updates:
+        updates.next()
+        for number in range(40):
+            (folder / f"{number}.txt").write_text(f"line {number}")
+        indexed = [updates.next().report.indexed]
+        while sum(indexed) < 40:
+            indexed.append(updates.next().report.indexed)
+        assert len(indexed) < 10  # one, unless a slow machine pauses for longer than the quiet time
+        assert {f"{number}.txt" for number in range(40)} <= paths(retriever)
+
+
+def test_files_in_a_new_folder_are_followed(retriever, folder):
+    with Watch(retriever, folder) as updates:
+        updates.next()
+        (folder / "deep/er").mkdir(parents=True)
+        (folder / "deep/er/a.md").write_text("Ospreys dive for fish.")
+        assert updates.next().report.indexed == 1
+        (folder / "deep/er/b.md").write_text("Herons wait for them.")
+        assert updates.next().report.indexed == 1
+        assert {"deep/er/a.md", "deep/er/b.md"} <= paths(retriever)
+
+
+def test_hidden_files_and_the_index_itself_wake_nobody(retriever, folder):
+    with Watch(retriever, folder) as updates:
+        updates.next()
+        (folder / ".git").mkdir()
+        (folder / ".git/index").write_text("x")
+        (retriever.path / "scratch").write_text("x")
+        (folder / "seen.md").write_text("Lapwings call.")
+        assert updates.next().report.indexed == 1
+        assert updates.updates.empty()
+
+
+def test_a_folder_that_vanishes_keeps_its_documents_and_is_followed_again(retriever, folder, tmp_path):
+    before = paths(retriever)
+    away = tmp_path / "away"
+    other = type(retriever).open(retriever.path)
+    with Watch(retriever, folder) as updates:
+        updates.next()
+        folder.rename(away)
+        update = updates.next()
+        assert update.report is None
+        assert update.problem == f"{folder} is away: its documents stay in the index until it is back"
+        away.rename(folder)
+        updates.next()
+        assert paths(other) == before
+        (folder / "back.md").write_text("Swallows return in spring.")
+        assert updates.next().report.indexed == 1
+        assert paths(other) == before | {"back.md"}
+
+
+def test_polling_finds_changes_without_events(retriever, folder):
+    with Watch(retriever, folder, poll=0.1) as updates:
+        updates.next()
+        (folder / "polled.md").write_text("Curlews probe the mud.")
+        assert updates.next().report.indexed == 1
+        assert "polled.md" in paths(retriever)
+
+
+def test_a_locked_index_is_a_problem_said_once_and_tried_again(retriever, folder, monkeypatch):
+    monkeypatch.setattr(watching, "_RETRY_SECONDS", 0.1)
+    with contextlib.ExitStack() as stack:
+        with type(retriever).open(retriever.path)._writer():
+            updates = stack.enter_context(Watch(retriever, folder))
+            assert "is being written by" in updates.next().problem
+            threading.Event().wait(0.5)
+            assert updates.updates.empty()
+        assert updates.next().report.unchanged > 0
+
+
+def test_a_burst_that_may_have_lost_events_opens_the_watch_anew(retriever, folder, monkeypatch):
+    monkeypatch.setattr(watching, "_MANY", 3)
+    opened = []
+    real = watching._Changes
+    monkeypatch.setattr(watching, "_Changes", lambda *arguments: opened.append(1) or real(*arguments))
+    with Watch(retriever, folder) as updates:
+        updates.next()
+        for number in range(9):
+            (folder / f"{number}.txt").write_text(f"line {number}")
+        total = 0
+        while total < 9:
+            report = updates.next().report
+            total += report.indexed
+        (folder / "last.txt").write_text("the last one")
+        while "last.txt" not in paths(retriever):
+            updates.next()
+        assert len(opened) > 1
+
+
+def test_a_folder_that_is_not_there_is_refused(retriever, tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        next(watch(retriever, tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("mounts", "events"),
+    [
+        ("/dev/vda / ext4 rw 0 0\nserver:/home /mnt nfs4 rw 0 0\n", False),
+        ("/dev/vda / ext4 rw 0 0\nserver:/home /mnt/other nfs4 rw 0 0\n", True),
+        ("server:/ / nfs rw 0 0\ntmpfs /mnt tmpfs rw 0 0\n", True),
+        ("sshfs /mnt/notes fuse.sshfs rw 0 0\n", False),
+    ],
+)
+def test_network_shares_are_polled(mounts, events, monkeypatch):
+    monkeypatch.setattr(watching.Path, "read_text", lambda *_: mounts)
+    assert watching._has_events(watching.Path("/mnt/notes")) is events
+
+
+def test_the_command_prints_each_change_and_ends_without_a_word(folder, retriever):
+    command = [sys.executable, "-m", "binocle.cli", "watch", str(folder), "--json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy()
+    )
+    try:
+        assert json.loads(process.stdout.readline())["files"]["indexed"] == 0
+        (folder / "new.md").write_text("Walruses rest upon the ice.")
+        assert json.loads(process.stdout.readline())["files"]["indexed"] == 1
+    finally:
+        process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "")
+    assert err == f"watching {folder}; Ctrl-C ends it\n"
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_in_24_000_events(retriever, folder):
+    with Watch(retriever, folder) as updates:
+        updates.next()
+        kept = set()
+        for number in range(12_000):
+            file = folder / f"sub{number % 97}/{number}.txt"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(f"line {number}")
+            if number % 2:
+                file.unlink()
+            else:
+                file.write_text(f"another line {number}")
+                kept.add(f"sub{number % 97}/{number}.txt")
+        end = time.monotonic() + 600
+        while not kept <= paths(retriever) and time.monotonic() < end:
+            updates.updates.get(timeout=600)
+        assert {path for path in paths(retriever) if path.startswith("sub")} == kept
+        assert all(row.text.startswith("another") for row in retriever.get(sorted(kept)[::500]))
