@@ -3,7 +3,7 @@
 He knows the public encoder, so he first learns to invert it on his own texts, once before any defence. For each defence
 he then maps stolen vectors onto undefended ones by least squares on his pairs. ALGEN (arXiv:2502.11308) found that a
 thousand pairs suffice. Last he retrains the part of his decoder that predicts words, for the same time with each
-defence. Without pairs he cannot learn a rotation, and uses the decoder unchanged.
+defence. Without pairs he aligns the stolen vectors first (`alignment`), and uses the decoder unchanged.
 """
 
 from __future__ import annotations

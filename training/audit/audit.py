@@ -6,8 +6,8 @@ need no training: the tokens that occur in most texts, and the nearest text of t
 defence is measured on the index's own passages (`search_cost`).
 
 The attacker has pairs of text and stored vector: of his own documents in the index, for example, or from a log. He
-knows the defence and its codebooks, not its key. A secret rotation is also attacked without pairs, with only the stolen
-vectors and the public encoder.
+knows the defence and its codebooks, not its key. A secret rotation is also attacked without pairs, with the stolen
+vectors, the public encoder and texts of other documents (`alignment`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ..evaluation import significance
 from ..inversion import metrics as recovery_metrics
 from ..inversion.metrics import Recovery, Value
 from . import defences
-from .config import ENCODER_ONLY, PAIRS, AuditConfig
+from .alignment import align
+from .config import PAIRS, WITHOUT_PAIRS, AuditConfig
 from .remarks import remarks
-from .result import AttackResult, AuditReport, DefenceResult, Example
+from .result import Alignment, AttackResult, AuditReport, DefenceResult, Example
 from .search_cost import DefendedSearch
 from .texts import LeakTexts
 
@@ -182,9 +183,10 @@ class _Attacks:
         if self._undefended is None:
             assert setting.kind == "none"
             self._undefended = attacker
-        attacks = {PAIRS: self._attack(attacker, stolen)}
+        attacks, alignment = {PAIRS: self._attack(attacker, stolen)}, None
         if setting.kind == "rotation":
-            attacks[ENCODER_ONLY] = self._attack(self._undefended, stolen)
+            aligned, alignment = self._aligned(own, stolen)
+            attacks[WITHOUT_PAIRS] = self._attack(self._undefended, aligned)
         ndcg = self._search.ndcg(setting.name)
         before = self._undefended_ndcg = ndcg if self._undefended_ndcg is None else self._undefended_ndcg
         mean, undefended_mean = float(ndcg.mean()), float(before.mean())
@@ -200,7 +202,23 @@ class _Attacks:
             same_ranking=bool((ndcg == before).all()),
             attacks=attacks,
             nearest=self._nearest(own, stolen),
+            alignment=alignment,
         )
+
+    def _aligned(self, own: Floats, stolen: Mapping[int, Floats]) -> tuple[dict[int, Floats], Alignment]:
+        """Turn stolen vectors back without a known pair.
+
+        One half of the attacker's documents counts as stolen, beside the attacked texts. Of the other half he has the
+        texts, and no stolen vector.
+        """
+        self._on_progress(Progress("undoing the rotation without pairs"))
+        in_index = self._texts.in_index
+        every = np.concatenate([own[in_index], *stolen.values()])
+        plain = self._own[~in_index]
+        turn_back = align(every, plain, seed=self._config.seed)
+        aligned = {length: turn_back(vectors) for length, vectors in stolen.items()}
+        cosines = np.concatenate([metric.cosines(aligned[length], self._true[length]) for length in aligned])
+        return aligned, Alignment(len(every), len(plain), float(cosines.mean()))
 
     def _attack(self, attacker: Attacker, stolen: Mapping[int, Floats]) -> AttackResult:
         by_length, examples = {}, []

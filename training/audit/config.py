@@ -49,7 +49,7 @@ class AuditConfig:
         checks.seed(self)
 
 
-PAIRS, ENCODER_ONLY = "pairs", "encoder only"  # the attacker's knowledge
+PAIRS, WITHOUT_PAIRS = "pairs", "without pairs"  # the attacker's knowledge
 
 
 GENERATED = "made from the documents"  # the source of generated queries

@@ -31,7 +31,7 @@ _CURVES = (
     "<p>Each point is a setting: how much of the search quality is left, and the F1 of the tokens that the attacker "
     "recovered, or that the nearest text which he had learned from has if that is more. Low and right is good. Ringed "
     "points and the dashed line are the Pareto front: no setting is better in one without being worse in the other. "
-    "Hollow: a secret rotation against an attacker without pairs.</p>"
+    "Hollow: a secret rotation that an attacker without pairs has undone as far as he can.</p>"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
@@ -106,7 +106,7 @@ def _settings(report: Report) -> str:
     heads += [f"F1, {length} tokens" for length in report["frequent"]]
     note = (
         "Bold: on the Pareto front. Highest F1: of the attackers and of the nearest own text. Two values of a secret "
-        "rotation: an attacker with pairs / with the encoder only."
+        "rotation: an attacker with pairs / without."
     )
     return f"{_table(heads, rows)}<p><small>{note}</small></p>"
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import defences
-from .config import ENCODER_ONLY, GENERATED, PAIRS
+from .config import GENERATED, PAIRS, WITHOUT_PAIRS
 
 if TYPE_CHECKING:
     from ..evaluation import significance
@@ -34,6 +34,19 @@ class AttackResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Alignment:
+    """How far an attacker without pairs undid a rotation."""
+
+    stolen: int  # vectors that he had
+    own: int  # texts of other documents
+    cosine: float  # of the vectors turned back with the true ones, the mean over attacked texts
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return {**asdict(self), "cosine": round(self.cosine, 4)}
+
+
+@dataclass(frozen=True, slots=True)
 class DefenceResult:
     """The leak of a defence, and its cost in search quality."""
 
@@ -47,6 +60,7 @@ class DefenceResult:
     same_ranking: bool  # whether every query's nDCG@10 is exactly the undefended one
     attacks: dict[str, AttackResult]  # by the attacker's knowledge
     nearest: ByLength  # the baseline that answers with the nearest text of the attacker's own
+    alignment: Alignment | None = None  # of a rotation
 
     @property
     def leak(self) -> float:
@@ -74,6 +88,7 @@ class DefenceResult:
                 for name, attack in self.attacks.items()
             },
             "nearest": _lengths(self.nearest),
+            **({"alignment": self.alignment.as_dict()} if self.alignment else {}),
         }
 
 
@@ -142,6 +157,9 @@ _ALWAYS = (
 )
 
 
+_UNDONE = 0.5  # mean cosine from which a rotation counts as undone
+
+
 def statements(report: AuditReport) -> list[str]:
     """Return the statements that belong beside the figures: the same for every audit, then this audit's own."""
     sentences = list(_ALWAYS)
@@ -155,12 +173,18 @@ def statements(report: AuditReport) -> list[str]:
 def _rotation(result: DefenceResult, plain: DefenceResult) -> str:
     before = {length: recovery["f1"] for length, recovery in plain.attacks[PAIRS].by_length.items()}
     length = max(result.attacks[PAIRS].by_length, key=before.__getitem__)
-    with_pairs, without = (result.attacks[name].by_length[length]["f1"] for name in (PAIRS, ENCODER_ONLY))
+    with_pairs, without = (result.attacks[name].by_length[length]["f1"] for name in (PAIRS, WITHOUT_PAIRS))
+    alignment = result.alignment
+    assert alignment
     ranking = "exactly what it was" if result.same_ranking else "what it was but for rounding among equal scores"
+    undone = alignment.cosine >= _UNDONE
+    success = "was undone" if undone else "was not undone this time"
+    advice = "" if undone else " That is no protection: more vectors or a better method may undo it."
     return (
-        f"The secret rotation helps against a thief who has the vectors and the public encoder alone: token F1 at "
-        f"{length} tokens {without:.3f}, against {before[length]:.3f} without it. It does not help against one who "
-        f"also has pairs of text and stored vector, of his own documents in the index or from a log: {with_pairs:.3f}; "
-        f"{result.dim} such pairs determine the matrix. Nor does it hide which texts are alike, equal or in one "
-        f"cluster: inner products are kept, and nDCG@10 of every query is {ranking}."
+        f"The secret rotation {success} by a thief without one known pair: with {alignment.stolen:,} stolen vectors "
+        f"and {alignment.own:,} texts of other documents, the vectors that he turned back have a mean cosine of "
+        f"{alignment.cosine:.2f} with the true ones, and token F1 at {length} tokens is {without:.3f}, against "
+        f"{before[length]:.3f} without the rotation.{advice} A thief who also has pairs of text and stored vector "
+        f"recovers {with_pairs:.3f}; {result.dim} such pairs determine the matrix. Inner products are kept, so the "
+        f"rotation does not hide which texts are alike, and nDCG@10 of every query is {ranking}."
     )

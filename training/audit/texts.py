@@ -18,6 +18,8 @@ from .config import MINIMUM_TEXTS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
@@ -37,6 +39,7 @@ class LeakTexts:
     true: dict[int, list[str]]
     tokens: EncoderTokens
     notes: list[str]
+    in_index: NDArray[np.bool_]  # of the corpus: texts of half of its documents, stolen in an attack without pairs
 
     @classmethod
     def of(cls, retriever: Retriever, config: AuditConfig, on_progress: OnProgress) -> LeakTexts:
@@ -45,8 +48,10 @@ class LeakTexts:
         lengths = sorted(length for length in config.lengths if length <= encoder.max_tokens)
         own, attacked = corpus.split(corpus.from_index(retriever.snapshot()), config.held_out, config.seed)
         on_progress(Progress(_CUTTING))
-        by_length = _learned(own, encoder, lengths, config, on_progress)
+        halves = _learned(own, encoder, lengths, config, on_progress)
+        by_length = {length: list(dict.fromkeys(halves[0][length] + halves[1][length])) for length in lengths}
         learned = list(dict.fromkeys(text for texts in by_length.values() for text in texts))
+        stolen = {text for texts in halves[0].values() for text in texts}
         candidates = _candidates(own, attacked, learned, encoder, lengths, config)
         tokens = EncoderTokens(encoder)
         true, copies = _without_copies(candidates, learned, tokens, config.texts_per_length)
@@ -58,7 +63,7 @@ class LeakTexts:
                 f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
                 f"with passages of {min(config.lengths)} tokens and more"
             )
-        return cls(learned, by_length, true, tokens, notes)
+        return cls(learned, by_length, true, tokens, notes, np.array([text in stolen for text in learned]))
 
 
 _CUTTING = "cutting texts out of the passages"
@@ -66,11 +71,14 @@ _CUTTING = "cutting texts out of the passages"
 
 def _learned(
     own: Iterable[Source], encoder: Encoder, lengths: Sequence[int], config: AuditConfig, on_progress: OnProgress
-) -> dict[int, list[str]]:
-    """Cut the attacker's texts, as many of each length."""
-    each = -(-config.corpus_texts // max(1, len(lengths)))
-    sources = corpus.sample(own, 4 * each, config.seed)
-    return cut(sources, encoder, lengths, each, config.seed, on_progress=on_progress)
+) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """Cut the attacker's texts out of either half of his documents, as many of each length."""
+    each = -(-config.corpus_texts // max(1, 2 * len(lengths)))
+    sources = list(corpus.sample(own, 8 * each, config.seed))
+    first, second = (
+        cut(sources[half::2], encoder, lengths, each, config.seed, on_progress=on_progress) for half in (0, 1)
+    )
+    return first, second
 
 
 def _candidates(
