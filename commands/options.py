@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,24 @@ where_option = click.option(
     help="Search only documents that pass: path='docs/**' (relative to the indexed folder), type=pdf, "
     "modified>=2026-01-01, size<1MB, KEY=VALUE; joined by and, or, not and brackets. Repeatable: all must pass.",
 )
+
+
+def grouped(**groups: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Pass options to a command in groups (a decorator, below those of the options).
+
+    :param groups: parameter of the command -> a NamedTuple with names of options as fields.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def pass_grouped(**values: Any) -> Any:
+            for name, group in groups.items():
+                values[name] = group(**{field: values.pop(field) for field in group._fields})
+            return command(**values)
+
+        return pass_grouped
+
+    return decorate
 
 
 def check_rerank_options(*, used: bool, by: str) -> None:

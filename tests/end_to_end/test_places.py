@@ -12,7 +12,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.commands import index as index_module
-from binocle.commands.places import document_url, editor_command
+from binocle.commands.passages.places import document_url, editor_command
 from binocle.core.errors import InputError
 
 
@@ -139,7 +139,7 @@ def test_a_path_that_leads_out_of_the_folder_is_no_link(notes, run):
 def test_open_opens_nothing_outside_of_the_folder(notes, monkeypatch):
     from dataclasses import replace
 
-    from binocle.commands.places import open_in_editor
+    from binocle.commands.passages.places import open_in_editor
 
     monkeypatch.setenv("EDITOR", "false")
     (hit,) = Retriever.open(notes).search("ship", 1, where="path=ship.md")

@@ -14,7 +14,7 @@ pytest.importorskip("accelerate")
 
 from click.testing import CliRunner
 
-from binocle.commands import pretrain as commands
+from binocle.commands.models import pretrain as commands
 from binocle.core.errors import InputError
 from binocle.training.pretraining.fill_mask import Filler
 

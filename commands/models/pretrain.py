@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import InputError
-from .options import FOLDER, json_option
-from .output import echo, echo_json
+from ...core.errors import InputError
+from ..options import FOLDER, json_option
+from ..output import echo, echo_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..training.pretraining.result import PretrainingResult
+    from ...training.pretraining.result import PretrainingResult
 
 _OBJECTIVES = ["mlm", "mlm+nsp", "mlm+sop"]
 _SIZES = ["tiny", "mini", "small", "medium", "base"]
@@ -70,9 +70,9 @@ def pretrain(
     binocle pretrain docs --out my-bert
     binocle pretrain docs notes --from-scratch tiny --objective mlm+sop --whole-words --out my-tiny-bert
     """
-    from ..training.pretraining.config import PretrainingConfig
-    from ..training.pretraining.pretrain import pretrain as run_pretraining
-    from .progress_bar import ProgressBar
+    from ...training.pretraining.config import PretrainingConfig
+    from ...training.pretraining.pretrain import pretrain as run_pretraining
+    from ..progress_bar import ProgressBar
 
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")
@@ -129,7 +129,7 @@ def fill(text: str, model: str, k: int, as_json: bool) -> None:
     \b
     binocle fill "The [MASK] sat down" --model models/rust-bert -k 3
     """
-    from ..training.pretraining.fill_mask import Filler
+    from ...training.pretraining.fill_mask import Filler
 
     if text == "-":
         if sys.stdin is None:

@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import InputError
-from .options import EXIT_NEGATIVE, FOLDER, PATH, folder_argument, index_option, json_option, open_index, parse_citation
-from .output import echo, echo_json
-from .progress_bar import ProgressBar
+from ...core.errors import InputError
+from ..options import (
+    EXIT_NEGATIVE,
+    FOLDER,
+    PATH,
+    folder_argument,
+    index_option,
+    json_option,
+    open_index,
+    parse_citation,
+)
+from ..output import echo, echo_json
+from ..progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..retriever.inversion.inverter import EmbeddingInverter, InvertedVector
-    from ..retriever.inversion.state_inverter import StateReading
+    from ...retriever.inversion.inverter import EmbeddingInverter, InvertedVector
+    from ...retriever.inversion.state_inverter import StateReading
 
 _ROWS = 10  # of a file of vectors, by default
 
@@ -67,7 +76,7 @@ def invert(
     binocle invert --vectors stolen.npy --inverter inverter --json
     binocle invert --passage guide/install.md:40 docs --inverter inverter
     """
-    from ..retriever.inversion.inverter import EmbeddingInverter, load
+    from ...retriever.inversion.inverter import EmbeddingInverter, load
 
     if text is not None and passage and folder is None:
         text, folder = None, FOLDER.convert(text, None, None)  # a single argument is the index's folder
@@ -106,11 +115,11 @@ def _vectors(
     if text is not None:
         return inverter.encoder.encode([text]), text, inverter.encoder.fingerprint
     if vectors is not None:
-        from ..retriever.inversion.vector_files import read_vectors
+        from ...retriever.inversion.vector_files import read_vectors
 
         return read_vectors(vectors, column=column, first=first, limit=rows), None, None
     assert passage is not None
-    from ..retriever.store.documents import stored_vector
+    from ...retriever.store.documents import stored_vector
 
     retriever = open_index(folder, index)
     snapshot = retriever.snapshot()
@@ -208,8 +217,8 @@ def inverter(
     binocle train inverter docs notes --out inverter
     binocle train inverter docs --from hidden --decoder lstm --minutes 20 --out state-inverter
     """
-    from ..training.inversion.config import InverterConfig
-    from ..training.inversion.train import train_inverter
+    from ...training.inversion.config import InverterConfig
+    from ...training.inversion.train import train_inverter
 
     if "" in texts:
         raise InputError("'' is empty; '.' is the folder you are in")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .invert import inverter
-from .options import (
+from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
     folder_argument,
@@ -19,11 +18,12 @@ from .options import (
     split_names,
     wait_option,
 )
-from .output import echo, echo_json
-from .progress_bar import ProgressBar
+from ..output import echo, echo_json
+from ..progress_bar import ProgressBar
+from .invert import inverter
 
 if TYPE_CHECKING:
-    from ..training.encoders.result import TrainingResult
+    from ...training.encoders.result import TrainingResult
 
 
 @click.group()
@@ -130,9 +130,9 @@ def encoder(
     binocle train encoder sts.tsv --pooling cls --objective cosine --epochs 4 --out my-encoder
     binocle train encoder scifact --mine 1 --rounds 2 --epochs 4 --out my-encoder
     """
-    from ..training.encoders.config import EncoderConfig
-    from ..training.encoders.mining_rounds import train_rounds
-    from ..training.encoders.train import train_encoder
+    from ...training.encoders.config import EncoderConfig
+    from ...training.encoders.mining_rounds import train_rounds
+    from ...training.encoders.train import train_encoder
 
     _refuse_idle_options(data, development)
     config = EncoderConfig(**options)
@@ -198,8 +198,8 @@ def reranker(
     \b
     binocle train reranker scifact --out my-reranker
     """
-    from ..training.rerankers.config import RerankerConfig
-    from ..training.rerankers.train import train_reranker
+    from ...training.rerankers.config import RerankerConfig
+    from ...training.rerankers.train import train_reranker
 
     _refuse_idle_options(data)
     with ProgressBar("reading the data", lines=10) as progress:
@@ -286,8 +286,8 @@ def tune(
     binocle tune ~/notes
     binocle tune docs --no-publish --out tuned
     """
-    from ..training.tuning.tune import tune
-    from ..training.tuning.tuning_config import DistillationConfig, TuningConfig
+    from ...training.tuning.tune import tune
+    from ...training.tuning.tuning_config import DistillationConfig, TuningConfig
 
     recipe = TuningConfig(learning=DistillationConfig(steps=steps), **options)
     retriever = open_index(folder, index, wait=wait)
@@ -330,7 +330,7 @@ def distill(
     \b
     binocle distill sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl --layers 0 --out small
     """
-    from ..training.encoders.distill import distill, student_settings
+    from ...training.encoders.distill import distill, student_settings
 
     config = student_settings(layers, **{name: value for name, value in options.items() if value is not None})
     with ProgressBar("reading the data", lines=10) as progress:

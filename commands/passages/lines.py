@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..core.printable import printable, printable_path
-from ..retriever.documents.file_parts import file_of
-from .options import EXIT_NEGATIVE, path_from_here
-from .output import echo_coloured, echo_json, is_coloured
+from ...core.printable import printable, printable_path
+from ...retriever.documents.file_parts import file_of
+from ..options import EXIT_NEGATIVE, path_from_here
+from ..output import echo_coloured, echo_json, is_coloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..retriever.retriever import Retriever
-    from ..retriever.search.grep import Line
-    from ..retriever.store.filters.where import Where
+    from ...retriever.retriever import Retriever
+    from ...retriever.search.grep import Line
+    from ...retriever.store.filters.where import Where
 
 _PATH, _NUMBER, _MATCH, _FAINT, _END = "\x1b[35m", "\x1b[32m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 _SHOWN = 1_000  # characters of a line on a terminal
@@ -55,6 +55,20 @@ _OF_LINES = {
 }
 
 
+class LineOptions(NamedTuple):
+    """The options of lines."""
+
+    regex: bool
+    fixed: bool
+    ignore_case: bool
+    word: bool
+    after: int | None
+    before: int | None
+    around: int | None
+    paths_only: bool
+    count_only: bool
+
+
 def line_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of lines to a command (a decorator)."""
     for option in reversed(_OPTIONS):
@@ -62,50 +76,39 @@ def line_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_line_options(*, regex: bool, fixed: bool) -> None:
+def check_line_options(options: LineOptions) -> None:
     """Refuse options that have no effect: those of lines for passages, and those of passages for lines."""
-    if regex and fixed:
+    if options.regex and options.fixed:
         raise click.UsageError("--regex does not go with --fixed")
-    context = click.get_current_context()
-    for name, option in (_OF_PASSAGES if regex or fixed else _OF_LINES).items():
+    context, for_lines = click.get_current_context(), options.regex or options.fixed
+    for name, option in (_OF_PASSAGES if for_lines else _OF_LINES).items():
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            rule = "does not go with --regex and --fixed" if regex or fixed else "goes with --regex or --fixed"
+            rule = "does not go with --regex and --fixed" if for_lines else "goes with --regex or --fixed"
             raise click.UsageError(f"{option} {rule}", context)
 
 
-def print_lines(
-    retriever: Retriever,
-    pattern: str,
-    where: Where,
-    *,
-    as_json: bool,
-    before: int | None,
-    after: int | None,
-    around: int | None,
-    paths_only: bool,
-    count_only: bool,
-    **options: bool,
-) -> int:
-    """Print the lines that match, and return the exit code.
-
-    :param options: those of `Retriever.grep`.
-    """
+def print_lines(retriever: Retriever, pattern: str, where: Where, options: LineOptions, *, as_json: bool) -> int:
+    """Print the lines that match, and return the exit code."""
+    before = options.before if options.before is not None else options.around or 0
+    after = options.after if options.after is not None else options.around or 0
     documents = retriever.grep(
         pattern,
         where=where,
-        before=before if before is not None else around or 0,
-        after=after if after is not None else around or 0,
-        lines=not (paths_only or count_only),
-        **options,
+        before=before,
+        after=after,
+        lines=not (options.paths_only or options.count_only),
+        fixed=options.fixed,
+        ignore_case=options.ignore_case,
+        word=options.word,
     )
     from_here = path_from_here(retriever.folder)
-    writer = _JsonWriter() if as_json else _TextWriter(separated=bool(before or after or around))
+    writer = _JsonWriter() if as_json else _TextWriter(separated=bool(before or after))
     is_empty = True
     for (stored, source), parts in groupby(documents, lambda document: (file_of(document.path), document.source)):
         is_empty = False
         path = stored if as_json or source != "file" else from_here(stored)
-        if paths_only or count_only:
-            writer.count(path, None if paths_only else sum(part.count for part in parts))
+        if options.paths_only or options.count_only:
+            writer.count(path, None if options.paths_only else sum(part.count for part in parts))
         else:
             for group in (group for part in parts for group in part.groups):
                 writer.group(path, group)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.printable import printable, printable_path
-from .output import echo
+from ...core.printable import printable, printable_path
+from ..output import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..retriever.retriever import Retriever
-    from ..retriever.search.hits import Hits
+    from ...retriever.retriever import Retriever
+    from ...retriever.search.hits import Hits
 
 
 def corrected(query: str, hits: Hits) -> str:
     """Return the query with its corrected words, and print a note on each."""
-    from ..retriever.search.corrections import replace_words
+    from ...retriever.search.corrections import replace_words
 
     for typed, correction in hits.corrections.items():
         echo(
@@ -29,8 +29,8 @@ def corrected(query: str, hits: Hits) -> str:
 
 def say_language(query: str, retriever: Retriever) -> None:
     """Name an encoder for the language of the query, if the default one of the index is not for it."""
-    from ..retriever.search.language import foreign_language
-    from ..retriever.store.relevance_scale import DEFAULT_ENCODER
+    from ...retriever.search.language import foreign_language
+    from ...retriever.store.relevance_scale import DEFAULT_ENCODER
 
     language = foreign_language(query)
     if language and retriever.snapshot().head.encoder.fingerprint == DEFAULT_ENCODER:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ..retriever.inversion.facts import RetainedFacts
-    from ..retriever.models.encoder import Kind
-    from ..retriever.retriever import Retriever
-    from ..retriever.search.hit import Hit
+    from ...retriever.inversion.facts import RetainedFacts
+    from ...retriever.models.encoder import Kind
+    from ...retriever.retriever import Retriever
+    from ...retriever.search.hit import Hit
 
 
 def recovery(
@@ -26,8 +26,8 @@ def recovery(
         raise click.UsageError("--inverter goes with --explain")
     from functools import cache
 
-    from ..retriever.inversion.facts import retained_facts
-    from ..retriever.inversion.inverter import EmbeddingInverter
+    from ...retriever.inversion.facts import retained_facts
+    from ...retriever.inversion.inverter import EmbeddingInverter
 
     loaded = EmbeddingInverter.load(inverter, encoder=retriever.encoder)
     return cache(lambda text, kind: retained_facts(text, loaded, kind=kind))
@@ -35,7 +35,7 @@ def recovery(
 
 def embedded_text(hit: Hit) -> str:
     """The text that the encoder embedded for a passage: its heading and the passage."""
-    from ..retriever.documents.chunker import context_of
+    from ...retriever.documents.chunker import context_of
 
     return context_of(hit.heading, hit.text)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.printable import printable
-from .options import (
+from ...core.printable import printable
+from ..options import (
     EXIT_NEGATIVE,
     FOLDER,
     folder_argument,
@@ -19,17 +19,17 @@ from .options import (
     split_names,
     wait_option,
 )
-from .output import echo, echo_json
-from .progress_bar import ProgressBar
+from ..output import echo, echo_json
+from ..progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from ..retriever.retriever import Retriever
-    from ..training.audit.apply import AppliedDefence
-    from ..training.audit.gate import Gate
-    from ..training.audit.result import AuditReport, DefenceResult
+    from ...retriever.retriever import Retriever
+    from ...training.audit.apply import AppliedDefence
+    from ...training.audit.gate import Gate
+    from ...training.audit.result import AuditReport, DefenceResult
 
 
 def _lengths(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, ...]:
@@ -130,19 +130,19 @@ def audit(
     binocle audit docs --out leak
     binocle audit docs --defences int8,rotation --max-token-f1 0.3 --min-ndcg-keep 0.98
     """
-    from ..training.audit.gate import Gate
+    from ...training.audit.gate import Gate
 
     gate = Gate(max_token_f1, min_ndcg_keep)
     if apply and not gate.is_set:
         raise click.UsageError("--apply needs --max-token-f1, --min-ndcg-keep or both, to choose the setting by")
     if (encoder or erase) and not apply:
         raise click.UsageError("--encoder and --erase go with --apply")
-    from ..training.audit import report_files, text_report
-    from ..training.audit.audit import audit as run_audit
+    from ...training.audit import report_files, text_report
+    from ...training.audit.audit import audit as run_audit
 
     retriever = open_index(folder, index, wait=wait)
     if apply:
-        from ..training.audit.apply import check
+        from ...training.audit.apply import check
 
         check(retriever, encoder)
     if out:
@@ -183,7 +183,7 @@ def _as_dict(report: AuditReport, gate: Gate, applied: AppliedDefence | None) ->
 
 def _apply(retriever: Retriever, result: DefenceResult, encoder: Path | None, *, erase: bool) -> AppliedDefence | None:
     """Put a setting into service; "none" needs no change."""
-    from ..training.audit.apply import defend
+    from ...training.audit.apply import defend
 
     if result.kind == "none":
         return None

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import InputError
-from .options import FOLDER, json_option, open_index
-from .output import echo, echo_json
-from .progress_bar import ProgressBar
+from ...core.errors import InputError
+from ..options import FOLDER, json_option, open_index
+from ..output import echo, echo_json
+from ..progress_bar import ProgressBar
 
 if TYPE_CHECKING:
-    from ..training.mining.report import MiningReport
+    from ...training.mining.report import MiningReport
 
 
 @click.command()
@@ -82,7 +82,7 @@ def mine(
     binocle mine scifact --out mined.jsonl --negatives 1
     binocle mine pairs.jsonl --index docs --mode hybrid --out mined.parquet --format list --scores
     """
-    from ..training.mining.mine import mine as run_mining
+    from ...training.mining.mine import mine as run_mining
 
     if corpus is not None and index is not None:
         raise InputError("negatives come from a corpus or from an index: give --corpus or --index, not both")
@@ -98,7 +98,7 @@ def mine(
 def _judge(name: str | None) -> Any:
     if name is None:
         return None
-    from ..retriever.models.load import load_reranker
+    from ...retriever.models.load import load_reranker
 
     return load_reranker(name)
 

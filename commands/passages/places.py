@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.errors import InputError
-from ..core.printable import printable_path
-from ..retriever.documents.file_parts import file_of
+from ...core.errors import InputError
+from ...core.printable import printable_path
+from ...retriever.documents.file_parts import file_of
 
 if TYPE_CHECKING:
-    from ..retriever.search.citation import Copy
-    from ..retriever.search.hit import Hit
+    from ...retriever.search.citation import Copy
+    from ...retriever.search.hit import Hit
 
 _HEAD_BYTES = 8_192  # looked through for a NUL: a file with one is no text
 _LINE_BEFORE = (  # +12 FILE

@@ -1,0 +1,5 @@
+"""Commands that print passages: search, similar and show.
+
+`hits` prints hits, `lines` the lines that a pattern matches. `remarks` are notes on the query, `retained` on its
+vector. `places` links a hit to its line in the file.
+"""

@@ -1,0 +1,178 @@
+"""Print hits with their citations, or as JSON, and notes on them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.printable import printable
+from ...retriever.search.snippet import blocks
+from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
+from ..output import echo, echo_coloured, echo_json, is_coloured
+from .places import document_url
+from .retained import embedded_text, recovered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...retriever.inversion.facts import RetainedFacts
+    from ...retriever.models.encoder import Kind
+    from ...retriever.retriever import Retriever
+    from ...retriever.search.hit import Hit
+
+
+class PrintOptions(NamedTuple):
+    """How hits are printed: the options of `binocle search`."""
+
+    as_json: bool
+    explain: bool = False
+    copies: bool = False
+    full: bool = False
+
+
+def print_hits(
+    hits: list[Hit],
+    query: str,
+    root: Path | None,
+    options: PrintOptions,
+    recover: Callable[[str, Kind], RetainedFacts] | None = None,
+) -> None:
+    """Print hits.
+
+    :param root: the indexed folder, to which their paths are relative.
+    :param recover: tells which words a vector keeps, to print them too.
+    """
+    if options.as_json:
+        for hit in hits:
+            row = _hit_fields(hit, explain=options.explain)
+            if recover:
+                facts = {"query": recover(query.strip(), "query"), "passage": recover(embedded_text(hit), "document")}
+                row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
+            echo_json(row)
+        return
+    printed = blocks(
+        hits,
+        query,
+        path_of=path_from_here(root),
+        url_of=lambda hit: document_url(hit, root),
+        colour=is_coloured(),
+        width=_width(),
+        explain=options.explain,
+        list_copies=options.copies,
+        full=options.full,
+    )
+    for hit, block in zip(hits, printed, strict=True):
+        facts_line = printable(recovered(recover(embedded_text(hit), "document"))) if recover else ""
+        echo_coloured(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
+
+
+def comment(
+    hits: list[Hit],
+    where: tuple[str, ...],
+    folders: tuple[Path, ...],
+    root: Path | None,
+    retriever: Retriever,
+    *,
+    as_json: bool,
+    required: tuple[str, ...] = (),
+) -> int:
+    """Print notes on the hits to stderr, and return the exit code."""
+    from ...retriever.store.locations.folder_location import writer_at
+
+    if not as_json:
+        _warn_of_changed_files(hits, root, retriever)
+        if hits and (writer := writer_at(retriever.path)):
+            echo(f"binocle: {writer} is writing the index: passages of new files may still be missing", err=True)
+    if not hits:
+        _explain_no_hits(where, folders, root, retriever, required)
+    return 0 if hits else EXIT_NEGATIVE
+
+
+def _warn_of_changed_files(hits: list[Hit], root: Path | None, retriever: Retriever) -> None:
+    """Warn of cited files that were changed or removed after indexing: their lines may have moved."""
+    from ...retriever.documents.scan import written_since
+
+    documents = list({hit.document for hit in hits if hit.source == "file"})
+    if root is None or not documents or not root.is_dir():
+        return
+    columns = ["path", "size", "mtime_ns", "sha256"]
+    rows = retriever.snapshot().documents_by_id(documents, columns)
+    if count := len(written_since(root, rows.values())):
+        changed = "one of these files was" if count == 1 else f"{count:,} of these files were"
+        hint = command_hint("index", root, at=retriever.path)
+        echo(f"binocle: {changed} changed or removed after indexing: {hint} brings the index up to date", err=True)
+
+
+def _explain_no_hits(
+    where: tuple[str, ...],
+    folders: tuple[Path, ...],
+    root: Path | None,
+    retriever: Retriever,
+    required: tuple[str, ...],
+) -> None:
+    """Say why nothing was found if the query is not the reason; on a terminal always say something."""
+    from ...retriever.store.documents import ids_passing
+    from ...retriever.store.locations.folder_location import writer_at
+
+    snapshot = retriever.snapshot()
+    rows = [row for row in retriever.documents() if row["chunks"]]
+    inside = folder_filter(folders, root, retriever.path)
+    below = ids_passing(snapshot, inside)
+    if not rows:
+        hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
+        writer = writer_at(retriever.path)
+        reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
+        reason = f"{writer} is making the index at {retriever.path}: search again when it is done" if writer else reason
+    elif below.isdisjoint(row["id"] for row in rows):
+        reason = f"no document in {', '.join(map(str, folders))} has passages in the index"
+    elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
+        types = sorted({row["format"] for row in rows if row["id"] in below}) if "type" in " ".join(where) else []
+        more = ", …" * (len(types) > _LISTED_TYPES)
+        here = f" (types here: {', '.join(types[:_LISTED_TYPES])}{more})" if types else ""
+        reason = f"no document passes {' and '.join(where)}{here}"
+    else:
+        reason = (required and f"no passage holds {_quoted(required)}") or "nothing found" * sys.stdout.isatty()
+    if reason:
+        echo(f"binocle: {printable(reason)}", err=True)
+
+
+def _quoted(literals: tuple[str, ...]) -> str:
+    return " and ".join(f'"{literal}"' for literal in literals)
+
+
+def _width() -> int:
+    import shutil
+
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 120))
+
+
+_LISTED_TYPES = 20  # most types that a message lists
+_JSON_FIELDS = [
+    "rank",
+    "score",
+    "scores",
+    "path",
+    "sha256",
+    "char_start",
+    "char_end",
+    "line_start",
+    "line_end",
+    "page",
+    "heading",
+    "text",
+    "hidden",
+    "title",
+    "metadata",
+    "format",
+    "source",
+    "relevance",
+    "weak",
+]
+_COPY_FIELDS = ["path", "line_start", "line_end", "page", "heading"]
+
+
+def _hit_fields(hit: Hit, *, explain: bool) -> dict[str, Any]:
+    row = {name: getattr(hit, name) for name in _JSON_FIELDS}
+    row["copies"] = [{name: getattr(copy, name) for name in _COPY_FIELDS} for copy in hit.copies]
+    return row | ({"explanation": hit.explanation} if explain else {})

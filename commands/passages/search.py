@@ -1,0 +1,219 @@
+"""`binocle search`: find passages, and print the text that they cite."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ...core.errors import InputError, UntrustedError
+from ...retriever.search.exact import parse
+from ..index import open_or_make
+from ..options import (
+    EXIT_NEGATIVE,
+    FOLDER,
+    check_rerank_options,
+    folder_filter,
+    folders_argument,
+    grouped,
+    index_option,
+    json_option,
+    k_option,
+    path_from_here,
+    ray_option,
+    rerank_depth_option,
+    rerank_option,
+    stdout_for_answers,
+    where_option,
+)
+from ..output import echo
+from .hits import PrintOptions, comment, print_hits
+from .lines import LineOptions, check_line_options, line_options, print_lines
+from .places import open_in_editor
+from .remarks import corrected, say_language, say_nothing, say_too_long
+from .retained import recovered, recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ...retriever.inversion.facts import RetainedFacts
+    from ...retriever.models.encoder import Kind
+    from ...retriever.retriever import Retriever
+    from ...retriever.search.hits import Hits
+    from ...retriever.search.query import Mode
+
+
+class _RankingOptions(NamedTuple):
+    """Options that `Retriever.search` takes as they are."""
+
+    k: int
+    mode: Mode
+    rerank: str | None
+    rerank_depth: int
+    rerank_seconds: float | None
+    per_document: int | None
+    min_relevance: float | None
+
+
+class _QueryCommand(click.Command):
+    """Explain how to pass a query that looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            hint = "A query that begins with - goes behind --, after all options"
+            raise click.UsageError(f"{error.format_message()} {hint}", ctx) from None
+
+
+@click.command(cls=_QueryCommand)
+@click.argument("query")
+@folders_argument
+@index_option
+@k_option
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "semantic", "lexical"]),
+    default="hybrid",
+    show_default=True,
+    help="Match meaning (semantic), words (lexical) or both.",
+)
+@where_option
+@click.option("--files", metavar="GLOB", help="Search only these files: the same as --where path=GLOB.")
+@line_options
+@rerank_option
+@rerank_depth_option
+@click.option("--rerank-seconds", metavar="S", type=float, help="Rerank for about S seconds, the best passages first.")
+@click.option(
+    "--per-document",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Print at most N passages of a document; 0: any number. Default: 3, and more where others have none.",
+)
+@click.option("--copies", is_flag=True, help="List the places of the copies of each passage.")
+@click.option("--full", is_flag=True, help="Print whole passages.")
+@click.option("--open", "open_first", is_flag=True, help="Open the first passage in $VISUAL or $EDITOR, at its line.")
+@click.option(
+    "--min-relevance",
+    metavar="X",
+    type=click.FloatRange(0, 1),
+    help="Print passages from this relevance, 0 to 1. By default all, but none if the best is below 0.5.",
+)
+@click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
+@click.option(
+    "--inverter",
+    metavar="DIR",
+    type=FOLDER,
+    help="With --explain, also show which words the vectors keep and lose: the folder of a trained inverter.",
+)
+@click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it was moved.")
+@ray_option
+@json_option
+@grouped(lines=LineOptions, ranking=_RankingOptions, printing=PrintOptions)
+def search(
+    query: str,
+    folder: tuple[Path, ...],
+    index: Path | None,
+    where: tuple[str, ...],
+    files: str | None,
+    open_first: bool,
+    inverter: Path | None,
+    model: str | None,
+    ray: str | None,
+    lines: LineOptions,
+    ranking: _RankingOptions,
+    printing: PrintOptions,
+) -> int:
+    """Find the passages that answer QUERY.
+
+    Searches FOLDER, which may also be a file, a glob, or several of these in one index. Without it, searches the whole
+    index of the current folder or of the nearest one above it. The QUERY "-" is read from standard input. Paths open
+    from the current folder; JSON has them relative to the indexed folder. Exit 1 when nothing is found, or nothing that
+    answers QUERY.
+
+    Passages that hold an identifier of QUERY literally (max_size, BadParameter, 1.2.3, #2809, src/main.rs) come first,
+    definitions before uses; in a sentence, of plain names only the definitions. "Words in quotes" and +word must be in
+    every passage. Words with a minus at the end of QUERY (-word) must not.
+
+    With --regex or --fixed it prints the lines that match QUERY in the stored texts, as grep does, for PDF and office
+    files too.
+
+    A word that no passage has is corrected to the nearest word of the index, unless it is in quotes.
+
+    With --rerank a cross-encoder reads the best passages again, together with the query, and orders them.
+
+    \b
+    binocle search '"invoice of march" -draft' docs
+    binocle search "lifetime of a borrowed value" docs
+    binocle search "how to install it" docs/guide/*.md docs/report.pdf
+    binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
+    binocle search --regex "install (the|a) " docs --files "*.md" -i -C 2
+    binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
+    """
+    check_line_options(lines)
+    check_rerank_options(used=ranking.rerank is not None, by="--rerank")
+    where = where if files is None else (*where, f"path={files}")
+    query = _read_query(query)
+    retriever = open_or_make(next(iter(folder), None), index, model, ray)
+    root = retriever.folder
+    scope = [*where, *folder_filter(folder, root, retriever.path)]
+    if lines.regex or lines.fixed:
+        return print_lines(retriever, query, scope, lines, as_json=printing.as_json)
+    recover = recovery(inverter, retriever, explain=printing.explain)
+    ranking = _allowed_ranking(ranking, retriever)
+    with stdout_for_answers(ray):
+        hits = retriever.search(query, where=scope, **ranking._asdict())
+    query = corrected(query, hits)
+    if not _print_answers(hits, query, retriever, ranking, printing, recover):
+        return EXIT_NEGATIVE
+    if open_first and hits:
+        open_in_editor(hits[0], root)
+    return comment(hits, where, folder, root, retriever, as_json=printing.as_json, required=parse(query).required)
+
+
+def _read_query(query: str) -> str:
+    """Return the query, or for "-" the standard input."""
+    if query != "-":
+        return query
+    if sys.stdin is None:
+        raise InputError("the query '-' is read from standard input, but that is closed")
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _allowed_ranking(ranking: _RankingOptions, retriever: Retriever) -> _RankingOptions:
+    """Search by words alone, with a note, where the index names an encoder and the user has not allowed that."""
+    if ranking.mode == "hybrid" and not retriever.trusted:
+        try:
+            _ = retriever.encoder
+        except UntrustedError as error:
+            echo(f"binocle: searched by words alone: {error}", err=True)
+            return ranking._replace(mode="lexical")
+    return ranking
+
+
+def _print_answers(
+    hits: Hits,
+    query: str,
+    retriever: Retriever,
+    ranking: _RankingOptions,
+    printing: PrintOptions,
+    recover: Callable[[str, Kind], RetainedFacts] | None,
+) -> bool:
+    """Print the hits and notes on the query; return whether they may answer it.
+
+    Hits that do not answer the query are printed only as JSON, or if the user asked for them with --min-relevance.
+    """
+    if recover and not printing.as_json:
+        echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
+    may_answer = not hits or hits.answerable or ranking.min_relevance is not None
+    print_hits(hits if may_answer or printing.as_json else [], query, retriever.folder, printing, recover)
+    if ranking.mode != "lexical":
+        say_too_long(query, retriever)
+        say_language(query, retriever)
+    if not may_answer:
+        say_nothing(hits, path_from_here(retriever.folder))
+    return may_answer
