@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .core.errors import (
         BinocleError,
         DamagedError,
+        DeadlineError,
         EncoderMismatchError,
         InputError,
         LockedError,
@@ -57,6 +58,7 @@ __all__ = [
     "BinocleError",
     "Context",
     "DamagedError",
+    "DeadlineError",
     "Document",
     "Encoder",
     "EncoderMismatchError",
@@ -95,6 +97,7 @@ _PLACES = {
     "BinocleError": ("core.errors", "BinocleError"),
     "Context": ("retriever.search.context", "Context"),
     "DamagedError": ("core.errors", "DamagedError"),
+    "DeadlineError": ("core.errors", "DeadlineError"),
     "Document": ("retriever.documents.document", "Document"),
     "Encoder": ("retriever.models.encoder", "Encoder"),
     "EncoderMismatchError": ("core.errors", "EncoderMismatchError"),

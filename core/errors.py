@@ -7,6 +7,7 @@
     │   └── UnsupportedError           no reader for its format, or no text in it
     ├── ModelNotFoundError (LookupError)   a model that is neither on this machine nor on the hub
     ├── MissingExtraError (ImportError)    an optional dependency, with the pip line
+    ├── DeadlineError (TimeoutError)       a search that was not done in its time
     └── StoreError (RuntimeError)          a problem of an index folder
         ├── NoIndexError                   there is no index
         ├── LockedError                    another process is writing
@@ -56,6 +57,10 @@ class MissingExtraError(BinocleError, ImportError):
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
         return type(self), self._arguments  # pickle would pass the message alone
+
+
+class DeadlineError(BinocleError, TimeoutError):
+    """A search was not done after the seconds that its caller allowed; also a TimeoutError."""
 
 
 class StoreError(BinocleError, RuntimeError):

@@ -42,6 +42,8 @@ from .search import similar as similarity
 from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.currency import Currency, check_passage
+from .search.deadline import Deadline
+from .search.diversity import check_mmr
 from .search.events import SearchEvent
 from .search.hit import Hit
 from .search.hits import Hits
@@ -345,6 +347,9 @@ class Retriever(DocumentReads, DocumentWrites):
         collapse: bool = True,
         min_relevance: float | None = None,
         with_vectors: bool = False,
+        group_by: arguments.GroupBy = "passage",
+        mmr: float | None = None,
+        deadline: float | None = None,
     ) -> Hits:
         """Return the k best passages, best first, as a list that also says whether the index answers the query.
 
@@ -375,8 +380,14 @@ class Retriever(DocumentReads, DocumentWrites):
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
         :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
         :param with_vectors: give each hit its `vector`, the stored one of its passage.
+        :param group_by: "document" gives the best passage of each of the k best documents.
+        :param mmr: choose hits that differ: the weight of relevance against novelty, from 0 to 1. The first hit is
+            the best one, and the others are no longer in the order of their scores. See `search.diversity`.
+        :param deadline: the seconds from now for the search, loading models included. The reranker reads what it has
+            time for. What has begun is not interrupted, so the answer may come a little later.
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the index was built with another encoder.
+        :raises DeadlineError: when the time is over before words and meaning were searched.
         """
         request = self._request(
             query,
@@ -391,6 +402,9 @@ class Retriever(DocumentReads, DocumentWrites):
             min_relevance=min_relevance,
             vector=vector,
             with_vectors=bool(with_vectors),
+            group_by=group_by,
+            mmr=mmr,
+            deadline=Deadline.after(deadline),
         )
         return self._answer(request).after(int(offset))
 
@@ -403,15 +417,17 @@ class Retriever(DocumentReads, DocumentWrites):
         offset: int = 0,
         where: Where = None,
         ids: Iterable[str | os.PathLike[str]] | None = None,
+        deadline: float | None = None,
         **options: Any,
     ) -> list[Hits]:
         """Return the hits of each query, the same as `search` returns; all are encoded together.
 
         :param vectors: the vector of each query, shape (queries, dim), with the texts or instead of them.
+        :param deadline: the seconds from now for all searches.
         :param options: the others of `search`.
         """
         conditions, depth = among(parse(where), ids), arguments.check_page(k, offset)
-        options = {"per_document": None, **options}
+        options = {"per_document": None, "deadline": Deadline.after(deadline), **options}
         pairs = arguments.check_queries(texts, vectors)
         requests = [self._request(text, depth, where=conditions, vector=vector, **options) for text, vector in pairs]
 
@@ -420,9 +436,14 @@ class Retriever(DocumentReads, DocumentWrites):
 
         return [hits.after(int(offset)) for hits in self._read(answer)]
 
-    async def asearch(self, query: str | None = None, k: int = 10, **options: Any) -> Hits:
-        """Await `search` in one of a few threads; one that has not begun can be cancelled."""
-        return await self._calls.run(self.search, query, k, **options)
+    async def asearch(
+        self, query: str | None = None, k: int = 10, *, deadline: float | None = None, **options: Any
+    ) -> Hits:
+        """Await `search` in one of a few threads; one that has not begun can be cancelled.
+
+        :param deadline: as in `search`; the wait for a free thread counts.
+        """
+        return await self._calls.run(self.search, query, k, deadline=Deadline.after(deadline), **options)
 
     async def acontext(self, query: str, **options: Any) -> Context:
         """Await `context`."""
@@ -521,17 +542,34 @@ class Retriever(DocumentReads, DocumentWrites):
         min_relevance: float | None = None,
         vector: ArrayLike | None = None,
         with_vectors: bool = False,
+        group_by: arguments.GroupBy = "passage",
+        mmr: float | None = None,
+        deadline: Deadline | None = None,
     ) -> SearchRequest:
         """Check the arguments of a search, and load its reranker."""
         text, array, mode = arguments.check_query(query, vector, k, mode, reranks=rerank is not None)
         check_relevance(min_relevance)
         arguments.check_reranking(rerank_depth, rerank_seconds)
         arguments.check_per_document(per_document)
+        by_document = arguments.check_grouping(group_by, per_document)
+        check_mmr(mmr)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
         return SearchRequest(
-            text, int(k), mode, conditions, reranking, per_document, collapse, min_relevance, array, with_vectors
+            text,
+            int(k),
+            mode,
+            conditions,
+            reranking,
+            per_document,
+            collapse,
+            min_relevance,
+            array,
+            with_vectors,
+            by_document,
+            mmr,
+            deadline,
         )
 
     def scope(self, where: Where) -> Scope:

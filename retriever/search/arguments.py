@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.checks import is_real, is_whole
 from ...core.errors import InputError
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...core.arrays import Floats
+
+GroupBy = Literal["passage", "document"]
 
 _MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no search
 
@@ -39,6 +41,18 @@ def check_query(
     if query is None:
         raise InputError("there is no query: give a text, a vector, or both")
     return check(query, k, mode), vector, mode
+
+
+def check_grouping(group_by: str, per_document: int | None) -> bool:
+    """Return whether each hit is of another document.
+
+    :raises InputError: when the two arguments contradict each other.
+    """
+    if group_by not in get_args(GroupBy):
+        raise InputError(f"group_by is one of {', '.join(get_args(GroupBy))}, not {group_by!r}")
+    if group_by == "document" and per_document not in (None, 1):
+        raise InputError(f"group_by='document' gives one passage of each: leave per_document={per_document!r} out")
+    return group_by == "document"
 
 
 def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]]:

@@ -28,6 +28,7 @@ from ...indexes.tuning.benchmark import DEPTH
 from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
+from .diversity import POOL
 from .duplicates import Passage, distinct, select
 from .fusion import Candidates, fuse, mean_standard_scores
 from .hit import cite
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from ..models.reranker import Reranker
     from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
+    from .deadline import Deadline
+    from .diversity import Diversity
     from .duplicates import Group
 
 
@@ -67,11 +70,14 @@ class Reranking:
     depth: int  # passages of the first stage, the best
     seconds: float | None  # it scores as many as this time allows; None: all of them
 
-    def scores(self, query: str, passages: list[str]) -> Floats:
+    def scores(self, query: str, passages: list[str], deadline: Deadline | None = None) -> Floats:
         """Score the first passages, as many as the time allows."""
-        if self.seconds is None:
+        limits = [limit for limit in (self.seconds, deadline and deadline.remaining) if limit is not None]
+        if not limits:
             return self.reranker.score(query, passages)
-        return self.reranker.score_within(self.seconds, query, passages)
+        if min(limits) <= 0:
+            return np.empty(0, np.float32)
+        return self.reranker.score_within(min(limits), query, passages)
 
 
 class Query:
@@ -79,6 +85,7 @@ class Query:
 
     :param vector: gives the vector of the query, shape (1, dim). It is called once, if the mode needs it.
     :param parts: the exact parts of the query.
+    :param deadline: no stage but the reranker begins after it.
     """
 
     def __init__(
@@ -87,12 +94,14 @@ class Query:
         text: str,
         vector: Callable[[], Floats],
         parts: exact.ExactQuery | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._text = text
         self._exact = parts or None
         self._passages: dict[int, dict[str, Any]] = {}  # read for the exact parts, by id
         self._vector = cache(vector)
+        self._deadline = deadline
         self._seconds: dict[str, float] = {}  # by stage
 
     def hits(
@@ -106,6 +115,8 @@ class Query:
         per_document: int | None = None,
         collapse: bool = True,
         with_vectors: bool = False,
+        by_document: bool = False,
+        diversity: Diversity | None = None,
     ) -> Hits:
         """The k best passages, best first; of equal ones the first in the index. The best of copies cites the others.
 
@@ -113,6 +124,8 @@ class Query:
         :param per_document: as in `duplicates.select`.
         :param collapse: leave out copies, and passages beyond the limit of a document.
         :param with_vectors: give each hit the stored vector of its passage.
+        :param by_document: give the best passage of each of k documents.
+        :param diversity: choose among more than k passages, for hits that differ.
         """
         k = min(k, self._snapshot.chunks.count_rows())
         if k == 0:
@@ -121,20 +134,22 @@ class Query:
         if passing and not len(passing.chunks):
             return Hits()
         depth = max(k, reranking.depth) if reranking else k
-        depth = max(DEPTH, depth + (without is not None))
-        for times in (1, _DEEPER):
-            candidates = self._ordered(times * depth, mode, passing, reranking)
+        depth, pool = max(DEPTH, depth + (without is not None)), max(k, POOL) if diversity else k
+        limit = _DEEPER * depth
+        while True:
+            candidates = self._ordered(depth, mode, passing, reranking)
             if without is not None:
                 candidates = candidates.take(np.flatnonzero(candidates.ids != without))
-            if not collapse:
-                copies: dict[int, list[int]] = {number: [] for number in candidates.ids[:k].tolist()}
+            limit_each = 1 if by_document else per_document if collapse else 0
+            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse)
+            is_deepest = depth >= self._snapshot.chunks.count_rows() or len(candidates.ids) + 1 < depth  # one left out
+            if len(copies) >= k or is_deepest or not (by_document or (collapse and not reranking and depth < limit)):
                 break
-            groups = self._distinct(candidates, k, mode, per_document)
-            copies = {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
-            if len(copies) == k or reranking or len(candidates.ids) + 1 < depth:  # one may be left out
-                break
+            depth *= _DEEPER
         last = int(np.flatnonzero(np.isin(candidates.ids, list(copies))).max(initial=0))
         relevance = self._relevance(candidates.take(np.arange(len(candidates.ids))[: max(last + 1, relevances.DEPTH)]))
+        if diversity:
+            copies = diversity.choose(candidates, copies, relevance, k, self._snapshot.index.reconstruct)
         line = relevances.line(self._snapshot, mode)
         hits = cite(self._snapshot, candidates, copies, relevance, line, mode=mode, seconds=self._seconds)
         if with_vectors:
@@ -143,6 +158,18 @@ class Query:
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
         return Hits(hits, answerable=bool(hits) and not hits[0].weak)
+
+    def _selected(
+        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool
+    ) -> dict[int, list[int]]:
+        """The k best passages, best first, with the copies of each."""
+        if collapse:
+            groups = self._distinct(candidates, k, mode, per_document)
+            return {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
+        ids = candidates.ids
+        if per_document == 1:  # as only `by_document` has it here
+            ids = ids[np.sort(np.unique(self._snapshot.documents_of(ids), return_index=True)[1])]
+        return {number: [] for number in ids[:k].tolist()}
 
     def _relevance(self, candidates: Candidates) -> NDArray[np.float64]:
         """The relevance of candidates in order of their rank."""
@@ -337,7 +364,7 @@ class Query:
         with self._timed("reranker"):
             ids = candidates.ids[: reranking.depth].tolist()
             rows = self._snapshot.chunks_by_id(ids, ["context"])
-            scores = reranking.scores(self._text, [rows[number]["context"] for number in ids])
+            scores = reranking.scores(self._text, [rows[number]["context"] for number in ids], self._deadline)
         reached = len(scores)
         if not reached:
             return replace(candidates, reranker=np.full(len(candidates.ids), np.nan, np.float32))
@@ -352,6 +379,8 @@ class Query:
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
+        if self._deadline and stage != "reranker":
+            self._deadline.check(stage)
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0) + time.perf_counter() - start

@@ -11,6 +11,7 @@ from ..models.encoder import encode_finite
 from ..models.no_encoder import check_encoder
 from . import exact
 from .corrections import corrections_for, replace_words
+from .diversity import Diversity
 from .query import Mode, Query, Reranking
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..models.identity import EncoderId
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
+    from .deadline import Deadline
     from .hits import Hits
 
 _NONE: Mapping[str, Floats] = MappingProxyType({})
@@ -40,6 +42,9 @@ class SearchRequest:
     min_relevance: float | None = None
     vector: Floats | None = None  # of length 1, instead of that of the text
     with_vectors: bool = False
+    by_document: bool = False
+    mmr: float | None = None
+    deadline: Deadline | None = None
 
     def hits(
         self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder], vectors: Mapping[str, Floats] = _NONE
@@ -67,7 +72,8 @@ class SearchRequest:
                 return vectors[parts.text][None]
             return encode_finite(encoder(), [parts.text], kind="query")
 
-        query = Query(snapshot, parts.text, encode, parts)
+        diversity = None if self.mmr is None else Diversity(self.mmr, self.min_relevance or 0.0)
+        query = Query(snapshot, parts.text, encode, parts, self.deadline)
         hits = query.hits(
             self.k,
             mode=mode,
@@ -76,6 +82,8 @@ class SearchRequest:
             per_document=self.per_document,
             collapse=self.collapse,
             with_vectors=self.with_vectors,
+            by_document=self.by_document,
+            diversity=diversity,
         )
         hits.corrections = corrections
         return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)

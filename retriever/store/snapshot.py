@@ -241,6 +241,12 @@ class Snapshot:
         offsets = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         return np.sort(chunks[offsets])
 
+    def documents_of(self, chunks: Ids) -> Ids:
+        """Return the document of each of these chunks."""
+        rows = self.chunk_ids
+        documents: Ids = rows["document"].to_numpy()[np.searchsorted(rows["id"].to_numpy(), chunks)]
+        return documents
+
     @locked_cached_property
     def documents_in_order(self) -> Positions:
         """The positions of `document_rows` in order of path."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from binocle import EncoderMismatchError, Hit, Hits, Record, Report, Retriever
+from binocle import DeadlineError, EncoderMismatchError, Hit, Hits, Record, Report, Retriever
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -35,6 +35,14 @@ def nearest(retriever: Retriever, query: str, embed: Embed) -> NDArray[np.float3
 def vector_of(hit: Hit) -> NDArray[np.float32] | None:
     """Return the stored vector of a hit."""
     return hit.vector
+
+
+def different(retriever: Retriever, query: str) -> Hits | None:
+    """Return passages of different documents that differ, in time."""
+    try:
+        return retriever.search(query, 5, group_by="document", mmr=0.5, deadline=2)
+    except DeadlineError:
+        return None
 
 
 def answers(retriever: Retriever, vectors: list[list[float]]) -> list[Hits]:

@@ -1,0 +1,42 @@
+"""The time by which a search must have searched the words and the meaning of its query."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ...core.checks import is_real
+from ...core.errors import DeadlineError, InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A number of seconds, and the moment at which they are over."""
+
+    seconds: float
+    end: float  # of `time.monotonic`
+
+    @classmethod
+    def after(cls, seconds: float | Deadline | None) -> Deadline | None:
+        """Return the deadline these seconds from now, or the one that began earlier.
+
+        :raises InputError: when it is no number of seconds.
+        """
+        if seconds is None or isinstance(seconds, Deadline):
+            return seconds
+        if not is_real(seconds) or seconds <= 0:
+            raise InputError(f"deadline is the time for a search, a number of seconds above 0, not {seconds!r}")
+        return cls(float(seconds), time.monotonic() + float(seconds))
+
+    @property
+    def remaining(self) -> float:
+        """The seconds that are left; below 0 if they are over."""
+        return self.end - time.monotonic()
+
+    def check(self, stage: str) -> None:
+        """:raises DeadlineError: when the time is over before this stage of the search."""
+        if self.remaining <= 0:
+            raise DeadlineError(
+                f"the search was not done after {self.seconds:g} seconds, before the stage {stage!r}: allow more time, "
+                "or call warm_up() first"
+            )

@@ -1,0 +1,206 @@
+"""Hits that differ, hits of different documents, and searches that end in time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from binocle import BinocleError, DeadlineError, InputError, Retriever
+from binocle.retriever import asynchronous
+from binocle.retriever.search.deadline import Deadline
+from binocle.retriever.search.diversity import mmr
+
+WORDS = ["cat", "dog", "ship", "bread", "moon"]
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    """200 passages with vectors of three dimensions."""
+    random = np.random.default_rng(0)
+    retriever = Retriever.open(tmp_path_factory.mktemp("points") / "index", encoder=None, dim=3)
+    rows = enumerate(random.standard_normal((200, 3)))
+    retriever.add(
+        {"id": f"{n}", "text": f"{WORDS[n % 5]} number{n}", "embedding": vector, "metadata": {"n": n}}
+        for n, vector in rows
+    )
+    return retriever
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory, tiny_model):
+    """A book of 300 passages that are better than those of the others, and twelve short ones."""
+    retriever = Retriever.open(tmp_path_factory.mktemp("books") / "index", model=tiny_model)
+    chapters = "\n\n".join(f"The cat sat. Number {n} of the cat and the cat. " + "word " * 8 for n in range(300))
+    short = ({"id": f"s{n}", "text": f"A {WORDS[n % 5]} and a cat of the year {n}."} for n in range(12))
+    retriever.add([{"id": "book", "text": chapters}, *short])
+    assert retriever.get("book").passages > 200
+    return retriever
+
+
+def paths(hits):
+    return [hit.path for hit in hits]
+
+
+# Maximal marginal relevance
+
+
+def slow_mmr(scores, vectors, weight, k):
+    chosen = []
+    while len(chosen) < min(k, len(scores)):
+        gains = {
+            d: weight * scores[d] - (1 - weight) * max([float(vectors[d] @ vectors[c]) for c in chosen], default=0)
+            for d in range(len(scores))
+            if d not in chosen
+        }
+        chosen.append(max(gains, key=lambda d: (gains[d], -d)))
+    return chosen
+
+
+@pytest.mark.parametrize("weight", [0, 0.3, 0.5, 0.8, 1])
+def test_mmr_is_that_of_the_paper(weight):
+    random = np.random.default_rng(3)
+    vectors = random.standard_normal((40, 5)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    scores = np.sort(vectors @ vectors[7])[::-1].astype(np.float32)
+    assert mmr(scores, vectors, weight, 12).tolist() == slow_mmr(scores, vectors, weight, 12)
+    assert len(mmr(scores, vectors, weight, 100)) == 40
+
+
+def test_hits_are_chosen_by_mmr_among_the_fifty_best(points):
+    query = [1, 0, 0]
+    pool = points.search(vector=query, k=50, with_vectors=True)
+    scores, vectors = np.array([hit.score for hit in pool]), np.array([hit.vector for hit in pool])
+    for weight in (0, 0.4, 0.9):
+        expected = [pool[row].path for row in slow_mmr(scores, vectors, weight, 20)]
+        hits = points.search(vector=query, k=20, mmr=weight)
+        assert paths(hits) == expected
+        assert [hit.rank for hit in hits] == list(range(1, 21))
+        assert paths(points.search(vector=query, k=5, offset=10, mmr=weight)) == expected[10:15]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+def test_all_weight_on_relevance_keeps_the_order(points, mode):
+    for query in ("cat", "the number7 dog"):
+        plain = points.search(query, vector=[0, 1, 0], k=60, mode=mode)
+        assert points.search(query, vector=[0, 1, 0], k=60, mode=mode, mmr=1) == plain
+        some = points.search(query, vector=[0, 1, 0], k=5, mode=mode, mmr=0.3)
+        assert paths(some)[0] == paths(plain)[0]
+        assert paths(some) != paths(plain)[:5]
+
+
+def test_what_is_not_relevant_does_not_come_for_its_novelty(points):
+    plain = points.search(vector=[1, 0, 0], k=50)
+    minimum = plain[9].relevance
+    hits = points.search(vector=[1, 0, 0], k=50, mmr=0.1, min_relevance=minimum)
+    assert sorted(paths(hits)) == sorted(hit.path for hit in plain if hit.relevance >= minimum)
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan"), "1", True])
+def test_a_weight_that_is_none_is_refused(points, weight):
+    with pytest.raises(InputError, match="mmr is the weight of relevance"):
+        points.search("cat", mmr=weight)
+
+
+# One hit a document
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+@pytest.mark.parametrize("collapse", [True, False])
+def test_each_hit_is_the_best_passage_of_another_document(books, mode, collapse):
+    hits = books.search("cat number", 13, mode=mode, group_by="document", collapse=collapse)
+    assert len(set(paths(hits))) == len(hits) == 13
+    assert [hit.rank for hit in hits] == list(range(1, 14))
+    every = books.search("cat number", 400, mode=mode, collapse=False)
+    best = {hit.path: hit for hit in reversed(every)}
+    assert {hit.path: hit.text for hit in hits} == {path: hit.text for path, hit in best.items()}
+    for offset in (1, 5, 12, 13):
+        page = books.search("cat number", 3, mode=mode, group_by="document", collapse=collapse, offset=offset)
+        assert paths(page) == paths(hits)[offset : offset + 3]
+
+
+def test_documents_can_differ_and_pass_filters(points):
+    hits = points.search(vector=[1, 0, 0], k=5, mmr=0.5, group_by="document", where="n<100")
+    assert len(set(paths(hits))) == 5
+    assert all(hit.metadata["n"] < 100 for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"group_by": "file"}, "group_by is one of passage, document, not 'file'"),
+        ({"group_by": "document", "per_document": 2}, "leave per_document=2 out"),
+    ],
+)
+def test_a_grouping_that_cannot_be_is_refused(points, options, says):
+    with pytest.raises(InputError, match=says):
+        points.search("cat", **options)
+
+
+# In time
+
+
+class Over(Deadline):
+    """A deadline that ends when the first stage is done."""
+
+    remaining = 0.0
+
+    def check(self, stage):
+        del stage
+
+
+def test_a_search_past_its_deadline_says_so(points, books):
+    for call in (
+        lambda: points.search("cat", deadline=1e-9),
+        lambda: books.search("cat", mode="semantic", deadline=1e-9),
+        lambda: books.search_many(["cat", "dog"], deadline=1e-9),
+    ):
+        with pytest.raises(DeadlineError, match="not done after 1e-09 seconds, before the stage") as raised:
+            call()
+        assert isinstance(raised.value, (BinocleError, TimeoutError))
+    assert paths(points.search("cat", deadline=600)) == paths(points.search("cat"))
+    assert points.search_many(["cat"], deadline=600) == points.search_many(["cat"])
+
+
+def test_the_reranker_is_cut_at_the_deadline(books, make_reranker, tmp_path):
+    folder = str(make_reranker(tmp_path / "reranker"))
+    plain, reranked = books.search("a cat of the year"), books.search("a cat of the year", rerank=folder)
+    assert paths(plain) != paths(reranked)
+    assert books.search("a cat of the year", rerank=folder, deadline=600) == reranked
+    over = books.search("a cat of the year", rerank=folder, deadline=Over(1.0, 0.0))
+    assert paths(over) == paths(plain)
+    assert over[0].explanation["reranked"] == 0
+
+
+def test_the_wait_for_a_thread_counts(points, monkeypatch):
+    monkeypatch.setattr(asynchronous, "_THREADS", 1)
+    reader, release = Retriever.open(points.path), threading.Event()
+
+    async def calls():
+        blocked = asyncio.create_task(reader._calls.run(release.wait, 60))
+        late = asyncio.create_task(reader.asearch("cat", deadline=0.01))
+        await asyncio.sleep(0.03)
+        release.set()
+        await blocked
+        with pytest.raises(DeadlineError):
+            await late
+        return await reader.asearch("cat", deadline=600)
+
+    assert paths(asyncio.run(calls())) == paths(points.search("cat"))
+    reader.close()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1", True])
+def test_a_deadline_that_is_no_time_is_refused(points, seconds):
+    with pytest.raises(InputError, match="deadline is the time for a search"):
+        points.search("cat", deadline=seconds)
+
+
+def test_a_deadline_is_in_the_future():
+    deadline = Deadline.after(600)
+    assert 0 < deadline.remaining <= 600
+    assert Deadline.after(deadline) is deadline
+    assert Deadline(1, time.monotonic() - 1).remaining < 0
