@@ -32,6 +32,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "trust": "trust",
     "mcp": "mcp",
     "watch": "watch",
+    "serve": "serve",
     "optimize": "optimize",
     "evaluate": "evaluate",
     "compare": "evaluate",

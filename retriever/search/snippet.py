@@ -304,3 +304,15 @@ def _alike(word: str, candidate: str) -> bool:
     if "가" <= word[:1] <= "힣":  # a letter is a syllable; a Korean noun has one or two more as its ending
         return same == short and long - same <= 2
     return same >= 4 and same >= short - 2 and long - same <= 4
+
+
+def highlights(text: str, query: str) -> list[tuple[int, int]]:
+    """The spans of a text that are words of the query, or forms of them, in order and apart."""
+    words = {word for _, _, word in _words(parse(query).text)} - _COMMON
+    spans: list[tuple[int, int]] = []
+    for start, end, _ in _matches(text, words):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans

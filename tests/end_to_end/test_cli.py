@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show status files verify forget trust mcp watch optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show status files verify forget trust mcp watch serve optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -99,8 +99,8 @@ def test_help_of_every_command_has_an_example_whose_options_exist(name: str, run
         cli.commands[command].make_context(command, arguments)
 
 
-# test_train_cli.py runs the commands that train, test_mcp_server.py and test_watch.py those that run until they are stopped.
-ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert", "mcp", "watch"}
+# test_train_cli.py runs the commands that train, test_mcp_server.py, test_http_server.py and test_watch.py those that run until they are stopped.
+ELSEWHERE = {"doctor", "train", "tune", "distill", "audit", "invert", "mcp", "watch", "serve"}
 EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name) if words[0] not in ELSEWHERE]
 
 
@@ -190,7 +190,7 @@ def test_completion_prints_a_script_the_shell_can_read(shell: str, run, tmp_path
 @pytest.mark.parametrize(
     ("words", "completions"),
     [
-        ("binocle se", ["plain,search"]),
+        ("binocle sea", ["plain,search"]),
         ("binocle search x --mode h", ["plain,hybrid"]),
         ("binocle files --sta", ["plain,--state"]),
         ("binocle completion ", ["plain,bash", "plain,zsh", "plain,fish"]),

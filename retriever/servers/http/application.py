@@ -1,0 +1,306 @@
+"""The ASGI application: check the caller, read the input, answer in a thread, write JSON.
+
+Every refusal is problem details (RFC 9457) with one line for people; OpenAI's and Cohere's clients find it where they
+look for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ....core.errors import BinocleError
+from ....core.version import __version__
+from . import cohere, metrics, openai
+from .access import Access
+from .openapi import describe
+from .operations import OPERATIONS, Operation, to_json
+from .refusal import Refusal, invalid, refusal_of
+from .work_queue import WorkQueue
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from .caller import Served
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+_LOG = logging.getLogger("binocle")
+_BODY, _BODY_OF_DOCUMENTS = 2**20, 64 * 2**20  # bytes
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+_EVERY_ANSWER = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Authorization, Origin"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """What answers requests: indexes, rules, and the queue of work."""
+
+    served: Served
+    access: Access = field(default_factory=Access)
+    queue: WorkQueue = field(default_factory=WorkQueue)
+    metrics: metrics.Metrics = field(default_factory=metrics.Metrics)
+
+
+def application(server: Server) -> ASGIApp:
+    """Return the application of a server, for any ASGI host."""
+    operations = [*OPERATIONS, *openai.OPERATIONS, *cohere.OPERATIONS]
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
+        if operation.is_of_index:
+            by_path.setdefault(f"/indexes/{{index}}{operation.path}", {})[operation.method] = operation
+    document = json.dumps(describe(by_path)).encode()
+
+    async def health(_: Request) -> Response:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def openapi(_: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    async def gauges(request: Request) -> Response:
+        server.access.token_of(request.headers)
+        return Response(_metrics(server), media_type=None, headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    routes = [_route(server, path, methods) for path, methods in by_path.items()]
+    for path, endpoint in (("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
+        routes.append(Route(path, endpoint, methods=["GET"]))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        server.queue.close()
+
+    handlers: Mapping[Any, Any] = {
+        Refusal: _refused,
+        HTTPException: _not_routed,
+        BinocleError: _refused_by_engine,
+        ClientDisconnect: _gone,
+        Exception: _failed,
+    }
+    routed = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    return _Gate(routed, server)
+
+
+def _route(server: Server, path: str, methods: dict[str, Operation]) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return await _answer(server, methods["GET" if request.method == "HEAD" else request.method], request)
+
+    # The id of a document may have slashes; no other path goes on behind it.
+    return Route(path.replace("{id}", "{id:path}") if path.endswith("{id}") else path, endpoint, methods=[*methods])
+
+
+async def _answer(server: Server, operation: Operation, request: Request) -> Response:
+    token = server.access.token_of(request.headers)
+    caller = server.served.caller(token, request.path_params.get("index"))
+    if operation.writes and not server.served.writable:
+        raise Refusal(403, "this server only reads: start it with --write to change documents")
+    if operation.writes and not caller.may_write:
+        raise Refusal(403, "this token only reads")
+    arguments = await _input(server, operation, request)
+    known = request.headers.get("if-none-match", "") if operation.method == "GET" else ""
+
+    def work() -> tuple[int, str, bytes]:
+        # Read before the answer: if the index changes meanwhile, the answer is newer than its ETag, never older.
+        etag = f'W/"{caller.index.version(caller.retriever.snapshot())}"'
+        if known and any(part.strip() in (etag, "*") for part in known.split(",")):
+            return 304, etag, b""
+        try:
+            return 200, etag, to_json(operation.call(caller, arguments))
+        except UnicodeEncodeError:
+            raise Refusal(400, "a text of the request has half of a character (a lone surrogate)") from None
+
+    status, etag, body = await server.queue.run(work, lambda: _disconnected(request))
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"} if operation.method == "GET" else {}
+    return Response(body, status, headers, media_type="application/json" if body else None)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _input(server: Server, operation: Operation, request: Request) -> Any:
+    """Read and check the input of an operation.
+
+    :raises Refusal: when it is too large, no JSON, or of another shape.
+    """
+    named = {name: value for name, value in request.path_params.items() if name != "index"}
+    try:
+        if operation.method == "GET" or (operation.method == "DELETE" and named):
+            return operation.input.model_validate({**_from_url(request), **named})
+        limit = _BODY_OF_DOCUMENTS if operation.writes else _BODY
+        body = await asyncio.wait_for(_body(request, limit), server.queue.deadline)
+        if not named:
+            return operation.input.model_validate_json(body or b"{}", strict=True)
+        value = json.loads(body or b"{}")
+        return operation.input.model_validate({**value, **named} if isinstance(value, dict) else value, strict=True)
+    except ValidationError as error:
+        raise invalid(error) from None
+    except TimeoutError:
+        raise Refusal(408, f"the body did not come within {server.queue.deadline:g} s") from None
+    except (ValueError, RecursionError):
+        raise Refusal(400, "the body is not JSON") from None
+
+
+def _from_url(request: Request) -> dict[str, Any]:
+    """Read the parameters of a URL; `q` is short for `query`, and JSON begins with `{`."""
+    values: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        name = "query" if name == "q" else name  # noqa: PLW2901
+        if name == "where":
+            values.setdefault(name, []).append(_filter_in_url(text))
+        elif name == "facets":
+            values.setdefault(name, []).append(text)
+        elif name in values:
+            raise Refusal(400, f"{name} came twice: expected one value")
+        else:
+            values[name] = text
+    return values
+
+
+def _filter_in_url(text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refusal(400, "where begins with '{' but is not JSON") from None
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """Read a body of at most so many bytes."""
+    length = request.headers.get("content-length", "0")
+    too_large = Refusal(413, f"the body is larger than {limit:,} bytes", {"Connection": "close"})
+    if length.isdecimal() and int(length) > limit:
+        raise too_large
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit:
+            raise too_large
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _metrics(server: Server) -> str:
+    queue = server.queue
+    commits = [({"index": name}, float(index.commits)) for name, index in server.served.indexes.items()]
+    gauges: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
+        ("binocle_requests_pending", "Requests at work and waiting.", [({}, queue.pending)]),
+        ("binocle_requests_refused_total", "Requests refused because too many wait.", [({}, queue.refused)]),
+        ("binocle_requests_late_total", "Requests that passed their deadline.", [({}, queue.late)]),
+        ("binocle_index_commits", "Commits of each index; it grows when the index changes.", commits),
+        ("binocle_info", "The version of Binocle.", [({"version": __version__}, 1)]),
+    ]
+    return server.metrics.write(gauges)
+
+
+# Refusals
+
+
+async def _refused(request: Request, refusal: Refusal) -> Response:
+    return problem(refusal.status, refusal.detail, refusal.headers, path=request.url.path)
+
+
+async def _refused_by_engine(request: Request, error: BinocleError) -> Response:
+    return await _refused(request, refusal_of(error))
+
+
+async def _not_routed(request: Request, error: HTTPException) -> Response:
+    path = request.url.path[:200]
+    detail = {404: f"there is no {path}: /openapi.json lists what there is"}.get(error.status_code)
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        detail = f"{path} does not take {request.method}: expected one of {allowed}"
+    return problem(error.status_code, detail or error.detail, dict(error.headers or {}), path=path)
+
+
+async def _gone(request: Request, _: ClientDisconnect) -> Response:
+    return problem(400, "the client closed the connection", {}, path=request.url.path)
+
+
+async def _failed(request: Request, _: Exception) -> Response:
+    return problem(500, "this request failed: the server's log says why", {}, path=request.url.path)
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str], *, path: str) -> Response:
+    """Return a refusal as problem details, with what OpenAI's or Cohere's clients read."""
+    phrase = "Client Closed Request" if status == 499 else HTTPStatus(status).phrase
+    body: dict[str, Any] = {"type": "about:blank", "title": phrase, "status": status, "detail": detail}
+    if path.startswith("/v1/"):
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        body["error"] = {"message": detail, "type": kind, "param": None, "code": None}
+    if path.startswith("/v2/"):
+        body["message"] = detail
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+class _Gate:
+    """What holds for every request: host and origin, CORS, headers, metrics, and no traceback ever."""
+
+    def __init__(self, routed: Starlette, server: Server) -> None:
+        self._routed = routed
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._routed(scope, receive, send)
+            return
+        start, status, request = time.perf_counter(), 0, Request(scope)
+        extra = [(name.encode(), value.encode()) for name, value in self._headers(request).items()]
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        try:
+            await self._guarded(request, receive, answer)
+        finally:
+            route = scope.get("route")
+            path = route.path if route else "other"
+            self._server.metrics.count(path, status or 499, time.perf_counter() - start)
+
+    async def _guarded(self, request: Request, receive: Receive, answer: Send) -> None:
+        try:
+            self._server.access.check_site(request.headers)
+            if request.method == "OPTIONS" and "origin" in request.headers:
+                await Response(status_code=204)(request.scope, receive, answer)
+                return
+            await self._routed(request.scope, receive, answer)
+        except Refusal as refusal:
+            await (await _refused(request, refusal))(request.scope, receive, answer)
+        except Exception:  # noqa: BLE001 - its answer, `_failed`, was sent
+            _LOG.exception("a request to %s failed", request.url.path)
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        origin = request.headers.get("origin", "")
+        if origin not in self._server.access.origins:
+            return _EVERY_ANSWER
+        return _EVERY_ANSWER | {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Methods": "GET, POST, PATCH, DELETE",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match",
+            "Access-Control-Expose-Headers": "ETag, Retry-After",
+            "Access-Control-Max-Age": "600",
+        }

@@ -1,0 +1,79 @@
+"""Reranking in the shape of Cohere's API, so that its clients speak to the server's reranker.
+
+Source: docs.cohere.com/reference/rerank. A reranker's logit becomes a relevance by the logistic function. Without
+--rerank, the relevance is the cosine of the index's encoder.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from ....core.errors import InputError
+from ...models.encoder import encode_finite
+from . import shapes
+from .operations import Operation
+
+if TYPE_CHECKING:
+    from ....core.arrays import Floats
+    from .caller import Caller
+    from .operations import Answer
+
+_MAX_DOCUMENTS, _MAX_CHARACTERS = 1_000, 500_000
+
+
+class RerankInput(BaseModel):
+    """A query, and texts to order by how well they answer it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    query: shapes.Query
+    documents: Annotated[
+        list[Annotated[str, Field(max_length=_MAX_CHARACTERS)]], Field(min_length=1, max_length=_MAX_DOCUMENTS)
+    ]
+    model: Annotated[str, Field(max_length=1_000, description="Any: the server has one reranker.")] = ""
+    top_n: Annotated[int | None, Field(ge=1)] = None
+    max_tokens_per_doc: Annotated[int | None, Field(ge=1, description="The model's own limit holds.")] = None
+
+
+class RankedDocument(shapes.Output):
+    """A document by its place in the request."""
+
+    index: int
+    relevance_score: float
+
+
+class RerankOutput(shapes.Output):
+    """The documents, best first."""
+
+    id: str
+    results: list[RankedDocument]
+    meta: dict[str, Any]
+
+
+def rerank(caller: Caller, request: RerankInput) -> Answer:
+    """Order texts by how well they answer a query."""
+    if sum(map(len, request.documents)) > _MAX_CHARACTERS:
+        raise InputError(f"the documents have more than {_MAX_CHARACTERS:,} characters: send fewer at once")
+    scores, model = _scores(caller, request)
+    order = np.argsort(-scores, kind="stable")[: request.top_n]
+    results = [{"index": int(number), "relevance_score": round(float(scores[number]), 6)} for number in order]
+    meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 0}, "model": model}
+    return {"id": str(uuid.uuid4()), "results": results, "meta": meta}
+
+
+def _scores(caller: Caller, request: RerankInput) -> tuple[Floats, str]:
+    """The relevance of each document, from 0 to 1, and the model that gave it."""
+    reranker = caller.server.reranker
+    if reranker is not None:
+        logits = reranker.score(request.query, request.documents).astype(np.float64)
+        return 1 / (1 + np.exp(-np.clip(logits, -500, 500))), reranker.name
+    encoder = caller.retriever.encoder
+    query = encode_finite(encoder, [request.query], kind="query")[0]
+    return np.clip(encode_finite(encoder, request.documents) @ query, 0, 1), encoder.name
+
+
+OPERATIONS = (Operation("POST", "/v2/rerank", rerank, RerankInput, RerankOutput, is_of_index=False),)

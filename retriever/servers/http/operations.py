@@ -1,0 +1,220 @@
+"""The operations of the server: one table for the routes and for OpenAPI, and a function for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import InputError
+from ...search.snippet import highlights
+from . import shapes
+from .access import filter_of
+from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pydantic import BaseModel
+
+    from ...indexing.report import Report
+    from ...search.hit import Hit
+    from ...search.hits import Hits
+    from ...store.records import Facet, Record
+    from .caller import Caller
+
+    Answer = Mapping[str, Any]
+
+_HIT = [name for name in shapes.SearchHit.model_fields if name not in ("copies", "highlights", "explanation")]
+_COPY = list(shapes.CopyOf.model_fields)
+_WAIT = 10.0  # seconds for another process that writes
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method of a path, its input and its output. The input's fields come from the path, the URL or the body."""
+
+    method: str
+    path: str
+    call: Callable[[Caller, Any], Answer]
+    input: type[BaseModel]
+    output: type[BaseModel]
+    writes: bool = False
+    is_of_index: bool = True  # it is also at /indexes/{index}/…
+
+
+def search(caller: Caller, request: shapes.SearchInput) -> Answer:
+    """Find the passages that answer a query, best first."""
+    hits = caller.documents.search(request.query, request.k, **_options(caller, request))
+    return _found(caller, request, request.query, hits)
+
+
+def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
+    """Answer several queries; all are encoded together."""
+    options = _options(caller, request)
+    options["where"] = caller.inside(options["where"])
+    lists = caller.retriever.search_many(request.queries, request.k, **options)
+    return {
+        "results": [_found(caller, request, query, hits) for query, hits in zip(request.queries, lists, strict=True)]
+    }
+
+
+def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
+    """Find passages like the one at a line of a document."""
+    hits = caller.documents.similar(request.path, request.line, request.k, where=filter_of(request.where))
+    return {"query": "", "answerable": hits.answerable, "corrections": {}, "hits": [_hit(hit) for hit in hits]}
+
+
+def context(caller: Caller, request: shapes.ContextInput) -> Answer:
+    """Pack the best passages for a question into a text for a prompt, with numbered citations."""
+    packed = caller.documents.context(
+        request.query,
+        max_tokens=request.max_tokens,
+        where=filter_of(request.where),
+        mode=request.mode,
+        min_relevance=request.min_relevance,
+        rerank=caller.reranker(requested=request.rerank),
+        order=request.order,
+    )
+    fields = [name for name in shapes.SourceOfContext.model_fields if name != "citation"]
+    sources = [{**_fields(passage, fields), "citation": passage.citation} for passage in packed.passages]
+    return {"text": packed.text, "tokens": packed.tokens, "sources": sources, "messages": packed.messages}
+
+
+def page(caller: Caller, request: shapes.PageInput) -> Answer:
+    """List documents, also those without text, with the reason."""
+    where = filter_of(request.where)
+    records = list(caller.documents.iterate(where, after=request.after, limit=request.limit + 1))
+    rows = [_record(record, with_text=request.text) for record in records[: request.limit]]
+    return {"documents": rows, "next_after": rows[-1]["id"] if len(records) > request.limit else None}
+
+
+def document(caller: Caller, request: shapes.DocumentInput) -> Answer:
+    """Return a document with its text, or with some of its lines."""
+    row = _record(caller.documents.get(request.id), with_text=True)
+    if request.lines is not None:
+        first, _, last = request.lines.partition("-")
+        row["text"] = caller.documents.text(request.id, lines=(int(first), int(last)))
+    return row
+
+
+def add(caller: Caller, request: shapes.AddInput) -> Answer:
+    """Add documents, or replace documents with the same id."""
+    documents = [document.model_dump(exclude_none=True) for document in request.documents]
+    return _report(caller.documents.add(documents, if_exists=request.if_exists, on_error=request.on_error, wait=_WAIT))
+
+
+def update(caller: Caller, request: shapes.UpdateInput) -> Answer:
+    """Change the metadata of added documents."""
+    if caller.token.where is not None:
+        raise Refusal(403, "a token with a filter cannot change metadata: add the document again with other values")
+    where = filter_of(request.where)
+    return _report(
+        caller.retriever.update(request.ids, metadata=request.metadata, where=where, mode=request.mode, wait=_WAIT)
+    )
+
+
+def delete(caller: Caller, request: shapes.DeleteInput) -> Answer:
+    """Remove documents by id or by a filter. An id that is not there is no error."""
+    where = filter_of(request.where)
+    if not request.ids and where is None:
+        raise InputError("nothing is chosen: give ids, or a filter as where")
+    return _report(caller.documents.delete(*request.ids, where=where))
+
+
+def delete_one(caller: Caller, request: shapes.IdInput) -> Answer:
+    """Remove a document."""
+    caller.documents.get(request.id)  # raises if it is not there
+    return _report(caller.documents.delete(request.id))
+
+
+def status(caller: Caller, _: shapes.Nothing) -> Answer:
+    """Say what the index holds."""
+    snapshot = caller.retriever.snapshot()
+    states, passages = caller.counts(snapshot)
+    answer = {
+        "index": caller.index.name,
+        "version": caller.index.version(snapshot),
+        "documents": states,
+        "passages": passages,
+        "encoder": snapshot.head.encoder.model,
+        "reranker": caller.server.reranker_name,
+        "writable": caller.may_write,
+        "indexes": caller.server.names(caller.token),
+    }
+    folder = caller.retriever.folder
+    return answer | ({"folder": None if folder is None else str(folder)} if caller.token.where is None else {})
+
+
+OPERATIONS = (
+    Operation("GET", "/search", search, shapes.SearchInput, shapes.SearchOutput),
+    Operation("POST", "/search", search, shapes.SearchInput, shapes.SearchOutput),
+    Operation("POST", "/search/many", search_many, shapes.SearchManyInput, shapes.SearchManyOutput),
+    Operation("GET", "/similar", similar, shapes.SimilarInput, shapes.SearchOutput),
+    Operation("POST", "/similar", similar, shapes.SimilarInput, shapes.SearchOutput),
+    Operation("GET", "/context", context, shapes.ContextInput, shapes.ContextOutput),
+    Operation("POST", "/context", context, shapes.ContextInput, shapes.ContextOutput),
+    Operation("GET", "/documents", page, shapes.PageInput, shapes.PageOutput),
+    Operation("GET", "/documents/{id}", document, shapes.DocumentInput, shapes.DocumentOutput),
+    Operation("POST", "/documents", add, shapes.AddInput, shapes.ReportOutput, writes=True),
+    Operation("PATCH", "/documents", update, shapes.UpdateInput, shapes.ReportOutput, writes=True),
+    Operation("DELETE", "/documents", delete, shapes.DeleteInput, shapes.ReportOutput, writes=True),
+    Operation("DELETE", "/documents/{id}", delete_one, shapes.IdInput, shapes.ReportOutput, writes=True),
+    Operation("GET", "/status", status, shapes.Nothing, shapes.StatusOutput),
+)
+
+
+def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
+    return {
+        "offset": request.offset,
+        "where": filter_of(request.where),
+        "mode": request.mode,
+        "min_relevance": request.min_relevance,
+        "per_document": request.per_document,
+        "rerank": caller.reranker(requested=request.rerank),
+    }
+
+
+def _found(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
+    rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
+    answer = {"query": query, "answerable": hits.answerable, "corrections": hits.corrections, "hits": rows}
+    if request.facets:
+        facets = caller.documents.facets(request.facets, filter_of(request.where))
+        answer["facets"] = {key: _facet(facet) for key, facet in facets.items()}
+    return answer
+
+
+def _hit(hit: Hit, query: str | None = None, *, explain: bool = False) -> dict[str, Any]:
+    row = _fields(hit, _HIT)
+    row["copies"] = [_fields(copy, _COPY) for copy in hit.copies]
+    if query is not None:
+        row["highlights"] = highlights(hit.text, query)
+    if explain:
+        row["explanation"] = hit.explanation
+    return row
+
+
+def _fields(thing: object, names: list[str]) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}
+
+
+def _facet(facet: Facet) -> dict[str, Any]:
+    counts = [{"value": value, "count": count} for value, count in facet.counts]
+    return {**dataclasses.asdict(facet), "counts": counts}
+
+
+def _record(record: Record, *, with_text: bool) -> dict[str, Any]:
+    names = [name for name in shapes.DocumentOutput.model_fields if name != "text"]
+    row = _fields(record, names)
+    return row | {"text": record.text} if with_text else row
+
+
+def _report(report: Report) -> dict[str, Any]:
+    row = _fields(report, list(shapes.ReportOutput.model_fields))
+    return row | {"failures": [dataclasses.asdict(failure) for failure in report.failures]}
+
+
+def to_json(answer: Answer) -> bytes:
+    """Write an answer as JSON; characters beyond ASCII as escapes, so that every text can be written."""
+    return json.dumps(answer, separators=(",", ":")).encode()

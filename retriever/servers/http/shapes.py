@@ -1,0 +1,318 @@
+"""What requests and answers look like: their fields, limits and descriptions, for checks and for OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_QUERY = 10_000  # characters
+MAX_K, MAX_DEPTH = 1_000, 10_000  # passages of one answer; the last rank that a page reaches
+MAX_QUERIES, MAX_FACETS = 100, 20
+MAX_DOCUMENTS = 1_000  # of a page, and added at once
+MAX_TOKENS = 100_000  # of a context
+
+Query = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_QUERY,
+        description='A question or words. "Words in quotes" and +word must be in every passage; -word at the end must '
+        "not.",
+    ),
+]
+Where = Annotated[
+    str | list[str | dict[str, Any]] | dict[str, Any] | None,
+    Field(
+        description="A filter of documents: a text such as `type=pdf and modified>=2026-01-01`, the JSON of OpenAI's "
+        "vector stores, or a list of these, which must all hold. In a URL, JSON begins with `{`."
+    ),
+]
+Count = Annotated[int, Field(ge=1, le=MAX_K, description="How many passages.")]
+Mode = Annotated[Literal["hybrid", "semantic", "lexical"], Field(description="By words, meaning or both.")]
+Relevance = Annotated[float | None, Field(ge=0, le=1, description="Leave out passages of less relevance.")]
+Path = Annotated[str, Field(min_length=1, max_length=4_096, description="The id or path of a document.")]
+Ids = Annotated[list[Path], Field(max_length=MAX_DOCUMENTS)]
+Rerank = Annotated[bool, Field(description="Read the best passages again with the server's reranker.")]
+
+
+class Input(BaseModel):
+    """The input of one operation: path, query parameters or JSON body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SearchOptions(Input):
+    """What all searches take."""
+
+    k: Count = 10
+    offset: Annotated[int, Field(ge=0, le=MAX_DEPTH - MAX_K, description="Best passages to leave out.")] = 0
+    where: Where = None
+    mode: Mode = "hybrid"
+    min_relevance: Relevance = None
+    rerank: Rerank = False
+    per_document: Annotated[
+        int | None, Field(ge=0, le=MAX_K, description="Passages of a document at most; 0: any number. Default: 3.")
+    ] = None
+    facets: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=1_000)]],
+        Field(max_length=MAX_FACETS, description="Keys to count documents by, such as `type`."),
+    ] = []
+    highlights: Annotated[bool, Field(description="Say where words of the query stand in each passage.")] = False
+    explain: Annotated[bool, Field(description="Say how each passage was found.")] = False
+
+
+class SearchInput(SearchOptions):
+    """One query."""
+
+    query: Query
+
+
+class SearchManyInput(SearchOptions):
+    """Several queries at once."""
+
+    queries: Annotated[list[Query], Field(min_length=1, max_length=MAX_QUERIES)]
+
+
+class SimilarInput(Input):
+    """A place in a document."""
+
+    path: Path
+    line: Annotated[int, Field(ge=1, le=2**31)]
+    k: Count = 10
+    where: Where = None
+
+
+class ContextInput(Input):
+    """A question, and the room for passages."""
+
+    query: Query
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS, description="Tokens of the encoder.")] = 2_000
+    where: Where = None
+    mode: Mode = "hybrid"
+    min_relevance: Relevance = None
+    rerank: Rerank = False
+    order: Literal["best_first", "best_last"] = "best_first"
+
+
+class PageInput(Input):
+    """Documents in order of id."""
+
+    where: Where = None
+    after: Annotated[str | None, Field(max_length=4_096, description="Begin after this id.")] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_DOCUMENTS)] = 100
+    text: Annotated[bool, Field(description="With the texts.")] = False
+
+
+class DocumentInput(Input):
+    """One document."""
+
+    id: Path
+    lines: Annotated[
+        str | None,
+        Field(pattern=r"^[0-9]{1,9}-[0-9]{1,9}$", description="The first and the last line of the text: `12-30`."),
+    ] = None
+
+
+class IdInput(Input):
+    """One document by its id."""
+
+    id: Path
+
+
+class NewDocument(Input):
+    """A document to add."""
+
+    text: Annotated[str, Field(max_length=16_000_000)]
+    id: Path | None = None
+    title: Annotated[str | None, Field(max_length=10_000)] = None
+    metadata: dict[str, Any] | None = None
+
+
+class AddInput(Input):
+    """Documents to add."""
+
+    documents: Annotated[list[NewDocument], Field(min_length=1, max_length=MAX_DOCUMENTS)]
+    if_exists: Literal["replace", "skip", "fail"] = "replace"
+    on_error: Literal["stop", "skip"] = "stop"
+
+
+class UpdateInput(Input):
+    """Metadata to change. A value of null removes a key."""
+
+    ids: Ids = []
+    where: Where = None
+    metadata: dict[str, Any]
+    mode: Literal["merge", "replace"] = "merge"
+
+
+class DeleteInput(Input):
+    """Documents to remove."""
+
+    ids: Ids = []
+    where: Where = None
+
+
+class Nothing(Input):
+    """No input."""
+
+
+class Output(BaseModel):
+    """An answer."""
+
+
+class CopyOf(Output):
+    """The place of a copy of a passage."""
+
+    path: str
+    line_start: int
+    line_end: int
+    page: int | None
+    heading: list[str]
+
+
+class SearchHit(Output):
+    """A passage, its citation and its scores. `text` is the document's text[char_start:char_end]."""
+
+    rank: int
+    score: float
+    scores: dict[str, float | None]
+    path: str
+    sha256: str
+    char_start: int
+    char_end: int
+    line_start: int
+    line_end: int
+    page: int | None
+    heading: list[str]
+    text: str
+    hidden: Annotated[list[list[int]], Field(description="Spans of the document that a person does not see there.")]
+    title: str
+    metadata: dict[str, Any]
+    format: str
+    source: Literal["file", "added"]
+    relevance: float
+    weak: bool
+    copies: list[CopyOf]
+    highlights: Annotated[
+        list[list[int]] | None, Field(description="Spans of `text`, in code points, with words of the query.")
+    ] = None
+    explanation: dict[str, Any] | None = None
+
+
+class FacetCount(Output):
+    """A value and its documents."""
+
+    value: Any
+    count: int
+
+
+class FacetCounts(Output):
+    """The values under a key, in the documents that pass the filter."""
+
+    documents: int
+    distinct: int
+    counts: list[FacetCount]
+    min: Any
+    max: Any
+
+
+class SearchOutput(Output):
+    """The hits of one query."""
+
+    query: str
+    answerable: Annotated[bool, Field(description="Whether the index seems to answer the query.")]
+    corrections: dict[str, str]
+    hits: list[SearchHit]
+    facets: dict[str, FacetCounts] | None = None
+
+
+class SearchManyOutput(Output):
+    """The hits of several queries, in their order."""
+
+    results: list[SearchOutput]
+
+
+class SourceOfContext(Output):
+    """The place of a numbered passage of a context."""
+
+    number: int
+    citation: str
+    path: str
+    sha256: str
+    line_start: int
+    line_end: int
+    page: int | None
+    heading: list[str]
+
+
+class ContextOutput(Output):
+    """A text for a prompt, and its sources."""
+
+    text: str
+    tokens: int
+    sources: list[SourceOfContext]
+    messages: list[dict[str, str]]
+
+
+class DocumentOutput(Output):
+    """A stored document."""
+
+    id: str
+    title: str
+    metadata: dict[str, Any]
+    format: str
+    source: Literal["file", "added"]
+    state: str
+    reason: str
+    size: int
+    passages: int
+    text: str | None = None
+
+
+class PageOutput(Output):
+    """Documents in order of id."""
+
+    documents: list[DocumentOutput]
+    next_after: Annotated[str | None, Field(description="Give this as `after` for more; null at the end.")]
+
+
+class ReportOutput(Output):
+    """What a write changed."""
+
+    indexed: int
+    unchanged: int
+    removed: int
+    failed: int
+    ids: list[str]
+    failures: list[dict[str, Any]]
+    note: str
+
+
+class StatusOutput(Output):
+    """What an index holds."""
+
+    index: str
+    version: Annotated[str, Field(description="Changes with every change of the index.")]
+    documents: dict[str, int]
+    passages: int
+    encoder: str
+    reranker: str | None
+    writable: bool
+    indexes: Annotated[list[str], Field(description="The indexes of this server that the token reaches.")]
+    folder: str | None = None
+
+
+class Health(Output):
+    """The server answers."""
+
+    status: Literal["ok"]
+
+
+class Problem(Output):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str

@@ -1,0 +1,688 @@
+"""The HTTP server: its answers, its refusals, who may ask, and how it holds under load."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+jsonschema = pytest.importorskip("jsonschema")
+httpx2 = pytest.importorskip("httpx2")
+
+from starlette.testclient import TestClient
+
+from binocle import F, InputError
+from binocle.retriever.servers.http import access, server, shapes
+from binocle.retriever.servers.http.access import Access, read_tokens
+from binocle.retriever.servers.http.application import Server, application
+from binocle.retriever.servers.http.caller import Served, ServedIndex
+from binocle.retriever.servers.http.refusal import Refusal
+from binocle.retriever.servers.http.work_queue import WorkQueue
+
+QUERY = "cancel a task"
+
+
+def client(retriever, *, indexes=(), reranker=None, writable=False, queue=None, **rules):
+    """A client of a server without a socket; the first index is `notes`."""
+    names = {"notes": retriever, **dict(indexes)}
+    served = Served({name: ServedIndex(name, each) for name, each in names.items()}, reranker, writable)
+    app = application(Server(served, Access(**rules), queue or WorkQueue(2)))
+    return TestClient(app, base_url="http://localhost")
+
+
+@pytest.fixture
+def ask(retriever):
+    with client(retriever) as session:
+        yield session
+
+
+def refused(answer, status):
+    """The line of a refusal, which is problem details."""
+    body = answer.json()
+    assert answer.status_code == body["status"] == status, body
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "\n" not in body["detail"]
+    return body["detail"]
+
+
+# Answers
+
+
+def test_a_search_answers_as_the_library_does(ask, retriever):
+    hits = retriever.search(QUERY, k=3)
+    expected = [(hit.rank, hit.path, hit.line_start, hit.text, hit.sha256, hit.relevance) for hit in hits]
+    by_url = ask.get("/search", params={"q": QUERY, "k": 3})
+    by_body = ask.post("/search", json={"query": QUERY, "k": 3})
+    for answer in (by_url, by_body):
+        body = answer.json()
+        assert [
+            (hit["rank"], hit["path"], hit["line_start"], hit["text"], hit["sha256"], hit["relevance"])
+            for hit in body["hits"]
+        ] == expected
+        assert (body["query"], body["answerable"]) == (QUERY, hits.answerable)
+
+
+def test_every_option_of_a_search_reaches_it(ask, retriever):
+    asked = {"query": "bread", "k": 1, "offset": 1, "mode": "lexical", "per_document": 1, "min_relevance": 0.01}
+    expected = retriever.search("bread", 1, offset=1, mode="lexical", per_document=1, min_relevance=0.01)
+    (hit,) = ask.post("/search", json=asked | {"explain": True}).json()["hits"]
+    assert (hit["path"], hit["rank"], hit["explanation"]["mode"]) == (expected[0].path, 2, "lexical")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "type=csv",
+        ["type=csv"],
+        {"type": "eq", "key": "type", "value": "csv"},
+        ["size>1", {"type": "eq", "key": "type", "value": "csv"}],
+    ],
+)
+def test_a_filter_comes_in_any_of_its_forms(ask, where):
+    paths = {hit["path"] for hit in ask.post("/search", json={"query": "bread", "where": where}).json()["hits"]}
+    assert paths == {"data/prices.csv"}
+    parts = where if isinstance(where, list) else [where]
+    texts = [part if isinstance(part, str) else json.dumps(part) for part in parts]
+    assert {hit["path"] for hit in ask.get("/search", params={"q": "bread", "where": texts}).json()["hits"]} == paths
+
+
+def test_highlights_are_the_words_of_the_query_in_each_passage(ask):
+    hits = ask.get("/search", params={"q": "bake the breads", "highlights": True}).json()["hits"]
+    marked = {hit["text"][start:end] for hit in hits for start, end in hit["highlights"]}
+    assert {"Bake", "bread"} <= marked
+    assert "the" not in marked
+
+
+def test_facets_count_documents_that_pass_the_filter(ask, retriever):
+    facets = ask.get("/search", params={"q": "bread", "facets": ["type"]}).json()["facets"]
+    expected = retriever.facets("type")["type"]
+    assert [(row["value"], row["count"]) for row in facets["type"]["counts"]] == list(expected.counts)
+    assert facets["type"]["distinct"] == expected.distinct
+
+
+def test_several_queries_are_answered_at_once_and_alike(ask):
+    queries = [QUERY, "bread", "income tax"]
+    results = ask.post("/search/many", json={"queries": queries, "k": 2}).json()["results"]
+    alone = [ask.post("/search", json={"query": query, "k": 2}).json() for query in queries]
+    paths = [[(hit["path"], hit["line_start"]) for hit in result["hits"]] for result in results]
+    assert paths == [[(hit["path"], hit["line_start"]) for hit in result["hits"]] for result in alone]
+
+
+def test_similar_and_context_answer_as_the_library_does(ask, retriever):
+    path = "notes/guide/tasks.md"
+    similar = ask.get("/similar", params={"path": path, "line": 5, "k": 2}).json()["hits"]
+    assert [hit["path"] for hit in similar] == [hit.path for hit in retriever.similar(path, 5, 2)]
+    packed = retriever.context(QUERY, max_tokens=200)
+    answer = ask.post("/context", json={"query": QUERY, "max_tokens": 200}).json()
+    assert (answer["text"], answer["tokens"], answer["messages"]) == (packed.text, packed.tokens, packed.messages)
+    assert [source["citation"] for source in answer["sources"]] == [passage.citation for passage in packed.passages]
+
+
+def test_documents_come_in_pages_and_one_by_one(ask, retriever):
+    ids, after = [], None
+    while True:
+        page = ask.get("/documents", params={"limit": 3, **({"after": after} if after else {})}).json()
+        ids += [row["id"] for row in page["documents"]]
+        after = page["next_after"]
+        if after is None:
+            break
+    assert ids == [row["path"] for row in retriever.documents()]
+    path = "notes/guide/tasks.md"
+    assert ask.get(f"/documents/{path}").json()["text"] == retriever.text(path)
+    assert ask.get(f"/documents/{path}", params={"lines": "3-5"}).json()["text"] == retriever.text(path, lines=(3, 5))
+
+
+def test_status_says_what_the_index_holds(ask, retriever):
+    status = ask.get("/status").json()
+    measured = retriever.status()
+    assert (status["passages"], status["folder"]) == (measured.chunks, str(retriever.folder))
+    assert status["documents"]["indexed"] == measured.documents["indexed"]
+    assert (status["index"], status["indexes"], status["writable"]) == ("notes", ["notes"], False)
+
+
+def test_each_index_has_its_own_paths(retriever, tmp_path, tiny_model):
+    from binocle import Retriever
+
+    other = Retriever.open(tmp_path / "other", model=tiny_model)
+    other.add([{"id": "ship", "text": "The ship sails the sea."}])
+    with client(retriever, indexes={"other": other}) as ask:
+        assert {hit["path"] for hit in ask.get("/indexes/other/search?q=ship").json()["hits"]} == {"ship"}
+        assert "ship" not in {hit["path"] for hit in ask.get("/search?q=ship").json()["hits"]}
+        assert "there is no index 'third' here: expected one of notes, other" in refused(
+            ask.get("/indexes/third/status"), 404
+        )
+
+
+# The version of an index
+
+
+def test_an_answer_is_not_sent_again_while_the_index_is_the_same(retriever):
+    with client(retriever, writable=True) as ask:
+        first = ask.get("/search?q=ship")
+        tag = {"If-None-Match": first.headers["etag"]}
+        again = ask.get("/search?q=ship", headers=tag)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        retriever.add([{"id": "new", "text": "A ship of salt."}])  # also by another process
+        changed = ask.get("/search?q=ship", headers=tag)
+        assert changed.status_code == 200
+        assert "new" in {hit["path"] for hit in changed.json()["hits"]}
+        assert changed.headers["etag"] != first.headers["etag"]
+
+
+def test_no_request_fails_while_the_index_changes(retriever):
+    failures, stop = [], threading.Event()
+
+    def search(ask):
+        while not stop.is_set():
+            answer = ask.get("/search", params={"q": "ship", "k": 50})
+            if answer.status_code != 200 or not answer.json()["hits"]:
+                failures.append(answer.text)
+
+    with client(retriever) as ask:
+        threads = [threading.Thread(target=search, args=[ask]) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(5):
+            retriever.add([{"id": f"new-{number}", "text": f"The ship number {number} sails."}])
+        stop.set()
+        for thread in threads:
+            thread.join()
+        found = {hit["path"] for hit in ask.get("/search?q=ship&k=50").json()["hits"]}
+    assert failures == []
+    assert {f"new-{number}" for number in range(5)} <= found
+
+
+# Writing
+
+
+def test_documents_are_added_changed_and_removed_if_the_server_writes(retriever):
+    with client(retriever, writable=True) as ask:
+        report = ask.post("/documents", json={"documents": [{"id": "a", "text": "A blue ship.", "metadata": {"n": 1}}]})
+        assert report.json()["ids"] == ["a"]
+        assert ask.patch("/documents", json={"ids": ["a"], "metadata": {"n": 2}}).json()["indexed"] == 1
+        assert ask.get("/documents/a").json()["metadata"] == {"n": 2}
+        assert ask.delete("/documents/a").json()["removed"] == 1
+        assert "'a' is not in the index" in refused(ask.get("/documents/a"), 404)
+        assert "'a' is not in the index" in refused(ask.delete("/documents/a"), 404)
+        assert "nothing is chosen" in refused(ask.request("DELETE", "/documents", json={}), 400)
+        ask.post("/documents", json={"documents": [{"id": name, "text": name, "metadata": {"n": 3}} for name in "bc"]})
+        assert ask.request("DELETE", "/documents", json={"where": "n=3"}).json()["removed"] == 2
+
+
+def test_a_server_only_reads_unless_it_was_asked_to_write(ask, retriever):
+    before = retriever.count()
+    for method, path in (
+        ("POST", "/documents"),
+        ("PATCH", "/documents"),
+        ("DELETE", "/documents"),
+        ("DELETE", "/documents/README.md"),
+    ):
+        assert "start it with --write" in refused(ask.request(method, path, json={}), 403)
+    assert retriever.count() == before
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/search?q=", 400, "query: String should have at least 1 character"),
+        ("/search?q=%20", 400, "the query is empty"),
+        ("/search?q=bread&k=0", 400, "k: Input should be greater than or equal to 1, but '0' came"),
+        ("/search?q=bread&k=100000", 400, "less than or equal to 1000"),
+        ("/search?q=bread&colour=red", 400, "colour: Extra inputs are not permitted"),
+        ("/search?q=bread&q=salt", 400, "query came twice"),
+        (f"/search?q={'a' * 10_001}", 400, "at most 10000 characters"),
+        ("/search?q=bread&where=colour%3Dred", 400, "colour"),
+        ("/search?q=bread&where=%7B", 400, "where begins with '{' but is not JSON"),
+        ("/search?q=bread&rerank=true", 400, "this server has no reranker: start it with --rerank MODEL"),
+        ("/search?q=bread&facets=nothing", 400, "nothing"),
+        ("/documents/nope.md", 404, "'nope.md' is not in the index"),
+        ("/documents/README.md?lines=5-900", 400, "has lines 1 to"),
+        ("/similar?path=README.md&line=900", 400, "has lines 1 to"),
+        ("/nowhere", 404, "there is no /nowhere"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gets_one_line_that_names_it(ask, path, status, words):
+    assert words in refused(ask.get(path), status)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "body: Invalid JSON"),
+        (b"\xff", 400, "body: Invalid JSON"),
+        (b"[" * 100_000, 400, "body: Invalid JSON"),
+        (b'{"query": "bread", "k": "5"}', 400, "k: Input should be a valid integer, but '5' came"),
+        (b'{"query": 5}', 400, "query: Input should be a valid string, but 5 came"),
+        (b'{"query": "bread", "where": {"type": "never"}}', 400, "there is no filter of type 'never'"),
+        (b'{"query": "' + b"a" * 2**20 + b'"}', 413, "the body is larger than 1,048,576 bytes"),
+    ],
+)  # fmt: skip
+def test_a_body_that_cannot_be_used_gets_one_line(ask, body, status, words):
+    assert words in refused(ask.post("/search", content=body), status)
+
+
+def test_a_body_without_a_length_is_limited_too(ask):
+    assert "larger than" in refused(ask.post("/search", content=(b" " * 2**16 for _ in range(20))), 413)
+
+
+def test_another_method_is_told_which_ones_there_are(ask):
+    answer = ask.put("/search")
+    assert "/search does not take PUT: expected one of" in refused(answer, 405)
+    assert {"GET", "POST"} <= set(answer.headers["allow"].split(", "))
+
+
+def test_a_fault_of_the_server_shows_no_traceback(ask, retriever, monkeypatch, caplog):
+    def fail(*_, **__):
+        raise RuntimeError("/secret/path")
+
+    monkeypatch.setattr(type(retriever), "search", fail)
+    answer = ask.get("/search?q=bread")
+    assert refused(answer, 500) == "this request failed: the server's log says why"
+    assert "/secret/path" in caplog.text
+
+
+# Who may ask
+
+
+def test_a_page_of_another_site_may_not_ask(ask):
+    assert "pages of https://evil.example" in refused(
+        ask.get("/status", headers={"Origin": "https://evil.example"}), 403
+    ).replace("'", "")
+    assert "may not ask" in refused(ask.get("/status", headers={"Origin": "null"}), 403)
+    crossing = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+    assert "pages of other sites" in refused(ask.get("/search?q=bread", headers=crossing), 403)
+    assert ask.get("/status", headers={"Origin": "http://localhost"}).status_code == 200
+    visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert ask.get("/status", headers=visit).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:80", 200), ("127.0.0.1:8420", 200), ("[::1]:8420", 200), ("192.168.1.5", 200), ("docs.example", 200)]
+    + [(host, 421) for host in ("evil.example", "localhost.evil.example", "localhost@evil.example", "", "a:b:c", "localhost/x")],
+)  # fmt: skip
+def test_a_name_that_points_here_is_not_enough(retriever, host, status):
+    with client(retriever, hosts=frozenset({"docs.example"})) as ask:
+        assert ask.get("/status", headers={"Host": host}).status_code == status
+
+
+def test_a_site_that_is_allowed_may_ask(retriever):
+    site = "https://intranet.example"
+    with client(retriever, origins=frozenset({site})) as ask:
+        answer = ask.get("/search?q=bread", headers={"Origin": site})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, site)
+        asked = {"Origin": site, "Access-Control-Request-Method": "POST"}
+        assert ask.options("/search", headers=asked).status_code == 204
+        assert "access-control-allow-origin" not in ask.get("/search?q=bread").headers
+
+
+@pytest.fixture
+def tokens(tmp_path, retriever):
+    retriever.add([{"id": name, "text": f"The ship of {name}.", "metadata": {"tenant": name}} for name in ("t1", "t2")])
+    file = tmp_path / "tokens.json"
+    rows = [
+        {"token": "whole-index-token-1", "write": True},
+        {"token": "only-tenant-one-token", "where": "tenant=t1", "write": True},
+        {"token": "only-reads-this-token", "where": {"type": "eq", "key": "tenant", "value": "t2"}},
+        {"token": "another-index-token-4", "indexes": ["other"]},
+    ]
+    file.write_text(json.dumps({"tokens": rows}))
+    file.chmod(0o600)
+    return read_tokens(file)
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_a_token_is_needed_where_there_are_tokens(retriever, tokens):
+    with client(retriever, tokens=tokens) as ask:
+        for headers in ({}, bearer("wrong"), {"Authorization": "Basic whole-index-token-1"}, bearer("")):
+            answer = ask.get("/search?q=ship", headers=headers)
+            assert "expected the header 'Authorization: Bearer TOKEN'" in refused(answer, 401)
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert ask.get("/metrics", headers=headers).status_code == 401
+        assert ask.get("/search?q=ship", headers=bearer("whole-index-token-1")).status_code == 200
+        assert ask.get("/health").status_code == 200
+        assert "reaches no index" in refused(ask.get("/status", headers=bearer("another-index-token-4")), 403)
+
+
+def test_no_request_widens_the_scope_of_its_token(retriever, tokens):
+    mine = bearer("only-tenant-one-token")
+    with client(retriever, tokens=tokens, writable=True) as ask:
+        posts = [
+            ("/search", {"query": "ship", "k": 50}),
+            ("/search", {"query": "ship", "k": 50, "where": "tenant=t2 or tenant=t1"}),
+            ("/v1/vector_stores/notes/search", {"query": "ship"}),
+            ("/context", {"query": "ship"}),
+        ]
+        for path, body in posts:
+            text = ask.post(path, json=body, headers=mine).text
+            assert "ship of t1" in text and "ship of t2" not in text and "sails the sea" not in text, path
+        many = ask.post("/search/many", json={"queries": ["ship", "sea"], "k": 50}, headers=mine).json()
+        assert {hit["path"] for result in many["results"] for hit in result["hits"]} == {"t1"}
+        assert [row["id"] for row in ask.get("/documents", headers=mine).json()["documents"]] == ["t1"]
+        for path in ("/documents/t2", "/documents/README.md", "/similar?path=t2&line=1"):
+            assert "is not in the index" in refused(ask.get(path, headers=mine), 404)
+        facets = ask.get("/search?q=ship&facets=tenant", headers=mine).json()["facets"]["tenant"]["counts"]
+        assert facets == [{"value": "t1", "count": 1}]
+        status = ask.get("/status", headers=mine).json()
+        assert (status["documents"]["indexed"], status["passages"], status.get("folder")) == (1, 1, None)
+        assert ask.delete("/documents/t2", headers=mine).status_code == 404
+        assert (
+            ask.request("DELETE", "/documents", json={"ids": ["t2", "README.md"]}, headers=mine).json()["removed"] == 0
+        )
+        assert "cannot change metadata" in refused(
+            ask.patch("/documents", json={"metadata": {}, "ids": ["t1"]}, headers=mine), 403
+        )
+        outside = {"documents": [{"id": "x", "text": "x", "metadata": {"tenant": "t2"}}]}
+        assert "outside of this scope" in refused(ask.post("/documents", json=outside, headers=mine), 400)
+        reader = bearer("only-reads-this-token")
+        assert "this token only reads" in refused(ask.delete("/documents/t2", headers=reader), 403)
+        assert {hit["path"] for hit in ask.get("/search?q=ship", headers=reader).json()["hits"]} == {"t2"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"tokens": []}', "tokens: List should have at least 1 item"),
+        ('{"tokens": [{"token": "short"}]}', "tokens.0.token: String should have at least 16 characters"),
+        ('{"tokens": [{"token": "long-enough-token-1", "were": "a=b"}]}', "tokens.0.were: Extra inputs"),
+        ("nothing", "content: Invalid JSON"),
+    ],
+)
+def test_a_file_of_tokens_with_a_mistake_is_refused(tmp_path, content, words):
+    file = tmp_path / "tokens.json"
+    file.write_text(content)
+    file.chmod(0o600)
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        read_tokens(file)
+    assert "long-enough" not in str(caught.value)
+
+
+def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
+    file = tmp_path / "tokens.json"
+    file.write_text('{"tokens": [{"token": "long-enough-token-1"}]}')
+    file.chmod(0o640)
+    with pytest.raises(InputError, match="other users may read"):
+        read_tokens(file)
+    with pytest.raises(InputError, match="No such file"):
+        read_tokens(tmp_path / "none")
+
+
+# The queue
+
+
+def test_a_request_beyond_the_queue_is_refused_at_once_and_the_next_is_answered():
+    queue, free = WorkQueue(threads=1, waiting=1, deadline=30), threading.Event()
+
+    async def load():
+        at_work, waits = (asyncio.ensure_future(queue.run(free.wait)) for _ in range(2))
+        await asyncio.sleep(0)
+        with pytest.raises(Refusal) as caught:
+            await queue.run(free.wait)
+        assert (caught.value.status, int(caught.value.headers["Retry-After"]) >= 1) == (429, True)
+        free.set()
+        assert await asyncio.gather(at_work, waits) == [True, True]
+        assert await queue.run(lambda: "recovered") == "recovered"
+
+    asyncio.run(load())
+    assert (queue.refused, queue.pending) == (1, 0)
+    queue.close()
+
+
+def test_a_request_past_its_deadline_is_refused_and_never_starts():
+    queue, free, began = WorkQueue(threads=1, waiting=5, deadline=0.05), threading.Event(), []
+
+    async def load():
+        at_work = asyncio.ensure_future(queue.run(free.wait))
+        await asyncio.sleep(0)
+        with pytest.raises(Refusal, match="takes longer than 0.05 s") as caught:
+            await queue.run(lambda: began.append(1))
+        assert caught.value.status == 503
+        free.set()
+        with pytest.raises(Refusal):
+            await at_work
+
+    asyncio.run(load())
+    queue.close()
+    assert began == [] and queue.late == 2
+
+
+def test_a_client_that_goes_away_gives_its_place_free():
+    queue, free, began = WorkQueue(threads=1, waiting=1, deadline=30), threading.Event(), []
+
+    async def load():
+        gone = asyncio.Event()
+        at_work = asyncio.ensure_future(queue.run(free.wait))
+        await asyncio.sleep(0)
+        waits = asyncio.ensure_future(queue.run(lambda: began.append(1), gone.wait))
+        await asyncio.sleep(0)
+        gone.set()
+        with pytest.raises(Refusal) as caught:
+            await waits
+        assert caught.value.status == 499
+        assert queue.pending == 1
+        free.set()
+        await at_work
+
+    asyncio.run(load())
+    queue.close()
+    assert began == []
+
+
+def test_metrics_count_requests_in_the_format_of_prometheus(ask):
+    ask.get("/search?q=bread")
+    ask.get("/documents/nope")
+    answer = ask.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert 'binocle_requests_total{path="/search",status="200"} 1' in lines
+    assert 'binocle_requests_total{path="/documents/{id:path}",status="404"} 1' in lines
+    assert 'binocle_request_seconds_count{path="/search"} 1' in lines
+    sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? [0-9.e+-]+')
+    assert all(sample.fullmatch(line) for line in lines if not line.startswith("#"))
+    typed = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    names = {re.sub(r"_(bucket|sum|count)$", "", re.split(r"[{ ]", line)[0]) for line in lines if line[0] != "#"}
+    assert names == typed
+
+
+# The shapes of others' clients
+
+
+def test_embeddings_have_the_shape_of_openai(ask, tiny):
+    texts = ["the cat", "the ship"]
+    body = ask.post(
+        "/v1/embeddings", json={"input": texts, "model": "any", "encoding_format": "float", "user": "me"}
+    ).json()
+    assert list(body) == ["object", "data", "model", "usage"]
+    assert (body["object"], body["model"]) == ("list", tiny.name)
+    assert [(row["object"], row["index"]) for row in body["data"]] == [("embedding", 0), ("embedding", 1)]
+    np.testing.assert_allclose([row["embedding"] for row in body["data"]], tiny.encode(texts), atol=1e-5)
+    tokens = sum(map(len, tiny.offsets(texts)))
+    assert body["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+    packed = ask.post("/v1/embeddings", json={"input": "the cat", "model": "any", "encoding_format": "base64"}).json()
+    vector = np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4")
+    np.testing.assert_allclose(vector, tiny.encode(["the cat"])[0], atol=1e-5)
+
+
+def test_a_vector_store_has_the_shape_of_openai(ask, retriever):
+    retriever.add([{"id": "a/ship", "text": "A ship of salt.", "metadata": {"tenant": "t1", "tags": ["x"], "n": 2}}])
+    asked = {"query": "ship of salt", "filters": {"type": "eq", "key": "tenant", "value": "t1"}, "max_num_results": 3}
+    body = ask.post("/v1/vector_stores/notes/search", json=asked).json()
+    (hit,) = retriever.search("ship of salt", where=F.tenant == "t1")
+    assert body == {
+        "object": "vector_store.search_results.page",
+        "search_query": ["ship of salt"],
+        "data": [
+            {
+                "file_id": "a/ship",
+                "filename": "ship",
+                "score": hit.relevance,
+                "attributes": {"tenant": "t1", "n": 2},
+                "content": [{"type": "text", "text": "A ship of salt."}],
+                "citation": {"line_start": 1, "line_end": 1, "page": None, "heading": []},
+            }
+        ],
+        "has_more": False,
+        "next_page": None,
+    }
+    error = ask.post("/v1/vector_stores/third/search", json=asked).json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert "there is no index 'third'" in error["message"]
+
+
+def test_reranking_has_the_shape_of_cohere(retriever, make_reranker, tmp_path):
+    from binocle.retriever.models.load import load_reranker
+
+    reranker = load_reranker(make_reranker(tmp_path / "reranker"))
+    documents = ["the cat", "the ship sails", "bread and salt"]
+    asked = {"model": "any", "query": "ship", "documents": documents, "top_n": 2}
+    with client(retriever, reranker=reranker) as ask:
+        body = ask.post("/v2/rerank", json=asked).json()
+        assert ask.post("/search", json={"query": "ship", "rerank": True}).json()["hits"][0]["scores"]["reranker"]
+    assert set(body) == {"id", "results", "meta"}
+    assert body["meta"]["api_version"] == {"version": "2"}
+    logits = reranker.score("ship", documents)
+    expected = np.argsort(-logits)[:2].tolist()
+    assert [row["index"] for row in body["results"]] == expected
+    np.testing.assert_allclose(
+        [row["relevance_score"] for row in body["results"]], 1 / (1 + np.exp(-logits[expected])), atol=1e-4
+    )
+    with client(retriever) as ask:
+        assert len(ask.post("/v2/rerank", json=asked).json()["results"]) == 2
+        assert "query" in ask.post("/v2/rerank", json={"documents": ["a"]}).json()["message"]
+
+
+# OpenAPI
+
+
+def test_every_answer_has_the_schema_that_openapi_gives_it(retriever):
+    with client(retriever, writable=True) as ask:
+        document = ask.get("/openapi.json").json()
+        asked = [
+            ("get", "/search", {"params": {"q": "bread", "highlights": True, "facets": "type", "explain": True}}),
+            ("post", "/search/many", {"json": {"queries": ["bread"]}}),
+            ("get", "/similar", {"params": {"path": "README.md", "line": 3}}),
+            ("get", "/context", {"params": {"q": "bread"}}),
+            ("get", "/documents", {}),
+            ("get", "/status", {}),
+            ("post", "/documents", {"json": {"documents": [{"text": "New bread."}]}}),
+            ("post", "/v1/embeddings", {"json": {"input": "bread"}}),
+            ("post", "/v2/rerank", {"json": {"query": "bread", "documents": ["salt"]}}),
+        ]
+        for method, path, options in asked:
+            answer = ask.request(method, path, **options)
+            assert answer.status_code == 200, answer.text
+            schema = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+            jsonschema.validate(answer.json(), {**schema, "components": document["components"]})
+        problem = ask.get("/search?q=").json()
+        jsonschema.validate(problem, document["components"]["schemas"]["Problem"])
+
+
+def test_openapi_names_every_operation_once(ask):
+    document = ask.get("/openapi.json").json()
+    ids = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
+    assert len(ids) == len(set(ids)) > 20
+    assert all(
+        operation["summary"].endswith(".") for methods in document["paths"].values() for operation in methods.values()
+    )
+    assert {"/search", "/indexes/{index}/search", "/v2/rerank", "/health", "/metrics"} <= set(document["paths"])
+    assert shapes.SearchInput.__name__ in document["components"]["schemas"]
+
+
+# The command
+
+
+def start(*arguments, **options):
+    """A server of its own process, and its address, once it answers."""
+    command = [sys.executable, "-W", "error", "-m", "binocle.cli", "serve", *map(str, arguments)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+    line = process.stderr.readline()
+    assert "serving" in line, line + process.stderr.read()
+    return process, re.search(r" at (\S+) ", line)[1]
+
+
+def test_the_command_serves_and_ends_when_told_with_running_requests_answered(retriever, folder):
+    process, address = start(folder, "--port", "0")
+    with process:
+        try:
+            hits = httpx2.get(f"{address}search", params={"q": QUERY}).json()["hits"]
+            assert hits[0]["path"] == retriever.search(QUERY)[0].path
+            host, port = re.search(r"//(.+):(\d+)/", address).groups()
+            with socket.create_connection((host, int(port))) as half:
+                body = json.dumps({"query": QUERY}).encode()
+                head = f"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+                half.sendall(head.encode())
+                time.sleep(0.2)  # the server waits for the body
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.2)
+                half.sendall(body)
+                assert half.recv(100_000).startswith(b"HTTP/1.1 200")
+            assert process.wait(30) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def test_a_unix_socket_is_for_its_user_alone_and_is_gone_afterwards(tmp_path):
+    path = tmp_path / "socket"
+    with server.listen_at(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(InputError, match="another server does"), server.listen_at(path):
+            pass
+    assert not path.exists()
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(path))
+    dead.close()
+    with server.listen_at(path):
+        pass
+    path.write_text("a file")
+    with pytest.raises(InputError, match="it is a file"), server.listen_at(path):
+        pass
+    assert path.read_text() == "a file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--host", "0.0.0.0"], "other machines may reach 0.0.0.0: give --tokens FILE"),
+        (["--tokens", "none.json"], "none.json: No such file"),
+        (["--allow-origin", "intranet"], "'intranet' is not the origin of a page"),
+        (["--allow-host", "a/b"], "'a/b' is not the name of a host"),
+        (["--host", "no.such.host.invalid", "--tokens", "tokens.json"], "cannot listen at no.such.host.invalid"),
+    ],
+)  # fmt: skip
+def test_a_server_that_cannot_start_says_why_in_one_line(folder, retriever, monkeypatch, arguments, words):
+    from click.testing import CliRunner
+
+    from binocle.cli import cli
+
+    monkeypatch.chdir(folder)
+    with open("tokens.json", "w") as file:
+        file.write('{"tokens": [{"token": "long-enough-token-1"}]}')
+    os.chmod("tokens.json", 0o600)
+    result = CliRunner().invoke(cli, ["serve", str(folder), "--port", "0", *arguments])
+    assert isinstance(result.exception, InputError)
+    assert words in str(result.exception) and "\n" not in str(result.exception)
+
+
+def test_addresses_of_this_machine_alone_are_known():
+    assert all(map(access.is_loopback, ("127.0.0.1", "127.8.0.1", "::1", "localhost")))
+    assert not any(map(access.is_loopback, ("0.0.0.0", "::", "192.168.0.1", "example.com", "")))
