@@ -7,19 +7,22 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+# Before numpy is imported, which reads it once: a second thread costs a tiny model more than it gives.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
+os.environ["BINOCLE_PRECISION"] = "float32"  # on any processor; tests of bf16 take the variable away
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-
-os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # a second thread costs a tiny model more than it gives
-    os.environ.setdefault(_threads, "1")
-os.environ["BINOCLE_PRECISION"] = "float32"  # on any processor; tests of bf16 take the variable away
 
 WORDS = (
     "the a an of to and in is it that for on with as are was be by this not or from at which but have has had they you "
@@ -384,6 +387,19 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
         return Ran(code or 0, *capfd.readouterr())
 
     return running
+
+
+@pytest.fixture(scope="session")
+def quick_start():
+    """The words before the arguments of `binocle` that start it in a process of its own, quickly: see `warm_start.py`."""
+    program = str(Path(__file__).with_name("warm_start.py"))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the address of a socket has at most 107 bytes
+        address = f"{folder}/socket"
+        command = [sys.executable, "-W", "error", program, address, "--serve"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            assert server.stdout.readline() == b"ready\n"
+            yield [sys.executable, "-ISs", program, address]
+            server.stdin.close()
 
 
 @pytest.fixture

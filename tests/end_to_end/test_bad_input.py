@@ -577,29 +577,25 @@ def test_index_whose_tables_are_damaged(path: str, damage, here: Path, run):
 
 # A process of its own
 
-CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
-AS_ANYONE = f"""
-import ctypes, os, sys
-if os.geteuid() == 0:
-    drop = ctypes.CDLL(None).prctl
-    assert not drop({PR_CAPBSET_DROP}, {CAP_DAC_OVERRIDE}, 0, 0, 0) and not drop({PR_CAPBSET_DROP}, {CAP_DAC_READ_SEARCH}, 0, 0, 0)
-os.execv(sys.executable, [sys.executable, '-W', 'error', '-m', 'binocle.cli', *sys.argv[1:]])
-"""
 
-
-def as_anyone(*arguments: object) -> SimpleNamespace:
+@pytest.fixture
+def as_anyone(quick_start):
     """The command line without root's right to read and write everything."""
-    if os.geteuid() == 0 and not (sys.platform == "linux" and hasattr(ctypes.CDLL(None), "prctl")):
+    if os.geteuid() == 0 and not (sys.platform == "linux" and hasattr(ctypes.CDLL(None), "capset")):
         pytest.skip("root may read and write everything here")
-    command = [sys.executable, "-c", AS_ANYONE, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if "AssertionError" in done.stderr:
-        pytest.skip("root's rights cannot be given up here")
-    return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    def running(*arguments: object) -> SimpleNamespace:
+        command = [*quick_start, "--without-rights", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode == 99:
+            pytest.skip("root's rights cannot be given up here")
+        return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    return running
 
 
 @pytest.mark.parametrize("damage", [remove, cut, garble])
-def test_index_whose_full_text_is_damaged_says_how_to_mend_it(damage, here: Path, run):
+def test_index_whose_full_text_is_damaged_says_how_to_mend_it(damage, here: Path, run, as_anyone):
     answered = answers(here / ".binocle")
     damage(here / ".binocle/chunks.lance/_indices")
     assert answers(here / ".binocle") == answered  # from the inverted index
@@ -656,7 +652,7 @@ def test_index_whose_vectors_are_damaged_answers_from_the_store(damage, here: Pa
     ],
     ids=str,
 )
-def test_permission_that_is_missing(path_in_index: str, mode: int, words: list[str], here: Path):
+def test_permission_that_is_missing(path_in_index: str, mode: int, words: list[str], here: Path, as_anyone):
     (here / "new.txt").write_text("The queen of the city.\n")
     before, answered = files_of(here / ".binocle"), answers(here / ".binocle")
     target = here / path_in_index
@@ -678,7 +674,7 @@ def test_permission_that_is_missing(path_in_index: str, mode: int, words: list[s
     assert {name: data for name, data in files_of(here / ".binocle").items() if name in before} == before
 
 
-def test_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(here: Path, run):
+def test_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(here: Path, run, as_anyone):
     """Documents in a folder below that cannot be read for a while stay in the index."""
     (here / "notes").chmod(0)
     try:
@@ -690,7 +686,7 @@ def test_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(here: Path, 
     assert run("search", "dog", "--mode", "lexical").code == 0
 
 
-def test_new_index_where_nothing_may_be_written(here: Path, tmp_path: Path):
+def test_new_index_where_nothing_may_be_written(here: Path, tmp_path: Path, as_anyone):
     (tmp_path / "shut").mkdir()
     (tmp_path / "shut").chmod(0o555)
     for index in (tmp_path / "shut/index", tmp_path / "shut"):

@@ -32,26 +32,35 @@ def start(*arguments: object, **options) -> subprocess.Popen:
     return subprocess.Popen([*PROGRAM, *map(str, arguments)], **options)
 
 
-def in_terminal(*arguments: object, columns: int = 100, answer: bytes = b"", **environment: str) -> tuple[int, str]:
-    """Exit code and everything a pseudo-terminal of that width was sent, while someone types the answer."""
-    master, slave = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
-    process = start(*arguments, stdin=slave, stdout=slave, stderr=slave, env=environment)
-    os.close(slave)
-    os.write(master, answer)
-    sent = b""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if select.select([master], [], [], 1)[0]:
-            try:
-                piece = os.read(master, 65536)
-            except OSError:  # Linux's way to say that the other side is closed
-                piece = b""
-            if not piece:
-                break
-            sent += piece
-    os.close(master)
-    return process.wait(60), sent.decode().replace("\r\n", "\n")
+@pytest.fixture
+def in_terminal(quick_start):
+    """`in_terminal("search", "cat", columns=100, answer=b"y", NO_COLOR="1")`: run in a pseudo-terminal.
+
+    Return the exit code and everything that the terminal was sent, while someone types the answer.
+    """
+
+    def running(*arguments: object, columns: int = 100, answer: bytes = b"", **environment: str) -> tuple[int, str]:
+        master, slave = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+        process = subprocess.Popen([*quick_start, *map(str, arguments)], **streams, env=environment)
+        os.close(slave)
+        os.write(master, answer)
+        sent = b""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            if select.select([master], [], [], 1)[0]:
+                try:
+                    piece = os.read(master, 65536)
+                except OSError:  # Linux's way to say that the other side is closed
+                    piece = b""
+                if not piece:
+                    break
+                sent += piece
+        os.close(master)
+        return process.wait(60), sent.decode().replace("\r\n", "\n")
+
+    return running
 
 
 def plain(text: str) -> str:
@@ -285,7 +294,9 @@ def test_index_keeps_most_documents_when_their_files_are_missing_until_a_yes(her
 
 
 @pytest.mark.parametrize(("answer", "code"), [(b"n\n", 1), (b"y\n", 0)])
-def test_index_asks_on_a_terminal_whether_missing_documents_are_to_go(answer: bytes, code: int, here: Path):
+def test_index_asks_on_a_terminal_whether_missing_documents_are_to_go(
+    answer: bytes, code: int, here: Path, in_terminal
+):
     remove_most(here)
     ended, sent = in_terminal("index", here, answer=answer)
     assert ended == code
@@ -445,7 +456,7 @@ def test_search_without_explain_prints_no_scores(here: Path, run):
     assert "score" not in run("search", "cheese", "-k", 1).out
 
 
-def test_search_that_finds_nothing_exits_1_and_says_so_on_a_terminal_alone(here: Path, run):
+def test_search_that_finds_nothing_exits_1_and_says_so_on_a_terminal_alone(here: Path, run, in_terminal):
     assert run("search", "zyzzyva", "--mode", "lexical") == (1, "", "")
     assert run("search", "zyzzyva", "--mode", "lexical", "--where", "type=text", "--json") == (1, "", "")
     assert in_terminal("search", "zyzzyva", "--mode", "lexical") == (1, "binocle: nothing found\n")
@@ -971,7 +982,7 @@ def test_compare_prints_an_aligned_table_and_the_real_differences(compared: list
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
-def test_compare_on_a_terminal_is_a_table_in_colour(compared: list, run):
+def test_compare_on_a_terminal_is_a_table_in_colour(compared: list, run, in_terminal):
     code, sent = in_terminal(*compared)
     assert code == 0
     assert "\x1b[" in sent
@@ -1038,7 +1049,7 @@ def test_full_output_device_is_one_line_and_exit_2(words: list[str], here: Path)
     assert (process.returncode, err) == (2, b"binocle: standard output: No space left on device\n")
 
 
-def test_terminal_shows_matching_words_highlighted(here: Path):
+def test_terminal_shows_matching_words_highlighted(here: Path, in_terminal):
     code, sent = in_terminal("search", "when are tasks cancelled", "-k", "1", "--mode", "lexical")
     assert code == 0
     url = (here / "notes/guide/tasks.md").as_uri()
@@ -1050,14 +1061,14 @@ def test_terminal_shows_matching_words_highlighted(here: Path):
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
-def test_terminal_without_colour_gets_none(environment: dict[str, str], here: Path, run):
+def test_terminal_without_colour_gets_none(environment: dict[str, str], here: Path, run, in_terminal):
     code, sent = in_terminal("search", "cheese", "-k", "1", **environment)
     assert code == 0
     assert "\x1b" not in sent
     assert sent == run("search", "cheese", "-k", 1).out
 
 
-def test_terminal_sees_the_progress_of_an_index(folder: Path, tiny_model):
+def test_terminal_sees_the_progress_of_an_index(folder: Path, tiny_model, in_terminal):
     code, sent = in_terminal("index", folder, "--model", tiny_model)
     assert code == 0
     assert " files, " in sent
@@ -1066,7 +1077,7 @@ def test_terminal_sees_the_progress_of_an_index(folder: Path, tiny_model):
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="file names there are valid UTF-8 without control characters")
-def test_terminal_never_gets_a_documents_control_characters(here: Path, write):
+def test_terminal_never_gets_a_documents_control_characters(here: Path, write, in_terminal):
     evil = "\x1b]0;owned\x07\x1b[31m\x08\x9b2J\u202e\u200b\U000e0041"
     write(here, {f"evil{evil}\n.md": f"# Head {evil}\n\nThe walrus{evil} sat.\n", f"broken{evil}.pdf": "%PDF-1.4 no"})
     Retriever.open(here).sync()

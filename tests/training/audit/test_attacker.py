@@ -31,9 +31,13 @@ def attackers(tiny, texts, rotation):
     """One who has learned vectors as they are, one who has learned rotated ones, and one who has their first half."""
     make, own = Attackers(), tiny.encode(texts[:-60])
     made = {}
-    for name, stolen in (("plain", own), ("rotated", own @ rotation), ("half", own[:, : tiny.dim // 2])):
+    for name, stolen, seconds in (
+        ("plain", own, 1.5),  # which trains the decoder of all, for four times as long
+        ("rotated", own @ rotation, 0.8),
+        ("half", own[:, : tiny.dim // 2], 0.1),
+    ):
         made[name] = make(stolen.shape[1], 0, tiny)
-        made[name].fit(stolen, texts[:-60], seconds=1.5)
+        made[name].fit(stolen, texts[:-60], seconds=seconds)
     return made
 
 
@@ -67,7 +71,7 @@ def test_stolen_vectors_give_words_back_whatever_their_defence(attackers, tiny, 
     plain = f1(true, attackers["plain"].recover(vectors))
     assert plain > chance + 0.05
     assert f1(true, attackers["rotated"].recover(vectors @ rotation)) > chance + 0.05
-    assert len(attackers["half"].recover(vectors[:, : tiny.dim // 2])) == 60
+    assert len(attackers["half"].recover(vectors[:10, : tiny.dim // 2])) == 10
 
 
 def test_rotated_vectors_are_read_without_pairs_once_they_are_aligned(attackers, tiny, texts, rotation):
