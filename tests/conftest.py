@@ -17,6 +17,7 @@ from typing import NamedTuple
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 os.environ.setdefault("LANCE_LOG", "error")  # as the command line sets it, before lance is imported
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # before it is imported: it would ask the network
 os.environ["BINOCLE_PRECISION"] = "float32"  # on any processor; tests of bf16 take the variable away
 
 import numpy as np

@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ..models.load import load_reranker
 from ..models.reranker import Reranker
 from ..search.query import Mode
-from ..store.filters.filter import F, Filter, joined
-from ..store.filters.where import parse
 from .citations import passage_id, passage_metadata, passage_text
-from .opening import CALLS, added_records, documents_found, encoder_of, present, reads_of
-from .values import NOTHING, contains, equals, exists, from_metadata, known, to_metadata
+from .langchain_filters import BinocleTranslator, where_of
+from .opening import CALLS, added_records, documents_found, encoder_of, opened, present, reads_of, retriever_of
+from .values import NOTHING, from_metadata, to_metadata
 
 try:
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
-    from langchain_core.structured_query import Comparison, FilterDirective, Operation, Visitor
     from langchain_core.vectorstores import VectorStore
+    from langchain_core.vectorstores.utils import maximal_marginal_relevance
     from pydantic import BeforeValidator, ConfigDict
 except ModuleNotFoundError as error:
     raise MissingExtraError("langchain-core", "langchain", "Binocle in LangChain") from error
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     from ..search.hit import Hit
     from ..store.records import Record
+
+
+__all__ = ["BinocleEmbeddings", "BinocleReranker", "BinocleRetriever", "BinocleTranslator", "BinocleVectorStore"]
 
 
 class BinocleEmbeddings(Embeddings):
@@ -136,10 +139,18 @@ class BinocleVectorStore(VectorStore):
         """Open an index.
 
         :param index: a `Retriever`, a scope of one, or the path of an index.
+        :param embedding: gives the vectors of documents and queries, instead of the encoder of the index. A new index
+            at a path then has no encoder.
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
         """
-        self.index = reads_of(index)
+        self.index = opened(index, None if embedding is None else lambda: len(embedding.embed_query("a text")))
         self.mode: Mode = mode
+        self._embedding = embedding
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """What gives the vectors, if it is not the encoder of the index."""
+        return self._embedding
 
     @classmethod
     def from_texts(
@@ -177,10 +188,13 @@ class BinocleVectorStore(VectorStore):
         :returns: their ids, by default made from text and metadata.
         """
         contents = list(texts)
-        documents = [
-            {"text": text, "metadata": to_metadata(values or {}), "id": name}
-            for text, values, name in _rows(contents, metadatas, ids)
+        rows = list(_rows(contents, metadatas, ids))
+        documents: list[dict[str, Any]] = [
+            {"text": text, "metadata": to_metadata(values or {}), "id": name} for text, values, name in rows
         ]
+        if self._embedding:
+            for document, vector in zip(documents, self._embedding.embed_documents(contents), strict=True):
+                document["embedding"] = vector
         return list(self.index.add(documents).ids)
 
     async def aadd_texts(
@@ -241,106 +255,61 @@ class BinocleVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         return await CALLS.run(self._similarity_search_with_relevance_scores, query, k, **options)
 
+    def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **options: Any) -> list[Document]:
+        """Return the k documents nearest to a vector."""
+        return [document for document, _ in self._found(None, k, vector=embedding, **options)]
+
+    async def asimilarity_search_by_vector(self, embedding: list[float], k: int = 4, **options: Any) -> list[Document]:
+        """Await `similarity_search_by_vector`."""
+        return await CALLS.run(self.similarity_search_by_vector, embedding, k, **options)
+
+    def max_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **options: Any
+    ) -> list[Document]:
+        """Return k of the `fetch_k` nearest documents that are near the query and unlike each other."""
+        vector = (self._embedding or BinocleEmbeddings(retriever_of(self.index))).embed_query(query)
+        return self.max_marginal_relevance_search_by_vector(vector, k, fetch_k, lambda_mult, **options)
+
+    async def amax_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **options: Any
+    ) -> list[Document]:
+        """Await `max_marginal_relevance_search`."""
+        return await CALLS.run(self.max_marginal_relevance_search, query, k, fetch_k, lambda_mult, **options)
+
+    def max_marginal_relevance_search_by_vector(
+        self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **options: Any
+    ) -> list[Document]:
+        """Return k of the `fetch_k` documents nearest to a vector that are unlike each other.
+
+        Source: Carbonell and Goldstein 1998, by LangChain's own function.
+        """
+        pairs = self._found(None, fetch_k, vector=embedding, with_vectors=True, **options)
+        vectors = [hit.vector.tolist() for _, hit in pairs if hit.vector is not None]
+        chosen = maximal_marginal_relevance(np.array(embedding, np.float32), vectors, lambda_mult, k) if pairs else []
+        return [pairs[position][0] for position in chosen]
+
+    async def amax_marginal_relevance_search_by_vector(
+        self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **options: Any
+    ) -> list[Document]:
+        """Await `max_marginal_relevance_search_by_vector`."""
+        search = self.max_marginal_relevance_search_by_vector
+        return await CALLS.run(search, embedding, k, fetch_k, lambda_mult, **options)
+
     def _found(
         self,
-        query: str,
+        query: str | None,
         k: int,
         *,
         filter: Any = None,  # noqa: A002 - their word
         **options: Any,
     ) -> list[tuple[Document, Hit]]:
         """Search for documents, each once, however many of its passages match."""
-        defaults = {"mode": self.mode, "where": where_of(filter)}
-        hits = documents_found(self.index, k, query=query, **{**defaults, **options})
+        search = {"mode": "semantic" if query is None else self.mode, "where": where_of(filter), **options}
+        if self._embedding and query is not None:
+            search["vector"] = self._embedding.embed_query(query)
+        hits = documents_found(self.index, k, query=query, **search)
         records = added_records(self.index, hits)
         return [(_whole(records[hit.path]) if hit.path in records else _passage(hit), hit) for hit in hits]
-
-
-# Filters
-
-
-def where_of(where: Any) -> Filter | None:
-    """Return a filter of LangChain's as one of Binocle's.
-
-    A mapping has keys with values that must be equal, or with operators as in `{"year": {"$gte": 2020}}`, and `$and`,
-    `$or`, `$not`. A directive is what a self-query retriever makes. Filters of Binocle are taken as they are.
-
-    :raises InputError: naming the part that cannot be read.
-    """
-    if isinstance(where, FilterDirective):
-        directive: Filter = where.accept(BinocleTranslator())
-        return directive
-    if isinstance(where, Mapping):
-        return _mapping(where) if where else None
-    if callable(where):
-        raise InputError("a filter cannot be a function here: expected a mapping such as {'year': {'$gte': 2020}}")
-    return parse(where)
-
-
-def _mapping(where: Mapping[str, Any]) -> Filter:
-    return joined("and", [_part(key, value) for key, value in where.items()])
-
-
-def _part(key: str, value: Any) -> Filter:
-    if key in ("$and", "$or"):
-        if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence) or not value:
-            raise InputError(f"{key} joins a list of filters: expected some, not {value!r}")
-        return joined(key[1:], [_mapping(part) for part in value])
-    if key == "$not":
-        return ~_mapping(value)
-    if isinstance(value, Mapping) and value and all(str(name).startswith("$") for name in value):
-        return joined("and", [_compare(key, name[1:], bound) for name, bound in value.items()])
-    return equals(key, value)
-
-
-def _like(key: str, pattern: str) -> Filter:
-    """Match a text as SQL's LIKE does; one without % and _ anywhere in it."""
-    escaped = re.sub(r"([*?\[])", r"[\1]", pattern)
-    glob = escaped.replace("%", "*").replace("_", "?") if re.search("[%_]", pattern) else f"*{escaped}*"
-    return known(key, F.metadata[key].glob(glob))
-
-
-_COMPARISONS: dict[str, Callable[[str, Any], Filter]] = {
-    "eq": equals,
-    "ne": lambda key, value: ~equals(key, value),
-    "gt": lambda key, value: known(key, F.metadata[key] > value),
-    "gte": lambda key, value: known(key, F.metadata[key] >= value),
-    "lt": lambda key, value: known(key, F.metadata[key] < value),
-    "lte": lambda key, value: known(key, F.metadata[key] <= value),
-    "in": lambda key, values: known(key, F.metadata[key].is_in(values)),
-    "nin": lambda key, values: ~known(key, F.metadata[key].is_in(values)),
-    "between": lambda key, bounds: known(key, F.metadata[key].between(*bounds)),
-    "contain": contains,
-    "contains": contains,
-    "like": _like,
-    "exists": lambda key, value: exists(key) if value else ~exists(key),
-}
-
-
-def _compare(key: str, operator: str, value: Any) -> Filter:
-    if operator not in _COMPARISONS:
-        names = ", ".join(f"${name}" for name in _COMPARISONS)
-        raise InputError(f"there is no operator ${operator}: expected one of {names}")
-    return _COMPARISONS[operator](key, value)
-
-
-class BinocleTranslator(Visitor):
-    """Filters of a self-query retriever."""
-
-    def visit_operation(self, operation: Operation) -> Filter:
-        """Join or negate filters."""
-        parts: list[Filter] = [argument.accept(self) for argument in operation.arguments]
-        return ~joined("and", parts) if operation.operator == "not" else joined(operation.operator.value, parts)
-
-    def visit_comparison(self, comparison: Comparison) -> Filter:
-        """Compare the values under a key."""
-        return _compare(comparison.attribute, comparison.comparator.value, comparison.value)
-
-    def visit_structured_query(self, structured_query: Any) -> tuple[str, dict[str, Any]]:
-        """Return the query, and the options of a search."""
-        where = structured_query.filter
-        options = {} if where is None else {"filter": where.accept(self)}
-        return structured_query.query, options
 
 
 def _rows(
@@ -353,7 +322,8 @@ def _rows(
     for name, values in (("metadatas", metadatas), ("ids", ids)):
         if values is not None and len(values) != len(texts):
             raise InputError(f"there are {len(texts)} texts and {len(values)} {name}: expected as many of both")
-    return zip(texts, metadatas or [None] * len(texts), ids or [None] * len(texts), strict=True)
+    none = [None] * len(texts)
+    return zip(texts, metadatas or none, ids or none, strict=True)
 
 
 def _whole(record: Record) -> Document:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError, NoIndexError, NotFoundError
 from ..asynchronous import CallPool
 from ..models.load import load_encoder
+from ..models.no_encoder import NoEncoder
 from ..reads import DocumentReads
 from ..retriever import Retriever
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..models.encoder import Encoder
     from ..search.hit import Hit
@@ -33,6 +34,26 @@ def reads_of(index: Any) -> Any:
     raise InputError(f"expected a Retriever, a scope of one or the path of an index, not {index!r}")
 
 
+def opened(index: Any, dim: Callable[[], int] | None) -> Any:
+    """Return an index that a store fills: as `reads_of`, but a new one at a path may have no encoder.
+
+    :param dim: gives the dimension of the vectors that documents will bring to a new index; None if it has an encoder.
+    """
+    if dim is None or not isinstance(index, (str, os.PathLike)):
+        return reads_of(index)
+    try:
+        Retriever.open(index).snapshot()
+    except NoIndexError:
+        return Retriever.open(index, encoder=None, dim=dim())
+    return Retriever.open(index)
+
+
+def retriever_of(index: Any) -> Retriever:
+    """Return the retriever of an index or of a scope."""
+    retriever: Retriever = index if isinstance(index, Retriever) else index._retriever  # noqa: SLF001 - a scope's
+    return retriever
+
+
 def encoder_of(model: Any) -> Encoder:
     """Return an encoder: a folder or name is loaded, the encoder of a `Retriever` taken, any other object is one."""
     if isinstance(model, (str, os.PathLike)):
@@ -43,9 +64,17 @@ def encoder_of(model: Any) -> Encoder:
     return encoder
 
 
+def dim_without_encoder(index: Any) -> int | None:
+    """Return the dimension of the vectors that documents bring to an index; None if it has an encoder."""
+    encoder = retriever_of(index).encoder
+    return encoder.dim if isinstance(encoder, NoEncoder) else None
+
+
 def present(index: Any, ids: Iterable[str], *, vectors: bool = False) -> dict[str, Record]:
     """Return the documents of an index that have one of these ids, by id; an index that is not there has none."""
     names = list(dict.fromkeys(ids))
+    if not names:
+        return {}
     try:
         records = index.get(names, vectors=vectors)
     except NoIndexError:
@@ -76,7 +105,6 @@ def documents_found(index: Any, k: int, **search: Any) -> list[Hit]:
         count *= 2
 
 
-def added_records(index: Any, hits: Iterable[Hit], *, vectors: bool = False) -> Mapping[str, Record]:
+def added_records(index: Any, hits: Iterable[Hit]) -> Mapping[str, Record]:
     """Return the whole documents of the hits in documents that were added, by id."""
-    names = [hit.path for hit in hits if hit.source == "added"]
-    return present(index, names, vectors=vectors) if names else {}
+    return present(index, [hit.path for hit in hits if hit.source == "added"])

@@ -10,8 +10,10 @@ pytest.importorskip("langchain_tests")
 
 from langchain_core import indexing as langchain_indexing
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.indexing import InMemoryRecordManager
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import (
     EmbeddingsIntegrationTests,
     RetrieversIntegrationTests,
@@ -268,3 +270,45 @@ def test_the_loop_is_free_while_a_store_searches(langchain_index):
     beats, found = asyncio.run(search())
     assert beats > 8
     assert all(documents == found[0] for documents in found)
+
+
+class Letters(Embeddings):
+    """The numbers of a few letters in a text."""
+
+    def embed_query(self, text):
+        return [float(text.count(letter)) for letter in "abcd"]
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+
+def test_a_store_takes_the_vectors_of_any_embeddings(tmp_path):
+    path = tmp_path / "vectors"
+    store = BinocleVectorStore(path, Letters())
+    texts = ["aaa", "aab", "bbb", "ccc"]
+    store.add_texts(texts, [{"n": n} for n in range(4)], ids=texts)
+    store = BinocleVectorStore(path, Letters(), mode="semantic")
+    found = store.similarity_search_with_score("aaaaab", k=2)
+    assert [document.id for document, _ in found] == ["aaa", "aab"]
+    assert found[1][1] == pytest.approx(11 / (26 * 5) ** 0.5, abs=1e-3)
+    assert [document.id for document in store.similarity_search_by_vector([0, 0, 1, 0], k=1)] == ["ccc"]
+    assert store.similarity_search_by_vector([0, 1, 0, 0], k=1, filter={"n": {"$ne": 2}})[0].id == "aab"
+    for found in (
+        store.max_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=0.5),
+        store.max_marginal_relevance_search_by_vector([3, 0, 1, 0], k=2, fetch_k=4, lambda_mult=0.5),
+        asyncio.run(store.amax_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=0.5)),
+        store.as_retriever(search_type="mmr", search_kwargs={"k": 2, "fetch_k": 4}).invoke("aaac"),
+    ):
+        assert [document.id for document in found] == ["aaa", "ccc"]
+    nearest = store.max_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=1)
+    assert [document.id for document in nearest] == ["aaa", "aab"]
+
+
+def test_a_diverse_choice_uses_the_encoder_of_the_index(langchain_index):
+    reference = InMemoryVectorStore(BinocleEmbeddings(langchain_index.index))
+    reference.add_texts(list(TEXTS.values()), ids=list(TEXTS))
+    for query in ("the cat", "income", "sea"):
+        options = {"k": 3, "fetch_k": 4, "lambda_mult": 0.3}
+        found = langchain_index.max_marginal_relevance_search(query, **options)
+        expected = reference.max_marginal_relevance_search(query, **options)
+        assert [document.id for document in found] == [document.id for document in expected]

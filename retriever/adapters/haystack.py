@@ -1,0 +1,259 @@
+"""Binocle in Haystack: a document store, a retriever of texts and embeddings, embedders and a ranker.
+
+    store = BinocleDocumentStore("my-index")
+    store.write_documents([Document(content="Refunds take five days.", meta={"team": "billing"})])
+    BinocleRetriever(store).run("when do I get my money back?")["documents"]
+
+A document that was written comes back as it was. A file that the index was synced with comes back as its passages, with
+a citation in `meta["citation"]`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import InputError, MissingExtraError
+from ..models.load import load_encoder, load_reranker
+from ..search.query import Mode
+from .haystack_store import BinocleDocumentStore, Filters
+from .opening import CALLS
+
+try:
+    from haystack import component, default_to_dict
+    from haystack.dataclasses import Document
+    from haystack.document_stores.types import FilterPolicy, apply_filter_policy
+except ModuleNotFoundError as error:
+    raise MissingExtraError("haystack-ai", "haystack", "Binocle in Haystack") from error
+
+if TYPE_CHECKING:
+    from ..models.encoder import Encoder, Kind
+    from ..models.reranker import Reranker
+
+__all__ = [
+    "BinocleDocumentEmbedder",
+    "BinocleDocumentStore",
+    "BinocleRanker",
+    "BinocleRetriever",
+    "BinocleTextEmbedder",
+]
+
+
+@component
+class BinocleRetriever:
+    """The best documents and passages for a text, an embedding or both.
+
+    A text is searched by words and meaning; the meaning is that of the embedding if there is one.
+    """
+
+    def __init__(
+        self,
+        document_store: BinocleDocumentStore,
+        filters: Filters = None,
+        top_k: int = 10,
+        mode: Mode = "hybrid",
+        rerank: str | None = None,
+        min_relevance: float | None = None,
+        filter_policy: FilterPolicy = FilterPolicy.REPLACE,
+    ) -> None:
+        """Search a store.
+
+        :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
+        :param rerank: the folder or name of a cross-encoder that orders what was found.
+        :param min_relevance: leave out what has less relevance, from 0 to 1.
+        :param filter_policy: whether filters of a run replace those here, or are added to them.
+        """
+        if top_k <= 0:
+            raise InputError(f"top_k is the number of documents, at least 1, not {top_k}")
+        self.document_store = document_store
+        self.filters = filters
+        self.top_k = top_k
+        self.mode = mode
+        self.rerank = rerank
+        self.min_relevance = min_relevance
+        self.filter_policy = filter_policy
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a pipeline is stored with."""
+        names = ("filters", "top_k", "mode", "rerank", "min_relevance")
+        settings = {name: getattr(self, name) for name in names}
+        store = self.document_store.to_dict()
+        return default_to_dict(self, document_store=store, filter_policy=self.filter_policy.value, **settings)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> BinocleRetriever:
+        """Return the retriever of a stored pipeline."""
+        settings = dict(data["init_parameters"])
+        settings["document_store"] = BinocleDocumentStore.from_dict(settings["document_store"])
+        settings["filter_policy"] = FilterPolicy.from_str(settings["filter_policy"])
+        return cls(**settings)
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query: str | None = None,
+        query_embedding: list[float] | None = None,
+        filters: Filters = None,
+        top_k: int | None = None,
+    ) -> dict[str, list[Document]]:
+        """Return the best documents, best first, with their scores."""
+        return {"documents": self.document_store.retrieve(**self._request(query, query_embedding, filters, top_k))}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str | None = None,
+        query_embedding: list[float] | None = None,
+        filters: Filters = None,
+        top_k: int | None = None,
+    ) -> dict[str, list[Document]]:
+        """Await `run`."""
+        request = self._request(query, query_embedding, filters, top_k)
+        return {"documents": await self.document_store.retrieve_async(**request)}
+
+    def _request(
+        self, query: str | None, query_embedding: list[float] | None, filters: Filters, top_k: int | None
+    ) -> dict[str, Any]:
+        if query is None and query_embedding is None:
+            raise InputError("there is nothing to search for: expected a query or a query_embedding")
+        return {
+            "query": query,
+            "query_embedding": query_embedding,
+            "filters": apply_filter_policy(self.filter_policy, self.filters, filters),
+            "top_k": self.top_k if top_k is None else top_k,
+            "mode": "semantic" if query is None else self.mode,
+            "rerank": None if query is None else self.rerank,
+            "min_relevance": self.min_relevance,
+        }
+
+
+class _Encoding:
+    """An encoder, loaded when it is first used."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._encoder: Encoder | None = None
+
+    def load(self) -> Encoder:
+        """Return the encoder."""
+        self._encoder = self._encoder or load_encoder(self._model)
+        return self._encoder
+
+    def encode(self, texts: list[str], kind: Kind) -> list[list[float]]:
+        """Return the vectors of texts."""
+        vectors: list[list[float]] = self.load().encode(texts, kind=kind).tolist()
+        return vectors
+
+
+@component
+class BinocleTextEmbedder:
+    """The vector of a query, by one of Binocle's encoders."""
+
+    def __init__(self, model: str) -> None:
+        """:param model: the folder or name of an encoder."""
+        self.model = model
+        self._encoding = _Encoding(model)
+
+    def warm_up(self) -> None:
+        """Load the encoder."""
+        self._encoding.load()
+
+    @component.output_types(embedding=list[float])
+    def run(self, text: str) -> dict[str, list[float]]:
+        """Return the vector of a text."""
+        if not isinstance(text, str):
+            raise TypeError(f"expected a text, not {text!r}: BinocleDocumentEmbedder embeds documents")
+        return {"embedding": self._encoding.encode([text], "query")[0]}
+
+    @component.output_types(embedding=list[float])
+    async def run_async(self, text: str) -> dict[str, list[float]]:
+        """Await `run`."""
+        return await CALLS.run(self.run, text)
+
+
+@component
+class BinocleDocumentEmbedder:
+    """Documents with vectors of one of Binocle's encoders."""
+
+    def __init__(
+        self, model: str, meta_fields_to_embed: list[str] | None = None, embedding_separator: str = "\n"
+    ) -> None:
+        """Set up an embedder.
+
+        :param model: the folder or name of an encoder.
+        :param meta_fields_to_embed: fields of the metadata that stand before the text, such as a title.
+        """
+        self.model = model
+        self.meta_fields_to_embed = meta_fields_to_embed or []
+        self.embedding_separator = embedding_separator
+        self._encoding = _Encoding(model)
+
+    def warm_up(self) -> None:
+        """Load the encoder."""
+        self._encoding.load()
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
+        """Return copies of the documents with their embeddings."""
+        texts = [_text(document, self.meta_fields_to_embed, self.embedding_separator) for document in documents]
+        vectors = self._encoding.encode(texts, "document") if texts else []
+        pairs = zip(documents, vectors, strict=True)
+        return {"documents": [replace(document, embedding=vector) for document, vector in pairs]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, documents: list[Document]) -> dict[str, list[Document]]:
+        """Await `run`."""
+        return await CALLS.run(self.run, documents)
+
+
+@component
+class BinocleRanker:
+    """A cross-encoder that orders documents by how well they answer a query, with a score from 0 to 1."""
+
+    def __init__(
+        self,
+        model: str,
+        top_k: int = 10,
+        meta_fields_to_embed: list[str] | None = None,
+        embedding_separator: str = "\n",
+    ) -> None:
+        """Set up a ranker.
+
+        :param model: the folder or name of a cross-encoder.
+        :param meta_fields_to_embed: fields of the metadata that stand before the text, such as a title.
+        """
+        self.model = model
+        self.top_k = top_k
+        self.meta_fields_to_embed = meta_fields_to_embed or []
+        self.embedding_separator = embedding_separator
+        self._reranker: Reranker | None = None
+
+    def warm_up(self) -> None:
+        """Load the cross-encoder."""
+        self._reranker = self._reranker or load_reranker(self.model)
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
+        """Return the best documents, best first."""
+        self.warm_up()
+        assert self._reranker
+        texts = [_text(document, self.meta_fields_to_embed, self.embedding_separator) for document in documents]
+        logits = self._reranker.score(query, texts).tolist()
+        order = sorted(range(len(logits)), key=lambda position: -logits[position])
+        best = order[: self.top_k if top_k is None else top_k]
+        scores = {position: 1 / (1 + math.exp(-logits[position])) for position in best}
+        return {"documents": [replace(documents[position], score=scores[position]) for position in best]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """Await `run`."""
+        return await CALLS.run(self.run, query, documents, top_k)
+
+
+def _text(document: Document, fields: Iterable[str], separator: str) -> str:
+    values = [str(document.meta[name]) for name in fields if document.meta.get(name) is not None]
+    return separator.join([*values, document.content or ""])
