@@ -7,9 +7,15 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .search.deadline import Deadline
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import ThreadPoolExecutor
+
+    from .indexing.report import Report
+    from .search.context import Context
+    from .search.hits import Hits
 
 _T = TypeVar("_T")
 _THREADS = (os.cpu_count() or 1) + 2  # a search is computation: more threads would only wait for each other
@@ -38,3 +44,39 @@ class CallPool:
             executor, self._executor = self._executor, None
         if executor:
             executor.shutdown(cancel_futures=True)
+
+
+class AsyncCalls:
+    """The calls of an index, or of a scope of it, for asyncio."""
+
+    _calls: CallPool
+    search: Callable[..., Hits]
+    context: Callable[..., Context]
+    add: Callable[..., Report]
+    update: Callable[..., Report]
+    delete: Callable[..., Report]
+
+    async def asearch(
+        self, query: str | None = None, k: int = 10, *, deadline: float | None = None, **options: Any
+    ) -> Hits:
+        """Await `search` in one of a few threads; one that has not begun can be cancelled.
+
+        :param deadline: as in `search`; the wait for a free thread counts.
+        """
+        return await self._calls.run(self.search, query, k, deadline=Deadline.after(deadline), **options)
+
+    async def acontext(self, query: str, **options: Any) -> Context:
+        """Await `context`."""
+        return await self._calls.run(self.context, query, **options)
+
+    async def aadd(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
+        """Await `add`."""
+        return await self._calls.run(self.add, documents, **options)
+
+    async def aupdate(self, ids: Iterable[str | os.PathLike[str]] | None = None, **options: Any) -> Report:
+        """Await `update`."""
+        return await self._calls.run(self.update, ids, **options)
+
+    async def adelete(self, *ids: str | os.PathLike[str], **options: Any) -> Report:
+        """Await `delete`."""
+        return await self._calls.run(self.delete, *ids, **options)

@@ -23,7 +23,7 @@ from ..indexes.manifest import IndexManifest, IndexMetadata
 from ..indexes.registry import IndexSpec
 from ..indexes.tuning.benchmark import Requirements
 from ..indexes.tuning.optimize import TuningResult, check_kinds
-from .asynchronous import CallPool
+from .asynchronous import AsyncCalls, CallPool
 from .documents.scan import INDEX_NAME, is_index
 from .indexing.report import Report
 from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
@@ -78,7 +78,7 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger("binocle")
 
 
-class Retriever(DocumentReads, DocumentWrites):
+class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
     """One index of documents.
 
     Threads may share it; their writes wait for each other. Meanwhile other processes may read the index, and one may
@@ -435,27 +435,6 @@ class Retriever(DocumentReads, DocumentWrites):
             return hits_of_many(requests, snapshot, self._models.encoder_of)
 
         return [hits.after(int(offset)) for hits in self._read(answer)]
-
-    async def asearch(
-        self, query: str | None = None, k: int = 10, *, deadline: float | None = None, **options: Any
-    ) -> Hits:
-        """Await `search` in one of a few threads; one that has not begun can be cancelled.
-
-        :param deadline: as in `search`; the wait for a free thread counts.
-        """
-        return await self._calls.run(self.search, query, k, deadline=Deadline.after(deadline), **options)
-
-    async def acontext(self, query: str, **options: Any) -> Context:
-        """Await `context`."""
-        return await self._calls.run(self.context, query, **options)
-
-    async def aadd(self, documents: Iterable[Mapping[str, Any]], **options: Any) -> Report:
-        """Await `add`."""
-        return await self._calls.run(self.add, documents, **options)
-
-    async def adelete(self, *ids: str, **options: Any) -> Report:
-        """Await `delete`."""
-        return await self._calls.run(self.delete, *ids, **options)
 
     def check(self, passage: Hit | Passage) -> Currency:
         """Tell whether a hit, or a passage of a context, is still the text of its document.

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from ..core.errors import InputError
+from ..core.errors import InputError, NotFoundError
+from .asynchronous import AsyncCalls
 from .documents.metadata import plain
 from .indexing.delete import delete
+from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
+from .search.currency import Currency, check_passage
 from .search.similar import check, similar
 from .store import documents as stored_documents
 from .store import records
@@ -26,20 +31,28 @@ from .store.filters.where import parse
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
 
     from .indexing.report import Report
     from .retriever import Retriever
     from .search.context import Context
+    from .search.hit import Hit
     from .search.hits import Hits
+    from .search.passage import Passage
     from .store.filters.where import Where
     from .store.records import Id
     from .store.snapshot import Snapshot
+    from .store.writer import Writer
+
+    Choice = Callable[[Snapshot], list[dict[str, Any]]]
 
 _T = TypeVar("_T")
 _BATCH_SIZE = 1_000  # documents checked together
 
 
-class Scope(DocumentReads):
+class Scope(DocumentReads, AsyncCalls):
     """The documents of an index that pass a filter, as if there were no others.
 
     Every search and every read has only these. Any other id is not there, and a filter may name only keys that these
@@ -56,6 +69,7 @@ class Scope(DocumentReads):
             raise InputError(f"a scope needs a filter such as F.tenant == 't1', not {where!r}")
         self._retriever = retriever
         self._inside = inside
+        self._calls = retriever._calls  # noqa: SLF001 - a scope is a part of the retriever
 
     def _read(self, answer: Callable[[Snapshot], _T]) -> _T:
         return self._retriever._read(answer)  # noqa: SLF001 - a scope is a part of the retriever
@@ -77,6 +91,30 @@ class Scope(DocumentReads):
         check(line, k)
         conditions = self._where(where)
         return self._read(lambda snapshot: similar(snapshot, path, line, k, where=conditions, inside=self._inside))
+
+    def search_many(
+        self,
+        texts: Iterable[str] | None = None,
+        k: int = 10,
+        *,
+        vectors: ArrayLike | None = None,
+        where: Where = None,
+        **options: Any,
+    ) -> list[Hits]:
+        """Return the hits of each query, as `Retriever.search_many` does."""
+        return self._retriever.search_many(texts, k, vectors=vectors, where=self._where(where), **options)
+
+    def check(self, passage: Hit | Passage) -> Currency:
+        """Tell whether a passage is still the text of its document, as `Retriever.check` does; "gone" outside."""
+
+        def answer(snapshot: Snapshot) -> Currency:
+            records.check_inside(snapshot, passage.path, self._inside)
+            return check_passage(snapshot, self._retriever.folder, passage)
+
+        try:
+            return self._read(answer)
+        except NotFoundError:
+            return "gone"
 
     def context(self, query: str, *, where: Where = None, **options: Any) -> Context:
         """Pack the best passages for a prompt; the options are those of `Retriever.context`."""
@@ -105,22 +143,79 @@ class Scope(DocumentReads):
             raise InputError(f"expected documents, each a mapping with 'text', not {shown(documents)}")
         return self._retriever.add(self._admitted(documents), **options)
 
-    def delete(self, *ids: Id, where: Where = None, erase: bool = False) -> Report:
+    def update(
+        self,
+        ids: Iterable[Id] | None = None,
+        *,
+        metadata: Mapping[str, Any],
+        where: Where = None,
+        mode: Change = "merge",
+        wait: float | None = None,
+    ) -> Report:
+        """Change the metadata of documents of the scope, as `Retriever.update` does.
+
+        :raises NotFoundError: naming the first id that is not there.
+        :raises InputError: when a document would no longer have the values that the scope demands.
+        """
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, (Iterable, NoneType)):
+            raise InputError(f"ids is a list of documents, not {ids!r}")
+        if not isinstance(metadata, Mapping):
+            raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
+        names = list(ids or ())
+        if not names and where is None:
+            raise InputError("nothing is chosen: give ids, or a filter as where")
+        change = MetadataChange.of(self._retained(metadata, mode), mode)
+        with self._writing(wait) as writer:
+            return update(writer, self._chosen(names, where, must_exist=True), change, self._check_changed)
+
+    def delete(self, *ids: Id, where: Where = None, erase: bool = False, wait: float | None = None) -> Report:
         """Remove documents of the scope, by id or by a filter; other ids are not there.
 
         :param erase: as in `Retriever.delete`.
+        """
+        with self._writing(wait) as writer:
+            return delete(writer, self._chosen(ids, where), erase=erase)
+
+    def clear(self, *, erase: bool = False, wait: float | None = None) -> Report:
+        """Remove all documents of the scope."""
+        with self._writing(wait) as writer:
+            return delete(writer, self._chosen((), ()), erase=erase)
+
+    @contextlib.contextmanager
+    def _writing(self, wait: float | None) -> Iterator[Writer]:
+        with self._retriever._patient(wait), self._retriever._writer() as writer:  # noqa: SLF001 - as above
+            yield writer
+
+    def _chosen(self, ids: Iterable[Id], where: Where = None, *, must_exist: bool = False) -> Choice:
+        """Return a function that finds the documents of the scope with these ids, and those that pass a filter.
+
+        :param where: None for no others.
         """
         names = list(map(records.name_of, ids))
         conditions = None if where is None else self._where(where)
 
         def choose(snapshot: Snapshot) -> list[dict[str, Any]]:
+            if must_exist:
+                records.get(snapshot, names, inside=self._inside)  # raises for the first that is not there
             mask = np.zeros(snapshot.document_rows.num_rows, np.bool_)
             mask |= False if conditions is None else snapshot.select(conditions)
             mask[[at for at in records.positions(snapshot, names, self._inside) if at is not None]] = True
             return snapshot.document_rows.filter(pa.array(mask)).to_pylist()  # type: ignore[no-any-return]
 
-        with self._retriever._writer() as writer:  # noqa: SLF001 - a scope is a part of the retriever
-            return delete(writer, choose, erase=erase)
+        return choose
+
+    def _retained(self, metadata: Mapping[str, Any], mode: Change) -> dict[str, Any]:
+        """Return new metadata with the values that the scope demands, unless they have others."""
+        demanded = dict(_equalities(self._inside))
+        removed = {key: value for key, value in demanded.items() if metadata.get(key) is None}
+        return {
+            **metadata,
+            **(removed if mode == "replace" else {key: removed[key] for key in removed if key in metadata}),
+        }
+
+    def _check_changed(self, rows: list[dict[str, Any]]) -> None:
+        """Refuse a change after which a document would not pass the filter of the scope."""
+        _check_passing([repr(row["path"]) for row in rows], rows, self._inside)
 
     def __repr__(self) -> str:
         return f"<part of {self._retriever.location}: {self._inside!r}>"
@@ -134,7 +229,8 @@ class Scope(DocumentReads):
         while batch := list(itertools.islice(numbered, _BATCH_SIZE)):
             admitted = [_with_values(number, document, self._inside) for number, document in batch]
             self._check_ids([(number, document.get("id")) for number, document in admitted])
-            _check_passing(admitted, self._inside)
+            rows = [_row(number, document) for number, document in admitted]
+            _check_passing([f"{number}" for number, _ in admitted], rows, self._inside)
             yield from (document for _, document in admitted)
 
     def _check_ids(self, ids: list[tuple[int, Any]]) -> None:
@@ -169,13 +265,18 @@ def _equalities(inside: Filter) -> Iterator[tuple[str, Any]]:
         yield from _equalities(inside.scope)
 
 
-def _check_passing(documents: list[tuple[int, Mapping[str, Any]]], inside: Filter) -> None:
-    """Refuse documents that do not pass the filter of a scope."""
-    rows = [_row(number, document) for number, document in documents]
-    mask = evaluate(inside, DocumentColumns(pa.Table.from_pylist(rows)))
-    for (number, _), passes in zip(documents, mask.tolist(), strict=True):
+def _check_passing(labels: Sequence[str], rows: Sequence[dict[str, Any]], inside: Filter) -> None:
+    """Refuse documents that do not pass the filter of a scope.
+
+    :param labels: name them in messages.
+    :param rows: their columns.
+    """
+    if not rows:
+        return
+    mask = evaluate(inside, DocumentColumns(pa.Table.from_pylist(list(rows))))
+    for label, passes in zip(labels, mask.tolist(), strict=True):
         if not passes:
-            raise InputError(f"document {number} is outside of this scope: expected one that passes {inside!r}")
+            raise InputError(f"document {label} is outside of this scope: expected one that passes {inside!r}")
 
 
 def _row(number: int, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,16 +53,20 @@ class MetadataChange:
         return {key: value for key, value in merged.items() if key not in self.removed}
 
 
-def update(writer: Writer, choose: Choice, change: MetadataChange) -> Report:
+def update(
+    writer: Writer, choose: Choice, change: MetadataChange, check: Callable[[list[Row]], None] = lambda _: None
+) -> Report:
     """Change the metadata of documents.
 
     :param choose: returns their rows, with `id`, `path` and `source`.
+    :param check: gets the rows as they will be, and raises if they may not be so.
     :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.
     :raises InputError: when one of them is a file.
     """
     start = time.monotonic()
     report = Report()
     rows = changed_rows(writer.snapshot(), choose(writer.snapshot()), change, report)
+    check(rows)
     if rows:
         writer.replace_rows(pa.Table.from_pylist(rows, document_schema()))
         report.note = writer.finish(new_rows=False)

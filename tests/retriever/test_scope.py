@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from binocle import F, Filter, NotFoundError, Retriever
@@ -73,6 +76,59 @@ def seen(hits):
     return [*hits, hits.corrections]
 
 
+def hostile_vector(draw):
+    forms = [
+        lambda: np.random.default_rng(draw.randrange(99)).standard_normal(32),
+        lambda: [0.0] * 31 + [1],
+        lambda: [float("nan")] * 32,
+        lambda: [1.0] * 3,
+        lambda: "d/1",
+        lambda: None,
+    ]
+    return draw.choice([forms[0], forms[0], *forms])()
+
+
+def hostile_options(draw):
+    chosen = {
+        "mmr": draw.choice([0, 0.5, 1, "x"]),
+        "group_by": draw.choice(["document", "passage", "tenant"]),
+        "with_vectors": True,
+        "deadline": draw.choice([100, 1e-9]),
+        "per_document": draw.choice([0, 1]),
+        "collapse": False,
+        "min_relevance": 0.0,
+    }
+    return {name: chosen[name] for name in draw.sample(sorted(chosen), draw.randrange(3))}
+
+
+def hostile_writes(draw, scope, name):
+    """A random write on the scope, which leaves the documents of the scope as they are."""
+    document = {
+        "id": name,
+        "text": "taken",
+        "embedding": hostile_vector(draw),
+        "metadata": {"tenant": draw.choice(VALUES)},
+    }
+    writes = [
+        lambda: scope.update([name], metadata={"tenant": "t2"}),
+        lambda: scope.update(
+            where=hostile_where(draw), metadata={"tenant": draw.choice(["t2", "", 1])}, mode="replace"
+        ),
+        lambda: scope.update(["d/1", name], metadata={"mark": "mine"}),
+        lambda: scope.delete("d/1", "t2/", where=F.tenant == "t2"),
+        lambda: scope.delete(where=~(F.tenant == "t1") | F["only t2"].exists()),
+        lambda: scope.add([document | {"id": "d/1"}]),
+        lambda: scope.add([document | {"metadata": {"tenant": "t2"}}], on_error="skip"),
+        lambda: scope.scope(F.tenant == "t2").clear(),
+    ]
+    return draw.choice(writes)()
+
+
+def stolen(hits):
+    """A hit of another's document, or with its place."""
+    return replace(hits[0], path="d/1") if hits else None
+
+
 def hostile_reads(draw, scope):
     """Everything that a random call on the scope returns or raises, as text."""
     name = draw.choice([f"d/{draw.randrange(70)}", "t2/", "t1/", "", "*", "d/", "../d/1", "./d/1", "D/1"])
@@ -95,6 +151,15 @@ def hostile_reads(draw, scope):
         lambda: list(scope.grep(draw.choice(["sat", ".", "number[0-9]+", "owned", "mine"]), where=hostile_where(draw))),
         lambda: (name in scope, len(scope)),
         lambda: scope.scope(hostile_where(draw)).search(query, 100, mode=mode),
+        lambda: seen(scope.search(vector=hostile_vector(draw), k=100, **hostile_options(draw))),
+        lambda: seen(scope.search(query, 100, vector=hostile_vector(draw), mode=mode, **hostile_options(draw))),
+        lambda: scope.search_many([query, "moon"], 9, where=hostile_where(draw), mode=mode),
+        lambda: scope.search_many(vectors=[hostile_vector(draw)] * 2, k=100, ids=[name, "d/1"]),
+        lambda: asyncio.run(scope.asearch(query, 100, vector=hostile_vector(draw), **hostile_options(draw))),
+        lambda: asyncio.run(scope.acontext(query, mode=mode, where=hostile_where(draw))).text,
+        lambda: scope.check(stolen(scope.search(query, 1))) if scope.search(query, 1) else None,
+        lambda: [(record.id, len(record.vectors)) for record in scope.iterate(hostile_where(draw), vectors=True)],
+        lambda: hostile_writes(draw, scope, name) if draw.random() < 0.3 else None,
     ]
     try:
         return repr(draw.choice(reads)())
@@ -104,7 +169,11 @@ def hostile_reads(draw, scope):
 
 def check_inside(shared, seed, count):
     draw, scope = random.Random(seed), shared.scope(F.tenant == "t1")
+    before = list(shared.iterate(vectors=True))
     said = [hostile_reads(draw, scope) for _ in range(count)]
+    after = list(shared.iterate(vectors=True))
+    assert after == before
+    assert all(np.array_equal(record.vectors, earlier.vectors) for record, earlier in zip(after, before, strict=True))
     mine = {row["metadata"]["n"] for row in documents() if row["metadata"]["tenant"] == "t1"}
     others = [f"number{n} " for n in range(60) if n not in mine]
     for text in said:
@@ -166,6 +235,88 @@ def test_an_added_document_gets_the_values_of_the_scope(index):
         with pytest.raises(InputError, match="document 1 is outside of this scope: expected one that passes"):
             scope.add([{"id": "d", "text": "x", "metadata": {"level": 2}}, {"text": "y", "metadata": metadata}])
     assert len(index) == 4
+
+
+def test_a_vector_finds_only_passages_of_the_scope_with_their_own_vectors(shared):
+    scope = shared.scope(F.tenant == "t1")
+    foreign = shared.get("d/1", vectors=True).vectors[0]
+    for options in ({}, {"mmr": 0.3}, {"group_by": "document"}, {"where": F.n > 0}):
+        hits = scope.search(vector=foreign, k=100, with_vectors=True, **options)
+        assert len(hits) >= 8
+        for hit in hits:
+            assert hit.metadata["tenant"] == "t1"
+            assert np.array_equal(scope.get(hit.path, vectors=True).vectors, [hit.vector])
+    assert scope.search_many(vectors=[foreign], k=5) == [scope.search(vector=foreign, k=5)]
+
+
+def test_a_document_with_an_embedding_is_added_to_the_scope(index):
+    scope, vector = index.scope(F.tenant == "t1"), np.eye(32, dtype=np.float32)[1]
+    scope.add([{"id": "own", "embedding": vector}])
+    assert index.get("own").metadata == {"tenant": "t1"}
+    assert [hit.path for hit in scope.search(vector=vector, k=1)] == ["own"]
+    assert index.scope(F.tenant == "t2").search(vector=vector, k=9)[0].score < 0.9
+
+
+def test_an_update_keeps_a_document_in_the_scope(index):
+    scope = index.scope((F.tenant == "t1") & (F.level < 3))
+    assert index.update(["a"], metadata={"level": 1}).indexed == 1
+    assert scope.update(["a"], metadata={"x": 1, "tenant": None}).indexed == 1
+    assert index.get("a").metadata == {"tenant": "t1", "level": 1, "x": 1}
+    assert scope.update(where="x=1", metadata={"level": 2}, mode="replace").ids == ["a"]
+    assert index.get("a").metadata == {"tenant": "t1", "level": 2}
+    for change in ({"tenant": "t2"}, {"level": 3}, {"level": None}):
+        with pytest.raises(InputError, match="document 'a' is outside of this scope: expected one that passes"):
+            scope.update(["a"], metadata=change)
+    with pytest.raises(InputError, match="outside of this scope"):
+        scope.update(["a"], metadata={}, mode="replace")
+    for name in ("b", "nothing"):
+        with pytest.raises(NotFoundError, match=f"^'{name}' is not in the index$"):
+            scope.update(["a", name], metadata={"level": 1})
+    assert scope.update(where=F.tenant == "t2", metadata={"level": 1}).ids == []
+    assert index.get("a").metadata == {"tenant": "t1", "level": 2}
+    assert index.get("b").metadata == {"tenant": "t2"}
+
+
+def test_a_passage_of_another_is_gone(index):
+    scope, hits = index.scope(F.tenant == "t1"), {hit.path: hit for hit in index.search("the", mode="semantic")}
+    assert scope.check(hits["a"]) == "exact"
+    assert scope.check(hits["b"]) == scope.check(replace(hits["b"], path="nothing")) == "gone"
+    scope.add([{"id": "a", "text": "Now the cat stands."}])
+    assert scope.check(hits["a"]) == "stale"
+
+
+def test_async_calls_stay_in_the_scope(index):
+    scope = index.scope(F.tenant == "t1")
+
+    async def calls():
+        await scope.aadd([{"id": "new", "text": "The queen and the moon."}])
+        await scope.aupdate(["new"], metadata={"x": 1})
+        removed = await scope.adelete("a", "b")
+        return await scope.asearch("queen"), removed.removed, (await scope.acontext("moon")).passages
+
+    hits, removed, passages = asyncio.run(calls())
+    assert [hit.path for hit in hits] == [passage.path for passage in passages] == ["new"]
+    assert (hits[0].metadata, removed) == ({"tenant": "t1", "x": 1}, 1)
+
+
+def test_clearing_a_scope_leaves_the_others(index):
+    assert index.scope(F.tenant == "t2").clear(erase=True).removed == 2
+    assert [record.id for record in index.iterate()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "says"),
+    [
+        ([], {"metadata": {"x": 1}}, "nothing is chosen"),
+        (["a"], {"metadata": {"x": 1}}, "ids is a list"),
+        ([["a"]], {"metadata": 3}, "metadata is a mapping"),
+        ([["a"]], {"metadata": {"x": 1}, "mode": "add"}, "mode is one of"),
+        ([[3]], {"metadata": {"x": 1}}, "3 is not a document"),
+    ],
+)
+def test_an_update_that_cannot_be_is_refused(index, arguments, options, says):
+    with pytest.raises(InputError, match=says):
+        index.scope(F.tenant == "t1").update(*arguments, **options)
 
 
 def test_no_document_of_another_is_replaced(index):
