@@ -46,6 +46,7 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float | No
 
 
 _SHARE = click.FloatRange(0)
+_EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too weak an attack
 
 
 @click.command()
@@ -82,8 +83,11 @@ _SHARE = click.FloatRange(0)
     type=_SHARE,
     callback=_finite,
     metavar="X",
-    help="A gate: the highest F1 that may be recovered at any length.",
+    help="A gate: the highest F1 that may be recovered at any length, by its upper bound.",
 )
+@click.option("--max-content-f1", type=_SHARE, callback=_finite, metavar="X", help="The same of uncommon tokens.")
+@click.option("--max-names", type=_SHARE, callback=_finite, metavar="X", help="The highest share of names recovered.")
+@click.option("--max-numbers", type=_SHARE, callback=_finite, metavar="X", help="The same of numbers.")
 @click.option(
     "--min-ndcg-keep",
     type=_SHARE,
@@ -94,7 +98,7 @@ _SHARE = click.FloatRange(0)
 @click.option(
     "--apply",
     is_flag=True,
-    help="Embed the index anew with the best setting within the gate: by nDCG@10, or by leak without --max-token-f1.",
+    help="Embed the index anew with the best setting within the gate: by nDCG@10, or by leak if no leak is limited.",
 )
 @click.option(
     "--encoder",
@@ -112,6 +116,9 @@ def audit(
     defences: tuple[str, ...] | None,
     texts: int,
     max_token_f1: float | None,
+    max_content_f1: float | None,
+    max_names: float | None,
+    max_numbers: float | None,
     min_ndcg_keep: float | None,
     apply: bool,
     encoder: Path | None,
@@ -124,7 +131,8 @@ def audit(
 
     An attacker learns from one part of the documents to recover texts from vectors, and is tested on the other. The
     test runs without a defence, and with noise, shorter or coded vectors and a secret rotation, each with its cost in
-    nDCG@10. With a gate the exit code is 1 when no setting is within it.
+    nDCG@10. With a gate the exit code is 1 when no setting is within it, and 2 when the attack was
+    too weak to tell.
 
     \b
     binocle audit docs --out leak
@@ -132,9 +140,9 @@ def audit(
     """
     from ...training.audit.gate import Gate
 
-    gate = Gate(max_token_f1, min_ndcg_keep)
+    gate = Gate(max_token_f1, min_ndcg_keep, max_content_f1, max_names, max_numbers)
     if apply and not gate.is_set:
-        raise click.UsageError("--apply needs --max-token-f1, --min-ndcg-keep or both, to choose the setting by")
+        raise click.UsageError("--apply needs --max-token-f1 or another limit, to choose the setting by")
     if (encoder or erase) and not apply:
         raise click.UsageError("--encoder and --erase go with --apply")
     from ...training.audit import report_files, text_report
@@ -164,7 +172,13 @@ def audit(
             echo_json(_as_dict(report, gate, applied))
     if apply and passing and not as_json:
         _print(_changes(applied, retriever, erased=erase))
-    return EXIT_NEGATIVE if gate.is_set and not passing else 0
+    return _exit_code(gate, report)
+
+
+def _exit_code(gate: Gate, report: AuditReport) -> int:
+    if not gate.is_set or gate.passing(report):
+        return 0
+    return _EXIT_UNMEASURED if gate.unmeasured(report) else EXIT_NEGATIVE
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -49,7 +49,8 @@ class AuditConfig:
         checks.seed(self)
 
 
-PAIRS, WITHOUT_PAIRS = "pairs", "without pairs"  # the attacker's knowledge
+PAIRS, WITHOUT_PAIRS = "pairs", "without pairs"  # a trained decoder's attack, by the attacker's knowledge
+RIDGE, RIDGE_WITHOUT_PAIRS = "ridge", "ridge, without pairs"  # an attack in closed form
 
 
 GENERATED = "made from the documents"  # the source of generated queries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,36 +13,62 @@ _NEAREST = 3  # settings named when none passes
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Limits for leak and search quality; None sets no limit."""
+    """Limits for leak and search quality; None sets no limit.
+
+    A leak is compared by the upper bound of its 95 % interval. A setting that was not measured does not pass.
+    """
 
     max_token_f1: float | None = None  # the highest leak at any length
     min_ndcg_keep: float | None = None  # the lowest share of nDCG@10
+    max_content_f1: float | None = None
+    max_names: float | None = None  # share of names that come back
+    max_numbers: float | None = None
 
     @property
     def is_set(self) -> bool:
         """Whether the gate has any limit."""
-        return self.max_token_f1 is not None or self.min_ndcg_keep is not None
+        return self.limits_leak or self.min_ndcg_keep is not None
+
+    @property
+    def limits_leak(self) -> bool:
+        """Whether the gate limits what may be recovered."""
+        return any(limit is not None for limit, _ in self._limits())
 
     def passing(self, report: AuditReport) -> list[DefenceResult]:
-        """Return the settings within both limits: best nDCG@10 first, or least leak first if any leak is allowed."""
-        results = [result for result in report.results if not self._excess(result)]
+        """Return the settings within all limits: best nDCG@10 first, or least leak first if any leak is allowed."""
+        results = [result for result in self._within(report) if not result.unmeasured]
         results.sort(key=lambda result: (-(result.ndcg.value or 0.0), result.leak))
-        return results if self.max_token_f1 is not None else sorted(results, key=lambda result: result.leak)
+        return results if self.limits_leak else sorted(results, key=lambda result: result.leak)
+
+    def unmeasured(self, report: AuditReport) -> list[DefenceResult]:
+        """Return the settings that seem to be within all limits, but were attacked too weakly to tell."""
+        return [result for result in self._within(report) if result.unmeasured]
 
     def nearest(self, report: AuditReport) -> list[DefenceResult]:
         """Return the three settings that exceed the limits by the smallest sums, nearest first."""
         return sorted(report.results, key=self._excess)[:_NEAREST]
 
+    def _within(self, report: AuditReport) -> list[DefenceResult]:
+        return [result for result in report.results if not self._excess(result)]
+
+    def _limits(self) -> tuple[tuple[float | None, str], ...]:
+        return (
+            (self.max_token_f1, "f1"),
+            (self.max_content_f1, "content_f1"),
+            (self.max_names, "names"),
+            (self.max_numbers, "numbers"),
+        )
+
     def _excess(self, result: DefenceResult) -> float:
-        over = 0.0 if self.max_token_f1 is None else max(0.0, result.leak - self.max_token_f1)
+        over = sum(max(0.0, result.upper(measure) - limit) for limit, measure in self._limits() if limit is not None)
         under = 0.0 if self.min_ndcg_keep is None else max(0.0, self.min_ndcg_keep - result.keep)
         return over + under
 
     def as_dict(self, report: AuditReport) -> dict[str, Any]:
-        """Return both limits for JSON, with the names of the passing and the nearest settings."""
+        """Return the limits for JSON, with the names of the passing, the unmeasured and the nearest settings."""
         return {
-            "max_token_f1": self.max_token_f1,
-            "min_ndcg_keep": self.min_ndcg_keep,
+            **asdict(self),
             "within": [result.name for result in self.passing(report)],
+            "not_measured": [result.name for result in self.unmeasured(report)],
             "nearest": [result.name for result in self.nearest(report)],
         }

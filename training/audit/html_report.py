@@ -19,6 +19,7 @@ _NAMES = {
     "precision": "token precision",
     "recall": "token recall",
     "f1": "token F1",
+    "content_f1": "content F1",
     "exact": "exact",
     "bleu": "BLEU",
     "sentence_bleu": "sentence BLEU",

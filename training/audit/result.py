@@ -60,13 +60,57 @@ class DefenceResult:
     same_ranking: bool  # whether every query's nDCG@10 is exactly the undefended one
     attacks: dict[str, AttackResult]  # by the attacker's knowledge
     nearest: ByLength  # the baseline that answers with the nearest text of the attacker's own
+    guessing: ByLength  # the most frequent tokens, without any vector
     alignment: Alignment | None = None  # of a rotation
 
     @property
     def leak(self) -> float:
-        """The highest token F1 at any length, of any attacker or of the nearest text baseline."""
-        answers = [*(attack.by_length for attack in self.attacks.values()), self.nearest]
-        return max(recovery["f1"] for by_length in answers for recovery in by_length.values())
+        """The highest token F1 at any length, of any attacker, of the nearest text or of guessing."""
+        return max(recovery["f1"] for recovery in self._recoveries())
+
+    @property
+    def unmeasured(self) -> str:
+        """Why the leak may be higher than measured: an attacker that learned too little; "" if none did."""
+        learned = self.attacks[PAIRS].by_length
+        below = [
+            str(length)
+            for length, recovery in learned.items()
+            if (recovery.measures["f1"].high or 0.0) < self.guessing[length]["f1"]
+        ]
+        if below:
+            return f"the trained attacker read less of texts of {', '.join(below)} tokens than guessing does"
+        return ""
+
+    @property
+    def leak_high(self) -> float:
+        """The highest upper bound of token F1, of the same."""
+        return self.upper("f1")
+
+    def upper(self, measure: str) -> float:
+        """The highest upper bound of a measure at any length, of any attacker; 0 if there was nothing to measure."""
+        bounds = [recovery.measures[measure].high for recovery in self._recoveries()]
+        return max((bound for bound in bounds if bound is not None), default=0.0)
+
+    def highest(self, measure: str) -> Value:
+        """The highest value of a measure at any length, of any attacker."""
+        values = [recovery.measures[measure] for recovery in self._recoveries()]
+        return max(values, key=lambda value: -1.0 if value.value is None else value.value)
+
+    @property
+    def share(self) -> float:
+        """The highest F1 of an attacker as a share of the way from guessing (0) to the whole text (1)."""
+        shares = [
+            (recovery["f1"] - guess["f1"]) / max(1e-9, 1 - guess["f1"])
+            for by_length in self._answers()
+            for (recovery, guess) in ((by_length[length], self.guessing[length]) for length in by_length)
+        ]
+        return max(0.0, *shares)
+
+    def _answers(self) -> list[ByLength]:
+        return [*(attack.by_length for attack in self.attacks.values()), self.nearest]
+
+    def _recoveries(self) -> list[Recovery]:
+        return [recovery for by_length in (*self._answers(), self.guessing) for recovery in by_length.values()]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the results for JSON, rounded to 4 digits, with the kind's description and source."""
@@ -80,6 +124,9 @@ class DefenceResult:
             "keep": round(self.keep, 4),
             "difference": {name: round(value, 4) for name, value in asdict(self.difference).items()},
             "leak": round(self.leak, 4),
+            "leak_high": round(self.leak_high, 4),
+            "share": round(self.share, 4),
+            **{f"highest_{name}": asdict(self.highest(name)) for name in HEADLINES},
             "attacks": {
                 name: {
                     "lengths": _lengths(attack.by_length),
@@ -157,6 +204,7 @@ _ALWAYS = (
 )
 
 
+HEADLINES = ("content_f1", "names", "numbers")  # measures beside the leak
 _UNDONE = 0.5  # mean cosine from which a rotation counts as undone
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from .result import statements
 
 if TYPE_CHECKING:
+    from ..inversion.metrics import Value
     from .gate import Gate
     from .result import AuditReport, ByLength, DefenceResult
 
-_FIGURES_WIDTH = 32  # of the columns before F1
+_COLUMNS = {"bytes": 6, "nDCG@10": 8, "kept": 6, "leak": 6, "share": 6, "content": 7, "names": 6, "numbers": 7}  # width
+_FIGURES_WIDTH = sum(_COLUMNS.values()) + 2 * (len(_COLUMNS) - 1)
 
 
 def lines(report: AuditReport, gate: Gate) -> list[str]:
@@ -22,7 +24,8 @@ def _table(report: AuditReport) -> list[str]:
     """Lay out a line for each setting; a star marks the Pareto front."""
     width = max(len(result.name) for result in report.results)
     headings = "".join(f"{f'F1@{length}':>8}" for length in report.frequent)
-    table = [f"  {'':<{width}}  {'bytes':>6}  {'nDCG@10':>8}  {'kept':>6}  {'leak':>6}{headings}"]
+    columns = "".join(f"{name:>{size + 2}}" for name, size in _COLUMNS.items())
+    table = [f"  {'':<{width}}{columns}{headings}"]
     front = set(report.front())
     for result in report.results:
         table += _rows(result, width, is_best=result.name in front)
@@ -30,16 +33,23 @@ def _table(report: AuditReport) -> list[str]:
     return [
         *table,
         "* on the Pareto front",
-        "leak: the highest F1 at any length, of the attacker or of the nearest text that it learned from",
+        "leak: the highest token F1 at any length, of all attackers; share: 0 is guessing, 1 the whole text",
+        "content: the same of tokens that are not common; names, numbers: the share that came back",
     ]
 
 
 def _rows(result: DefenceResult, width: int, *, is_best: bool) -> list[str]:
     """Lay out a setting: its figures with the first attacker's F1, then a line for each further attacker."""
-    figures = f"{result.bytes:>6,}  {result.ndcg.value or 0:>8.4f}  {result.keep:>6.3f}  {result.leak:>6.3f}"  # 32 wide
-    (_, first), *more = result.attacks.items()
-    rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length)}"]
+    figures = f"{result.bytes:>6,}  {result.ndcg.value or 0:>8.4f}  {result.keep:>6.3f}  {result.leak:>6.3f}"
+    figures += f"  {result.share:>6.3f}  {_short(result.highest('content_f1')):>7}"
+    figures += f"  {_short(result.highest('names')):>6}  {_short(result.highest('numbers')):>7}"
+    (name, first), *more = result.attacks.items()
+    rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length)}  {name}"]
     return rows + [f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(attack.by_length)}  {name}" for name, attack in more]
+
+
+def _short(value: Value) -> str:
+    return "–" if value.value is None else f"{value.value:.3f}"
 
 
 def _f1s(by_length: ByLength) -> str:
@@ -47,11 +57,13 @@ def _f1s(by_length: ByLength) -> str:
 
 
 def _verdict(report: AuditReport, gate: Gate) -> list[str]:
-    passing = gate.passing(report)
+    passing, unmeasured = gate.passing(report), gate.unmeasured(report)
+    verdict = [f"not measured: {result.name}, for {result.unmeasured}" for result in unmeasured]
     if passing:
-        first = "best nDCG@10" if gate.max_token_f1 is not None else "least leak"
-        return [f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
-    verdict = [f"no setting is within the gate; nearest: {', '.join(map(_brief, gate.nearest(report)))}"]
+        first = "best nDCG@10" if gate.limits_leak else "least leak"
+        return [*verdict, f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
+    if not unmeasured:
+        verdict.append(f"no setting is within the gate; nearest: {', '.join(map(_brief, gate.nearest(report)))}")
     floor, length = max((recovery["f1"], length) for length, recovery in report.frequent.items())
     if gate.max_token_f1 is not None and gate.max_token_f1 < floor:
         verdict.append(
@@ -62,4 +74,4 @@ def _verdict(report: AuditReport, gate: Gate) -> list[str]:
 
 
 def _brief(result: DefenceResult) -> str:
-    return f"{result.name} (F1 {result.leak:.3f}, kept {result.keep:.3f})"
+    return f"{result.name} (F1 {result.leak:.3f}, at most {result.leak_high:.3f}, kept {result.keep:.3f})"

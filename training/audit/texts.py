@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ...core.arrays import Positions
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from .config import AuditConfig
 
 _BATCH_SIZE = 256  # passages
+_COMMON = 0.4  # share of all tokens that the common ones are
 _CUTS_PER_PASSAGE = 4  # of one length, at most
 
 
@@ -40,6 +43,21 @@ class LeakTexts:
     tokens: EncoderTokens
     notes: list[str]
     in_index: NDArray[np.bool_]  # of the corpus: texts of half of its documents, stolen in an attack without pairs
+
+    def rows(self, length: int) -> Positions:
+        """The corpus's texts of a length by number; all of them if there are too few."""
+        number_of = {text: number for number, text in enumerate(self.corpus)}
+        own = self.by_length[length]
+        return np.array([number_of[text] for text in (own if len(own) >= MINIMUM_TEXTS else self.corpus)])
+
+    def common_tokens(self) -> frozenset[int]:
+        """Tokens without letters and digits, and the most frequent ones, which are two fifths of all tokens."""
+        counts = Counter(token for row in self.tokens(self.corpus) for token in row)
+        names = {token: self.tokens.name(token) for token in counts}
+        signs = {token for token, name in names.items() if not any(map(str.isalnum, name))}
+        words = [(token, count) for token, count in counts.most_common() if token not in signs]
+        shares = np.cumsum([count for _, count in words]) / max(1, sum(count for _, count in words))
+        return frozenset(signs | {token for (token, _), share in zip(words, shares, strict=True) if share <= _COMMON})
 
     @classmethod
     def of(cls, retriever: Retriever, config: AuditConfig, on_progress: OnProgress) -> LeakTexts:

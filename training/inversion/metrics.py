@@ -4,6 +4,8 @@
   often as both texts have them, over recovered ones, over true ones, and the harmonic mean of both. This is the F1 of
   SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), of tokens instead of words; vec2text (Morris et al. 2023,
   arXiv:2310.06816) compares sets. A mean over texts. Tokens unknown to the encoder never count as recovered.
+- content F1: the F1 of content tokens alone, over texts that have any. Common tokens are left
+  out; the caller names them.
 - exact: the share of texts with all tokens recovered in order. Information that most encoders drop, such as case,
   is not required.
 - BLEU: sacrebleu's corpus BLEU (Papineni et al. 2002; Post 2018, arXiv:1804.08771), case folded, 0 to 100;
@@ -41,7 +43,10 @@ if TYPE_CHECKING:
     Tokenize = Callable[[Sequence[str]], list[list[int]]]
     Span = tuple[int, int]
 
-MEASURES = ("precision", "recall", "f1", "exact", "bleu", "sentence_bleu", "rouge_l", "cosine", "numbers", "names")
+MEASURES = (
+    *("precision", "recall", "f1", "content_f1", "exact", "bleu", "sentence_bleu", "rouge_l", "cosine"),
+    *("numbers", "names"),
+)
 _SAMPLES = 2_000
 _BLEU_SAMPLES = 500  # fewer: each computes the formula again
 
@@ -69,8 +74,9 @@ class Recovery:
         return math.nan if value is None else value
 
     def as_dict(self) -> dict[str, Any]:
-        """Return count and measures for JSON, without the values of single texts."""
-        return {"texts": self.texts, **{name: asdict(value) for name, value in self.measures.items()}}
+        """Return the measures for JSON, with the 95th percentile of F1 over texts."""
+        top = round(float(np.quantile(self.f1, 0.95)), 4) if self.f1 else None
+        return {"texts": self.texts, "f1_95th": top, **{name: asdict(value) for name, value in self.measures.items()}}
 
 
 def require() -> None:
@@ -87,6 +93,8 @@ def compare(
     tokenize: Tokenize,
     *,
     cosines: ArrayLike | None = None,
+    tokens: Sequence[Sequence[int]] | None = None,
+    common: frozenset[int] = frozenset(),
     seed: int = 0,
 ) -> Recovery:
     """Compare recovered texts with true ones, in the same order, by every measure.
@@ -94,21 +102,24 @@ def compare(
     :param tokenize: returns the encoder's own tokens of each text, without special tokens. Its optional attribute
         `non_text` has the tokens without text, such as the unknown one.
     :param cosines: of each recovered text with the true vector; not measured by default.
+    :param tokens: of each recovered text, if an attacker gave tokens; by default those of the text.
+    :param common: tokens that do not count for the content F1.
     """
     if not true or len(true) != len(recovered):
         raise InputError(f"expected one recovered text for each true one, not {len(recovered)} for {len(true)}")
     require()
     non_text: frozenset[int] = getattr(tokenize, "non_text", frozenset())
     true_tokens = tokenize(true)
-    tokens = [[token for token in row if token not in non_text] for row in tokenize(recovered)]
+    guesses = tokenize(recovered) if tokens is None else tokens
+    guesses = [[token for token in row if token not in non_text] for row in guesses]
     unknown = [token in non_text for row in true_tokens for token in row]
-    overlaps = np.array([overlap(*rows) for rows in zip(true_tokens, tokens, strict=True)])
+    overlaps = np.array([overlap(*rows) for rows in zip(true_tokens, guesses, strict=True)])
     pairs = list(zip(true, recovered, strict=True))
     per_text: dict[str, ArrayLike] = {
         "precision": overlaps[:, 0],
         "recall": overlaps[:, 1],
         "f1": overlaps[:, 2],
-        "exact": [expected == row for expected, row in zip(true_tokens, tokens, strict=True)],
+        "exact": [expected == row for expected, row in zip(true_tokens, guesses, strict=True)],
         "sentence_bleu": [sentence_bleu(*pair) for pair in pairs],
         "rouge_l": [rouge_l(*pair) for pair in pairs],
     }
@@ -117,6 +128,7 @@ def compare(
     weighted = {name: mean(np.asarray(values, np.float64)) for name, values in per_text.items()}
     weighted["numbers"] = _share([_counts(numbers(text), numbers_in(numbers(text), guess)) for text, guess in pairs])
     weighted["names"] = _share([_counts(names(text), words(guess)) for text, guess in pairs])
+    weighted["content_f1"] = _content_f1(true_tokens, guesses, common)
     measures = {name: _value(weighting, len(true), seed) for name, weighting in weighted.items()}
     measures["bleu"] = _value(_corpus_bleu(pairs), len(true), seed, _BLEU_SAMPLES)
     ordered = {name: measures[name] for name in MEASURES if name in measures}
@@ -157,7 +169,7 @@ def _counts(expected: Sequence[str], recovered: Sequence[str]) -> tuple[int, int
     return len(set(expected) & set(recovered)), len(expected)
 
 
-def _share(counts: Sequence[tuple[int, int]]) -> Weighted:
+def _share(counts: Sequence[tuple[float, int]]) -> Weighted:
     """The share of recovered items over all texts; NaN if there are no items."""
     table = np.array(counts, np.float64)
 
@@ -166,6 +178,14 @@ def _share(counts: Sequence[tuple[int, int]]) -> Weighted:
         return np.where(total > 0, recovered / np.maximum(total, 1), np.nan)
 
     return share
+
+
+def _content_f1(true: Sequence[Sequence[int]], guesses: Sequence[Sequence[int]], common: frozenset[int]) -> Weighted:
+    """The mean F1 of tokens that are not common, over texts that have any."""
+    pairs = [
+        [[token for token in row if token not in common] for row in rows] for rows in zip(true, guesses, strict=True)
+    ]
+    return _share([(overlap(expected, guess)[2], 1) if expected else (0, 0) for expected, guess in pairs])
 
 
 def sentence_bleu(true: str, recovered: str) -> float:

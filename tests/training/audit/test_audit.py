@@ -20,13 +20,14 @@ from binocle.core.errors import InputError, MissingExtraError
 from binocle.core.progress import ignore
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
-from binocle.training.audit import search_cost
+from binocle.training.audit import search_cost, text_report
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
-from binocle.training.audit.config import PAIRS, WITHOUT_PAIRS, AuditConfig
+from binocle.training.audit.config import PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
 from binocle.training.audit.gate import Gate
 from binocle.training.audit.html_report import page
 from binocle.training.audit.remarks import remarks
+from binocle.training.audit.result import DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
@@ -180,7 +181,7 @@ def test_an_audit_reports_every_measure_of_every_setting_and_length(found):
                 for value in recovery.measures.values():
                     assert value.value is None or value.low <= value.value <= value.high
                 assert recovery["f1"] == pytest.approx(np.mean(recovery.f1), abs=1e-4)
-        every = [result.nearest, *(attack.by_length for attack in result.attacks.values())]
+        every = [result.guessing, result.nearest, *(attack.by_length for attack in result.attacks.values())]
         assert result.leak == max(by_length[n]["f1"] for by_length in every for n in (4, 8))
     assert [result.dim for result in found.results] == [32, 32, 16, 32]
     assert [result.bytes for result in found.results] == [128, 128, 64, 128]
@@ -202,7 +203,8 @@ def test_an_attacker_that_has_learned_nothing_lowers_no_leak_and_is_told(filled)
 
     made = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
     for result in made.results:
-        assert result.leak == max(recovery["f1"] for recovery in result.nearest.values()) > 0.3
+        ridge = result.attacks[RIDGE].by_length.values()
+        assert result.leak >= max(recovery["f1"] for recovery in (*ridge, *result.nearest.values())) > 0.3
         (told,) = [note for note in made.notes if note.startswith(f"With {result.name} ")]
         assert "of texts of 4, 8 tokens than the most frequent tokens" in told
         assert told in made.as_dict()["statements"]
@@ -342,24 +344,61 @@ def test_every_part_of_an_audit_is_reported_with_its_setting(filled):
 
 def _stages(made):
     attacked = made.results[0].attacks["pairs"].by_length
-    return ["learning", *(f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items())]
+    return [
+        "learning",
+        "fitting a ridge",
+        *(f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items()),
+    ]
 
 
 # Limits
 
 
 def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(found):
+    measured = [result for result in found.results if not result.unmeasured]
     names = [result.name for result in Gate(1, 0).passing(found)]
-    quality = {result.name: result.ndcg.value for result in found.results}
+    quality = {result.name: result.ndcg.value for result in measured}
     assert sorted(names) == sorted(quality)
     assert [quality[name] for name in names] == sorted(quality.values(), reverse=True)
-    leaks = {result.name: result.leak for result in found.results}
+    leaks = {result.name: result.leak_high for result in measured}
     least = min(leaks, key=leaks.get)
     assert [one.name for one in Gate(leaks[least], None).passing(found)] == [least]
-    assert [one.leak for one in Gate(None, 0).passing(found)] == sorted(leaks.values())
-    assert Gate(leaks[least] - 0.01, None).passing(found) == []
-    assert Gate(leaks[least] - 0.01, None).nearest(found)[0].name == least
+    assert [one.leak for one in Gate(None, 0).passing(found)] == sorted(result.leak for result in measured)
+    assert Gate(min(one.leak_high for one in found.results) - 0.01, None).passing(found) == []
     assert Gate(None, 2).nearest(found)[0].keep == max(result.keep for result in found.results)
+
+
+def test_a_gate_takes_the_upper_bound_of_every_measure(found):
+    plain = found.results[0]
+    assert plain.leak < plain.leak_high
+    between = (plain.leak + plain.leak_high) / 2
+    assert plain not in Gate(max_token_f1=between).passing(found)
+    for name, measure in (("max_content_f1", "content_f1"), ("max_names", "names"), ("max_numbers", "numbers")):
+        upper = plain.upper(measure)
+        assert plain in Gate(**{name: upper}).passing(found)
+        assert not upper or plain not in Gate(**{name: upper - 0.001}).passing(found)
+
+
+def test_no_leak_is_below_that_of_the_ridge_or_of_guessing(found):
+    for result in found.results:
+        ridge = [recovery["f1"] for recovery in result.attacks[RIDGE].by_length.values()]
+        assert result.leak >= max(*ridge, *(recovery["f1"] for recovery in found.frequent.values()))
+        assert 0 <= result.share <= 1
+    assert found.results[0].share > found.results[1].share
+
+
+def test_a_setting_that_was_attacked_too_weakly_is_not_measured_and_passes_no_gate(filled):
+    class Silent(Ridge):
+        def recover(self, vectors):
+            return [""] * len(vectors)
+
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Silent, **OPTIONS)
+    gate = Gate(max_token_f1=1)
+    assert gate.passing(made) == []
+    assert [result.name for result in gate.unmeasured(made)] == ["none", "int8"]
+    lines = text_report.lines(made, gate)
+    assert "not measured: int8, for the trained attacker read less of texts of 4, 8 tokens than guessing does" in lines
+    assert gate.as_dict(made)["not_measured"] == ["none", "int8"]
 
 
 def test_the_pareto_front_is_what_nothing_beats(found):
@@ -487,7 +526,7 @@ def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     code, out, _ = run("--out", tmp_path / "leak")
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "F1@4"]
+    assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "share", "content", "names", "numbers", "F1@4"]
     assert [line.split()[0] for line in lines[1:3]] == ["*", "int8"] or lines[1].split()[0] in ("none", "*")
     assert any(line.endswith("without pairs") for line in lines)
     assert lines[-2:] == [str(tmp_path / "leak/report.json"), str(tmp_path / "leak/report.html")]
@@ -512,6 +551,14 @@ def test_a_gate_is_an_exit_code_and_names_the_settings(gate, code, says, run):
     assert "none (F1 " in line and "rotation (F1 " in line
 
 
+def test_the_exit_code_of_a_gate_is_2_where_nothing_was_measured(run, monkeypatch):
+    monkeypatch.setattr(Ridge, "recover", lambda self, vectors: [""] * len(vectors))
+    code, out, _ = run("--max-token-f1", 1)
+    assert code == 2 and "not measured: none" in out and "within the gate" not in out
+    code, _, _ = run("--max-token-f1", 0.001)
+    assert code == 1
+
+
 def test_json_has_the_gate_too(run):
     code, out, _ = run("--json", "--max-token-f1", 0.001)
     found = json.loads(out)
@@ -519,13 +566,18 @@ def test_json_has_the_gate_too(run):
     assert found["gate"]["within"] == [] and set(found["gate"]["nearest"]) == {"none", "int8", "rotation"}
 
 
+def leaking(monkeypatch, leak):
+    monkeypatch.setattr(DefenceResult, "leak", property(leak))
+    monkeypatch.setattr(DefenceResult, "upper", lambda self, measure: leak(self))
+
+
 def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path, monkeypatch):
     before = index.encoder.fingerprint
-    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.1 if self.kind == "none" else 0.9))
+    leaking(monkeypatch, lambda self: 0.1 if self.kind == "none" else 0.9)
     code, out, _ = run("--max-token-f1", 0.3, "--apply", "--encoder", tmp_path / "secret")
     assert (code, index.encoder.fingerprint) == (0, before)
     assert "the index is unchanged: its stored vectors are within the gate" in out
-    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    leaking(monkeypatch, lambda self: 0.9 if self.kind == "none" else 0.1)
     moved = []
     monkeypatch.setattr(
         "binocle.commands.progress_bar.ProgressBar.__call__", lambda _, at: moved.append((at.done, at.total))
@@ -544,7 +596,7 @@ def test_apply_embeds_the_index_anew_and_rollback_undoes_it(run, index, tmp_path
 
 
 def test_a_gate_of_quality_alone_applies_what_leaks_least(run, index, tmp_path, monkeypatch):
-    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.1 if self.kind == "int8" else 0.9))
+    leaking(monkeypatch, lambda self: 0.1 if self.kind == "int8" else 0.9)
     code, out, _ = run("--min-ndcg-keep", 0, "--apply", "--encoder", tmp_path / "secret")
     assert code == 0
     assert "passages now of int8" in out
@@ -603,7 +655,7 @@ def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypat
         raise InputError("the disk is full")
 
     monkeypatch.setattr("binocle.training.audit.apply.defend", failing)
-    monkeypatch.setattr(auditing.DefenceResult, "leak", property(lambda self: 0.9 if self.kind == "none" else 0.1))
+    leaking(monkeypatch, lambda self: 0.9 if self.kind == "none" else 0.1)
     code, out, err = run("--max-token-f1", 0.3, "--apply", *form)
     assert code == 2 and "the disk is full" in err
     assert "rotation" in out and "gate" in out

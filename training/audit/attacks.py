@@ -1,0 +1,203 @@
+"""The attacks on the vectors of one index, with each defence: who attacks, what he knows, and how well he reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.errors import InputError
+from ...core.progress import Progress, counted
+from ...indexes import metric
+from ..evaluation import significance
+from ..inversion import metrics as recovery_metrics
+from ..inversion.metrics import Value
+from .alignment import align
+from .config import PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
+from .result import Alignment, AttackResult, DefenceResult, Example
+from .ridge import RidgeBag
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...core.arrays import Floats
+    from ...core.progress import OnProgress
+    from ...retriever.models.encoder import Encoder
+    from ..inversion.metrics import Recovery
+    from .audit import Attacker, AttackerFactory
+    from .config import AuditConfig
+    from .defences import DefenceSetting
+    from .result import ByLength
+    from .search_cost import DefendedSearch
+    from .texts import LeakTexts
+
+_BATCH_SIZE = 2_048  # texts encoded at a time
+
+
+class Attacks:
+    """The attacks on all settings of one audit; the setting "none" comes first."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        texts: LeakTexts,
+        search: DefendedSearch,
+        factory: AttackerFactory,
+        config: AuditConfig,
+        on_progress: OnProgress,
+    ) -> None:
+        self._encoder, self._texts, self._search = encoder, texts, search
+        self._factory, self._config, self._on_progress = factory, config, on_progress
+        self._own = self._encoded(texts.corpus)  # undefended, as are the next
+        on_progress(Progress("encoding the texts that are attacked"))
+        self._true = {length: encoder.encode(of_length) for length, of_length in texts.true.items()}
+        self._rows = {length: texts.rows(length) for length in texts.true}
+        self._tokens = texts.tokens(texts.corpus)
+        self._common = texts.common_tokens()
+        self.guessing = self._most_frequent()
+        self._undefended: tuple[Attacker, dict[int, RidgeBag]] | None = None  # learned from undefended vectors
+        self._undefended_ndcg: Floats | None = None
+
+    def _encoded(self, texts: Sequence[str]) -> Floats:
+        stage = f"encoding {len(texts):,} texts that the attacker learns from"
+        starts = counted(range(0, len(texts), _BATCH_SIZE), self._on_progress, stage)
+        return np.concatenate([self._encoder.encode(texts[start : start + _BATCH_SIZE]) for start in starts])
+
+    def result(self, setting: DefenceSetting) -> DefenceResult:
+        """Attack the vectors with a defence, and measure its cost."""
+        defence, texts = self._search.fitted[setting.name], self._texts
+        own = defence.documents(self._own, texts.corpus)
+        stolen = {length: defence.documents(self._true[length], texts.true[length]) for length in texts.true}
+        attacker = self._factory(own.shape[1], self._config.seed, self._encoder)
+        self._on_progress(Progress("learning"))
+        attacker.fit(own, texts.corpus, self._config.seconds)
+        bags = self._bags(own)
+        self._undefended = self._undefended or (attacker, bags)
+        attacks, alignment = {PAIRS: self._attack(attacker, stolen), RIDGE: self._read(bags, stolen)}, None
+        if setting.kind == "rotation":
+            aligned, alignment = self._aligned(own, stolen)
+            attacks[WITHOUT_PAIRS] = self._attack(self._undefended[0], aligned)
+            attacks[RIDGE_WITHOUT_PAIRS] = self._read(self._undefended[1], aligned)
+        ndcg = self._search.ndcg(setting.name)
+        before = self._undefended_ndcg = ndcg if self._undefended_ndcg is None else self._undefended_ndcg
+        mean, undefended_mean = float(ndcg.mean()), float(before.mean())
+        low, high = significance.interval(ndcg, seed=self._config.seed)
+        return DefenceResult(
+            name=setting.name,
+            kind=setting.kind,
+            bytes=defence.bytes,
+            dim=defence.stored_dim,
+            ndcg=Value(round(mean, 4), round(low, 4), round(high, 4)),
+            keep=mean / undefended_mean if undefended_mean else 0.0,
+            difference=significance.difference(ndcg, before, seed=self._config.seed),
+            same_ranking=bool((ndcg == before).all()),
+            attacks=attacks,
+            nearest=self._nearest(own, stolen),
+            guessing=self.guessing,
+            alignment=alignment,
+        )
+
+    def _aligned(self, own: Floats, stolen: Mapping[int, Floats]) -> tuple[dict[int, Floats], Alignment]:
+        """Turn stolen vectors back without a known pair.
+
+        One half of the attacker's documents counts as stolen, beside the attacked texts. Of the other half he has the
+        texts, and no stolen vector.
+        """
+        self._on_progress(Progress("undoing the rotation without pairs"))
+        in_index = self._texts.in_index
+        every = np.concatenate([own[in_index], *stolen.values()])
+        plain = self._own[~in_index]
+        turn_back = align(every, plain, seed=self._config.seed)
+        aligned = {length: turn_back(vectors) for length, vectors in stolen.items()}
+        cosines = np.concatenate([metric.cosines(aligned[length], self._true[length]) for length in aligned])
+        return aligned, Alignment(len(every), len(plain), float(cosines.mean()))
+
+    def _bags(self, own: Floats) -> dict[int, RidgeBag]:
+        """Fit a ridge for each length to the attacker's pairs."""
+        self._on_progress(Progress("fitting a ridge"))
+        return {
+            length: RidgeBag.fit(own[rows], [self._tokens[row] for row in rows], length, seed=self._config.seed)
+            for length, rows in self._rows.items()
+        }
+
+    def _read(self, bags: Mapping[int, RidgeBag], stolen: Mapping[int, Floats]) -> AttackResult:
+        """Answer each stolen vector with the tokens that a ridge expects."""
+        tokens = {length: bags[length].tokens(vectors) for length, vectors in stolen.items()}
+        texts = {length: [self._texts.tokens.text(row) for row in rows] for length, rows in tokens.items()}
+        return self._measured(texts, tokens)
+
+    def _attack(self, attacker: Attacker, stolen: Mapping[int, Floats]) -> AttackResult:
+        recovered = {}
+        for length, vectors in stolen.items():
+            self._on_progress(Progress(f"recovering {len(vectors):,} texts of {length} tokens"))
+            recovered[length] = attacker.recover(vectors)
+            if len(recovered[length]) != len(vectors):
+                raise InputError(f"the attacker gave {len(recovered[length])} texts for {len(vectors)} vectors")
+        return self._measured(recovered)
+
+    def _measured(
+        self, recovered: Mapping[int, list[str]], tokens: Mapping[int, list[list[int]]] | None = None
+    ) -> AttackResult:
+        """Measure recovered texts by length, with examples."""
+        by_length, examples = {}, []
+        for length, texts in recovered.items():
+            given = tokens and tokens[length]
+            by_length[length] = self._compared(length, texts, self._cosines(length, texts), given)
+            examples += self._examples(length, texts, by_length[length])
+        return AttackResult(by_length, examples)
+
+    def _cosines(self, length: int, recovered: Sequence[str]) -> Floats:
+        """Return the cosine of each recovered text, encoded again, with its true vector; 0 for an empty text."""
+        cosines = metric.cosines(self._encoder.encode(list(recovered)), self._true[length])
+        cosines[[not text.strip() for text in recovered]] = 0
+        return cosines
+
+    def _compared(
+        self, length: int, recovered: Sequence[str], cosines: Floats, tokens: Sequence[Sequence[int]] | None = None
+    ) -> Recovery:
+        return recovery_metrics.compare(
+            self._texts.true[length],
+            recovered,
+            self._texts.tokens,
+            cosines=cosines,
+            tokens=tokens,
+            common=self._common,
+            seed=self._config.seed,
+        )
+
+    def _examples(self, length: int, recovered: Sequence[str], recovery: Recovery) -> list[Example]:
+        """Choose the best recovered text, and more at even steps down towards the worst."""
+        order = np.argsort(recovery.f1, kind="stable")[::-1]
+        count = min(self._config.examples, len(order))
+        chosen = order[np.linspace(0, len(order) - 1, count + 1).round().astype(int)[:count]].tolist()
+        true = self._texts.true[length]
+        return [Example(length, round(recovery.f1[row], 4), true[row], recovered[row]) for row in chosen]
+
+    def _nearest(self, own: Floats, stolen: Mapping[int, Floats]) -> ByLength:
+        """Answer each stolen vector with the attacker's own text that has the nearest stored vector."""
+        by_length = {}
+        for length, vectors in stolen.items():
+            rows = np.array([int((own @ vector).argmax()) for vector in vectors])
+            cosines = metric.cosines(self._own[rows], self._true[length])
+            by_length[length] = self._compared(length, [self._texts.corpus[row] for row in rows], cosines)
+        return by_length
+
+    def _most_frequent(self) -> ByLength:
+        """Answer every text with the tokens that occur in most of the attacker's texts of its length."""
+        by_length = {}
+        for length, texts in self._texts.true.items():
+            tokens = self._frequent_tokens(length)
+            guesses = [self._texts.tokens.text(tokens)] * len(texts)
+            by_length[length] = self._compared(length, guesses, self._cosines(length, guesses), [tokens] * len(texts))
+        return by_length
+
+    def _frequent_tokens(self, length: int) -> list[int]:
+        """Return `length` tokens; a token comes twice when enough texts have it twice."""
+        counts: dict[tuple[int, int], int] = {}  # token and its occurrence in a text -> texts
+        for tokens in self._texts.tokens(self._texts.by_length[length] or self._texts.corpus):
+            occurrences: dict[int, int] = {}
+            for token in tokens:
+                occurrences[token] = occurrences.get(token, 0) + 1
+                counts[token, occurrences[token]] = counts.get((token, occurrences[token]), 0) + 1
+        best = sorted(counts, key=lambda occurrence: (-counts[occurrence], occurrence))[:length]
+        return [token for token, _ in best]
