@@ -207,7 +207,8 @@ def run_line(line: str, run, where: str) -> None:
         start = arguments.index("--epochs")
         del arguments[start : start + 2]
     answer = run(*arguments, *LESS.get(command, []), stdin=(piped[1] if piped else "").encode())
-    assert answer.code in (0, 1), f"{where}: {line}\n{answer.err}"
+    unmeasured = command == "audit" and answer.code == 2 and "not measured: " in answer.out  # it learns two steps
+    assert unmeasured or answer.code in (0, 1), f"{where}: {line}\n{answer.err}"
     assert "Traceback" not in answer.err, answer.err
 
 
