@@ -86,7 +86,9 @@ _EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too we
     help="A gate: the highest F1 that may be recovered at any length, by its upper bound.",
 )
 @click.option("--max-content-f1", type=_SHARE, callback=_finite, metavar="X", help="The same of uncommon tokens.")
-@click.option("--max-names", type=_SHARE, callback=_finite, metavar="X", help="The highest share of names recovered.")
+@click.option(
+    "--max-names", type=_SHARE, callback=_finite, metavar="X", help="The highest share of names read, or picked of 30."
+)
 @click.option("--max-numbers", type=_SHARE, callback=_finite, metavar="X", help="The same of numbers.")
 @click.option(
     "--min-ndcg-keep",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.errors import InputError
 from ...core.progress import Progress, counted
 from ...indexes import metric
+from ...retriever.models.defended_encoder import DefendedEncoder
 from ..evaluation import significance
 from ..inversion import metrics as recovery_metrics
 from ..inversion.metrics import Value
+from . import defences
 from .alignment import align
+from .candidates import OUTSIDERS, CandidateAttack, Comparison, membership
 from .config import PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .result import Alignment, AttackResult, DefenceResult, Example
 from .ridge import RidgeBag
@@ -55,6 +58,10 @@ class Attacks:
         self._tokens = texts.tokens(texts.corpus)
         self._common = texts.common_tokens()
         self.guessing = self._most_frequent()
+        on_progress(Progress("encoding candidates"))
+        self._candidates = (
+            None if isinstance(encoder, DefendedEncoder) else CandidateAttack(texts, encoder, config.seed)
+        )
         self._undefended: tuple[Attacker, dict[int, RidgeBag]] | None = None  # learned from undefended vectors
         self._undefended_ndcg: Floats | None = None
 
@@ -95,6 +102,8 @@ class Attacks:
             nearest=self._nearest(own, stolen),
             guessing=self.guessing,
             alignment=alignment,
+            epsilon=defences.epsilon(setting.strength) if setting.kind == "noise" else None,
+            **self._facts(setting, own, stolen),
         )
 
     def _aligned(self, own: Floats, stolen: Mapping[int, Floats]) -> tuple[dict[int, Floats], Alignment]:
@@ -111,6 +120,33 @@ class Attacks:
         aligned = {length: turn_back(vectors) for length, vectors in stolen.items()}
         cosines = np.concatenate([metric.cosines(aligned[length], self._true[length]) for length in aligned])
         return aligned, Alignment(len(every), len(plain), float(cosines.mean()))
+
+    def _facts(self, setting: DefenceSetting, own: Floats, stolen: Mapping[int, Floats]) -> dict[str, Any]:
+        """Let a thief with candidates pick facts, and tell indexed texts from others."""
+        attack, length = self._candidates, max(self._texts.true)
+        if attack is None:
+            return {}
+        self._on_progress(Progress("picking candidates"))
+        comparison = self._comparison(setting, own)
+        in_index, corpus = self._texts.in_index, self._texts.corpus
+        rows = [row for row in self._rows[length].tolist() if not in_index[row]][:OUTSIDERS]
+        outsiders = comparison.texts(self._own[rows], [corpus[row] for row in rows])
+        members = comparison.texts(self._true[length], self._texts.true[length])
+        store = comparison.stolen(np.concatenate([own[in_index], *stolen.values()]))
+        return {
+            "facts": attack.facts(stolen[attack.length], comparison),
+            "membership": membership(members, outsiders, store, self._config.seed) if rows else None,
+        }
+
+    def _comparison(self, setting: DefenceSetting, own: Floats) -> Comparison:
+        """The space in which a thief compares texts with stolen vectors; he knows the defence, not its key."""
+        if setting.kind == "rotation":
+            left, _, right = np.linalg.svd(own.T @ self._own)
+            turn = left @ right
+            return Comparison(lambda stolen: stolen @ turn, lambda plain, _: plain)
+        if setting.kind == "noise":
+            return Comparison(lambda stolen: stolen, lambda plain, _: plain)
+        return Comparison(lambda stolen: stolen, self._search.fitted[setting.name].documents)
 
     def _bags(self, own: Floats) -> dict[int, RidgeBag]:
         """Fit a ridge for each length to the attacker's pairs."""
@@ -141,8 +177,8 @@ class Attacks:
         """Measure recovered texts by length, with examples."""
         by_length, examples = {}, []
         for length, texts in recovered.items():
-            given = tokens and tokens[length]
-            by_length[length] = self._compared(length, texts, self._cosines(length, texts), given)
+            of_length = tokens and tokens[length]
+            by_length[length] = self._compared(length, texts, self._cosines(length, texts), of_length)
             examples += self._examples(length, texts, by_length[length])
         return AttackResult(by_length, examples)
 

@@ -154,6 +154,20 @@ def rotation(dim: int, key: bytes) -> NDArray[np.float64]:
     return matrix
 
 
+_DELTA = 1e-5
+_SENSITIVITY = 2.0  # the greatest distance of two unit vectors
+
+
+def epsilon(strength: float) -> float:
+    """The epsilon of noise on one text's unit vector, at delta 1e-5.
+
+    The Gaussian mechanism is rho-zCDP with rho = sensitivity² / (2 sigma²), and so (rho + 2 sqrt(rho ln(1/delta)),
+    delta)-differentially private: Bun and Steinke 2016, arXiv:1605.02065, propositions 1.3 and 1.6.
+    """
+    rho = _SENSITIVITY**2 / (2 * strength**2)
+    return rho + 2 * math.sqrt(rho * math.log(1 / _DELTA))
+
+
 def _whole(kind: str, strength: float) -> int:
     if strength != int(strength):
         raise InputError(f"{kind} takes a whole number, not {strength:g}")

@@ -50,6 +50,7 @@ def page(report: Report) -> str:
     """Lay out the page of a report, given as `AuditReport.as_dict` returns it."""
     parts = [
         f"<h1>Leak audit of {escaped(report['index'])}</h1>",
+        *(f"<p>{escaped(sentence)}</p>" for sentence in report["verdict"]),
         _heading(report),
         "<h2>Leak against search quality</h2>",
         _CURVES,
@@ -57,6 +58,7 @@ def page(report: Report) -> str:
         "".join(f"<figure>{chart(report, length)}</figure>" for length in report["frequent"]),
         "<h2>Settings</h2>",
         _settings(report),
+        *_candidates(report),
         "<h2>Remarks</h2>",
         f"<ul>{''.join(f'<li>{escaped(statement)}</li>' for statement in report['statements'])}</ul>",
         "<h2>All measures</h2>",
@@ -110,6 +112,25 @@ def _settings(report: Report) -> str:
         "rotation: an attacker with pairs / without."
     )
     return f"{_table(heads, rows)}<p><small>{note}</small></p>"
+
+
+def _candidates(report: Report) -> Iterable[str]:
+    """Lay out what a thief with candidates picks, and how well he tells indexed texts."""
+    kinds = list(dict.fromkeys(kind for setting in report["settings"] for kind in setting["facts"]))
+    if not kinds:
+        return
+    known = [name for name in report["settings"][0]["facts"][kinds[0]] if name not in ("questions", "candidates")]
+    rows = []
+    for setting in report["settings"]:
+        answers = [setting["facts"][kind][name] for kind in kinds for name in known]
+        cells = [f"<td>{_value(answer | {'value': answer['first']}, 2)}</td>" for answer in answers]
+        member = setting["membership"]
+        cells.append(f"<td>{_value(member, 2) if member else '–'}</td>")
+        rows.append(f"<tr><td>{escaped(setting['name'])}</td>{''.join(cells)}</tr>")
+    heads = ["setting", *(f"{kind}, {name}" for kind in kinds for name in known), "indexed texts told"]
+    yield "<h2>Candidates</h2><p>How often the true name, number or date is the nearest of 30 candidates, by what is "
+    yield "known of the rest of the text; and the share of indexed texts told as such, at 1 % of other texts.</p>"
+    yield _table(heads, rows)
 
 
 def _value(value: Report, digits: int = 3) -> str:

@@ -6,11 +6,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import defences
+from .candidates import REST_KNOWN
 from .config import GENERATED, PAIRS, WITHOUT_PAIRS
+from .verdict import verdict
 
 if TYPE_CHECKING:
     from ..evaluation import significance
     from ..inversion.metrics import Recovery, Value
+    from .candidates import FactResult
 
     ByLength = dict[int, Recovery]  # by the number of tokens of the text
 
@@ -62,6 +65,9 @@ class DefenceResult:
     nearest: ByLength  # the baseline that answers with the nearest text of the attacker's own
     guessing: ByLength  # the most frequent tokens, without any vector
     alignment: Alignment | None = None  # of a rotation
+    epsilon: float | None = None  # of noise, at delta 1e-5
+    facts: dict[str, FactResult] = field(default_factory=dict)  # names, numbers and dates, picked from candidates
+    membership: Value | None = None  # share of indexed texts told as such, at 1 % of other texts
 
     @property
     def leak(self) -> float:
@@ -87,8 +93,13 @@ class DefenceResult:
         return self.upper("f1")
 
     def upper(self, measure: str) -> float:
-        """The highest upper bound of a measure at any length, of any attacker; 0 if there was nothing to measure."""
+        """The highest upper bound of a measure at any length, of any attacker; 0 if there was nothing to measure.
+
+        Names and numbers count as well when they are picked out of candidates, with the rest of the text known.
+        """
         bounds = [recovery.measures[measure].high for recovery in self._recoveries()]
+        if measure in self.facts:
+            bounds.append(self.facts[measure].first[REST_KNOWN].high)
         return max((bound for bound in bounds if bound is not None), default=0.0)
 
     def highest(self, measure: str) -> Value:
@@ -135,6 +146,9 @@ class DefenceResult:
                 for name, attack in self.attacks.items()
             },
             "nearest": _lengths(self.nearest),
+            "facts": {kind: fact.as_dict() for kind, fact in self.facts.items()},
+            "membership": self.membership and asdict(self.membership),
+            "epsilon": self.epsilon and round(self.epsilon, 1),
             **({"alignment": self.alignment.as_dict()} if self.alignment else {}),
         }
 
@@ -172,6 +186,7 @@ class AuditReport:
         return {
             **{name: getattr(self, name) for name in plain},
             "seconds": round(self.seconds, 1),
+            "verdict": verdict(self),
             "front": self.front(),
             "frequent": _lengths(self.frequent),
             "settings": [result.as_dict() for result in self.results],
@@ -215,7 +230,20 @@ def statements(report: AuditReport) -> list[str]:
         sentences.append(
             "The queries were made from the documents, and are easier than people's: a defence costs at least this."
         )
+    sentences += [_noise(result) for result in report.results if result.epsilon is not None]
     return sentences + [_rotation(result, report.results[0]) for result in report.results if result.kind == "rotation"]
+
+
+_PROTECTING = 10.0  # highest epsilon that means anything
+
+
+def _noise(result: DefenceResult) -> str:
+    assert result.epsilon is not None
+    protection = "no formal protection" if result.epsilon > _PROTECTING else "a formal protection of each single text"
+    return (
+        f"{result.name} has an epsilon of {result.epsilon:,.0f} at delta 1e-5 (Gaussian noise on a unit vector, "
+        f"sensitivity 2, by zCDP): {protection}. Noise averages out over passages that are nearly equal."
+    )
 
 
 def _rotation(result: DefenceResult, plain: DefenceResult) -> str:

@@ -71,11 +71,11 @@ def _occurrences(texts: Iterable[Sequence[int]]) -> tuple[list[Occurrence], list
     """Name the occurrences that are frequent enough, and those of each text by position in that list."""
     by_text: list[list[Occurrence]] = []
     for text in texts:
-        seen: Counter[int] = Counter()
+        times: Counter[int] = Counter()
         by_text.append([])
         for token in text:
-            seen[token] += 1
-            by_text[-1].append((token, seen[token]))
+            times[token] += 1
+            by_text[-1].append((token, times[token]))
     counts = Counter(occurrence for text in by_text for occurrence in text)
     frequent = [occurrence for occurrence, count in counts.items() if count >= _OFTEN] or list(counts)
     positions = {occurrence: position for position, occurrence in enumerate(frequent)}

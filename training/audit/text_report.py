@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .candidates import CANDIDATES
 from .result import statements
+from .verdict import verdict
 
 if TYPE_CHECKING:
     from ..inversion.metrics import Value
@@ -17,7 +19,14 @@ _FIGURES_WIDTH = sum(_COLUMNS.values()) + 2 * (len(_COLUMNS) - 1)
 
 def lines(report: AuditReport, gate: Gate) -> list[str]:
     """Lay out a table of all settings, the statements, and the settings within the gate if it sets a limit."""
-    return [*_table(report), *statements(report), *report.notes, *(_verdict(report, gate) if gate.is_set else ())]
+    return [
+        *verdict(report),
+        *_table(report),
+        *_candidates(report),
+        *statements(report),
+        *report.notes,
+        *(_gate_lines(report, gate) if gate.is_set else ()),
+    ]
 
 
 def _table(report: AuditReport) -> list[str]:
@@ -48,6 +57,20 @@ def _rows(result: DefenceResult, width: int, *, is_best: bool) -> list[str]:
     return rows + [f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(attack.by_length)}  {name}" for name, attack in more]
 
 
+def _candidates(report: AuditReport) -> list[str]:
+    """Lay out how often the true fact is the nearest of the candidates, and how many texts are told as indexed."""
+    rows = []
+    for result in report.results:
+        parts = [
+            f"{kind} {' '.join(_short(value) for value in fact.first.values())}" for kind, fact in result.facts.items()
+        ]
+        if result.membership:
+            parts.append(f"indexed texts told {_short(result.membership)}")
+        rows += [f"  {result.name}: {'; '.join(parts)}"] if parts else []
+    heading = f"picked out of {CANDIDATES} candidates with the rest of the text known, half known and unknown:"
+    return [heading, *rows] if rows else []
+
+
 def _short(value: Value) -> str:
     return "–" if value.value is None else f"{value.value:.3f}"
 
@@ -56,21 +79,21 @@ def _f1s(by_length: ByLength) -> str:
     return "".join(f"{recovery['f1']:>8.3f}" for recovery in by_length.values())
 
 
-def _verdict(report: AuditReport, gate: Gate) -> list[str]:
+def _gate_lines(report: AuditReport, gate: Gate) -> list[str]:
     passing, unmeasured = gate.passing(report), gate.unmeasured(report)
-    verdict = [f"not measured: {result.name}, for {result.unmeasured}" for result in unmeasured]
+    closed = [f"not measured: {result.name}, for {result.unmeasured}" for result in unmeasured]
     if passing:
         first = "best nDCG@10" if gate.limits_leak else "least leak"
-        return [*verdict, f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
+        return [*closed, f"within the gate, {first} first: {', '.join(map(_brief, passing))}"]
     if not unmeasured:
-        verdict.append(f"no setting is within the gate; nearest: {', '.join(map(_brief, gate.nearest(report)))}")
+        closed.append(f"no setting is within the gate; nearest: {', '.join(map(_brief, gate.nearest(report)))}")
     floor, length = max((recovery["f1"], length) for length, recovery in report.frequent.items())
     if gate.max_token_f1 is not None and gate.max_token_f1 < floor:
-        verdict.append(
+        closed.append(
             f"the most frequent tokens alone, without any vector, have F1 {floor:.3f} at {length} tokens: "
             "--max-token-f1 below that asks an attacker to know less; --lengths leaves lengths out"
         )
-    return verdict
+    return closed
 
 
 def _brief(result: DefenceResult) -> str:

@@ -20,7 +20,7 @@ from binocle.core.errors import InputError, MissingExtraError
 from binocle.core.progress import ignore
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
-from binocle.training.audit import search_cost, text_report
+from binocle.training.audit import defences, search_cost, text_report
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
@@ -29,6 +29,7 @@ from binocle.training.audit.html_report import page
 from binocle.training.audit.remarks import remarks
 from binocle.training.audit.result import DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
+from binocle.training.audit.verdict import verdict
 from binocle.training.data import documents as corpus
 from binocle.training.evaluation.measures import ndcg_at_10
 from binocle.training.inversion.overlap import KnownTexts
@@ -58,6 +59,7 @@ class Ridge:
 
 
 HOSTILE = "<script>alert(1)</script> </td><img src=x onerror=alert(2)> \x1b[31m \u202e & \"quoted\" 'too'"
+PLACES = [a + b + c for a in ("Zu", "Ba", "Mi", "Ro") for b in ("ra", "ti", "do", "le") for c in ("n", "x", "sk", "l")]
 THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese oven salt task server".split()
 OPTIONS = {"lengths": (4, 8), "texts_per_length": 12, "corpus_texts": 200, "seconds": 0.1}
 SETTINGS = ("noise=0.5", "truncate=16", "rotation")
@@ -337,6 +339,7 @@ def test_every_part_of_an_audit_is_reported_with_its_setting(filled):
         "fitting the defences to the passages",
         f"encoding {made.learned} texts that the attacker learns from",
         "encoding the texts that are attacked",
+        "encoding candidates",
         *(f"1 of 2, as stored: {stage}" for stage in _stages(made)),
         *(f"2 of 2, int8: {stage}" for stage in _stages(made)),
     ]
@@ -344,11 +347,8 @@ def test_every_part_of_an_audit_is_reported_with_its_setting(filled):
 
 def _stages(made):
     attacked = made.results[0].attacks["pairs"].by_length
-    return [
-        "learning",
-        "fitting a ridge",
-        *(f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items()),
-    ]
+    recovering = (f"recovering {found.texts} texts of {length} tokens" for length, found in attacked.items())
+    return ["learning", "fitting a ridge", *recovering, "picking candidates"]
 
 
 # Limits
@@ -366,6 +366,46 @@ def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_ar
     assert [one.leak for one in Gate(None, 0).passing(found)] == sorted(result.leak for result in measured)
     assert Gate(min(one.leak_high for one in found.results) - 0.01, None).passing(found) == []
     assert Gate(None, 2).nearest(found)[0].keep == max(result.keep for result in found.results)
+
+
+def test_noise_is_told_with_its_epsilon(found):
+    assert defences.epsilon(0.06) == pytest.approx(715.5, abs=0.5)
+    (said,) = [line for line in found.as_dict()["statements"] if line.startswith("noise=0.5 ")]
+    assert said.startswith("noise=0.5 has an epsilon of 27 at delta 1e-5") and "no formal protection" in said
+    assert defences.epsilon(2) < 10
+    assert [result.epsilon is not None for result in found.results] == [False, True, False, False]
+
+
+def test_the_verdict_names_a_setting_only_if_it_leaks_less(found):
+    first, *more = verdict(found)
+    assert re.match(r"Someone with these vectors reads .*\d+ of 10 uncommon words of a text", first)
+    (kept, *_) = found.results
+    alone = replace(found, results=[kept])
+    assert verdict(alone) == [first, *verdict(alone)[1:]] and "No setting that keeps 95%" in verdict(alone)[1]
+    assert len(more) == 2 and found.as_dict()["verdict"] == [first, *more]
+    assert all(sentence in page(found.as_dict()).replace("&#x27;", "'") for sentence in more)
+
+
+def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
+    texts = [
+        {
+            "id": f"{n}",
+            "text": f"The cat and the dog sat in the house in {place}. The ship of {place} had {100 + n} men.",
+        }
+        for n, place in enumerate(PLACES)
+    ]
+    retriever = Retriever.open(filled.parent / "facts", model=Retriever.open(filled).encoder.name)
+    retriever.add(texts)
+    options = OPTIONS | {"held_out": 0.4, "lengths": (16,), "texts_per_length": 40}
+    made = audit(retriever, settings=["rotation", "truncate=8"], attacker=Ridge, **options)
+    for result in made.results:
+        assert {"names", "numbers"} <= result.facts.keys() and 0 <= result.membership.value <= 1
+        assert result.upper("names") >= result.facts["names"].first["rest known"].high
+    plain, rotated, _ = made.results
+    assert rotated.facts == plain.facts or rotated.facts["names"].rank == plain.facts["names"].rank
+    lines = text_report.lines(made, Gate())
+    assert any(line.startswith("  rotation: names ") and "indexed texts told" in line for line in lines)
+    Reading(page(made.as_dict()))
 
 
 def test_a_gate_takes_the_upper_bound_of_every_measure(found):
@@ -525,7 +565,8 @@ def run(monkeypatch, capfd, index):
 def test_audit_prints_a_table_and_writes_its_report(run, tmp_path):
     code, out, _ = run("--out", tmp_path / "leak")
     assert code == 0
-    lines = out.splitlines()
+    verdict, lines = out.splitlines()[:3], out.splitlines()[3:]
+    assert verdict[0].startswith("Someone with these vectors reads ") and "of 10 uncommon words" in verdict[0]
     assert lines[0].split() == ["bytes", "nDCG@10", "kept", "leak", "share", "content", "names", "numbers", "F1@4"]
     assert [line.split()[0] for line in lines[1:3]] == ["*", "int8"] or lines[1].split()[0] in ("none", "*")
     assert any(line.endswith("without pairs") for line in lines)

@@ -1,0 +1,65 @@
+"""The answer of an audit in three sentences: who reads what, the best setting, and its cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .candidates import CANDIDATES, REST_KNOWN
+
+if TYPE_CHECKING:
+    from .result import AuditReport, DefenceResult
+
+_KEPT = 0.95  # share of nDCG@10 that the best setting keeps at least
+
+
+def verdict(report: AuditReport) -> list[str]:
+    """Return three sentences; shares are given of ten, and a share that could not be measured is left out."""
+    plain = report.results[0]
+    best = min((result for result in report.results if result.keep >= _KEPT), key=_leak, default=plain)
+    sentences = [f"Someone with these vectors reads {_reads(plain)} of a text{_picks(plain)}."]
+    if best is plain or best.share >= plain.share:
+        return [
+            *sentences,
+            f"No setting that keeps {_KEPT:.0%} of nDCG@10 leaks less than the vectors as they are stored.",
+            "The vectors are as confidential as the texts: keep them where you keep the texts.",
+        ]
+    cost = (
+        f"It costs {max(0.0, 1 - best.keep):.1%} of nDCG@10 and leaves {_left(best, plain):.0%} of what vectors add to "
+        "guessing."
+    )
+    return [
+        *sentences,
+        f"The best setting that keeps {_KEPT:.0%} of nDCG@10 is {best.name}: he reads {_reads(best)}{_picks(best)}.",
+        cost,
+    ]
+
+
+def _leak(result: DefenceResult) -> tuple[bool, float]:
+    """Order settings by their leak, those last that were attacked too weakly."""
+    return bool(result.unmeasured), result.leak
+
+
+def _left(result: DefenceResult, plain: DefenceResult) -> float:
+    return min(1.0, result.share / plain.share) if plain.share else 1.0
+
+
+def _reads(result: DefenceResult) -> str:
+    shares = {
+        "names": result.highest("names").value,
+        "numbers": result.highest("numbers").value,
+        "uncommon words": result.highest("content_f1").value,
+    }
+    parts = [f"{10 * share:.0f} of 10 {name}" for name, share in shares.items() if share is not None]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
+
+
+def _picks(result: DefenceResult) -> str:
+    """Say how often the right fact is picked when the rest of the text is known."""
+    parts = [
+        f"{10 * (fact.first[REST_KNOWN].value or 0):.0f} of 10 {kind}"
+        for kind, fact in result.facts.items()
+        if kind != "dates"
+    ]
+    if not parts:
+        return ""
+    return f", and picks {' and '.join(parts)} out of {CANDIDATES} candidates if he knows the rest"
