@@ -64,6 +64,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         *_benchmark(status),
         ("relevance", _relevance(status)),
         *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
+        *([("deleted", f"to be erased from the disk by {status.erase_by}")] if status.erase_by else []),
         ("size", format_bytes(status.bytes)),
         *([("defaults", configuration)] if configuration else []),
         *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),

@@ -11,7 +11,7 @@ from .errors import InputError
 if TYPE_CHECKING:
     from .arrays import Floats
 
-_UNIT = 1e-6  # so near to 1, the length of a vector stays as it is, and so do its numbers
+_UNIT = 1e-6  # so near to the length 1, a vector keeps its numbers
 
 
 def unit_vector(value: Any, label: str) -> Floats:

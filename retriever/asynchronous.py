@@ -39,7 +39,7 @@ class CallPool:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Wait for calls that run, and cancel those that wait."""
+        """Wait for running calls, and cancel waiting ones."""
         with self._lock:
             executor, self._executor = self._executor, None
         if executor:

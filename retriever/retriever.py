@@ -24,6 +24,7 @@ from ..indexes.registry import IndexSpec
 from ..indexes.tuning.benchmark import Requirements
 from ..indexes.tuning.optimize import TuningResult, check_kinds
 from .asynchronous import AsyncCalls, CallPool
+from .deferred import DeferredErasure
 from .documents.scan import INDEX_NAME, is_index
 from .indexing.report import Report
 from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
@@ -115,6 +116,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         self._connecting = threading.Lock()
         self._writing = threading.RLock()  # threads that write take turns
         self._calls = CallPool()
+        self._erasure = DeferredErasure(self._erase_deleted)
         self._is_closed = False
         self.on_search: Callable[[SearchEvent], None] | None = None  # called after each search that succeeds
 
@@ -383,8 +385,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :param group_by: "document" gives the best passage of each of the k best documents.
         :param mmr: choose hits that differ: the weight of relevance against novelty, from 0 to 1. The first hit is
             the best one, and the others are no longer in the order of their scores. See `search.diversity`.
-        :param deadline: the seconds from now for the search, loading models included. The reranker reads what it has
-            time for. What has begun is not interrupted, so the answer may come a little later.
+        :param deadline: the seconds from now for the search, loading models included. The reranker reads as many
+            passages as time allows. A stage that has begun is not interrupted, so the answer may come a little later.
         :raises NoIndexError: when there is no index yet.
         :raises EncoderMismatchError: when the index was built with another encoder.
         :raises DeadlineError: when the time is over before words and meaning were searched.
@@ -667,8 +669,12 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
     # Closing
 
     def close(self) -> None:
-        """Let go of the index and its models. Calls that run end first; a later call raises StoreError."""
+        """Let go of the index and its models. Calls that run end first; a later call raises StoreError.
+
+        Deleted documents that wait to be erased are erased first.
+        """
         self._calls.close()
+        self._erasure.close()
         with self._writing, self._lock:
             self._is_closed, self._store, self._current, self._damaged = True, None, None, None
 
@@ -785,8 +791,13 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
             finally:
                 with self._lock:
                     self._current = writer.snapshot()
+                self._erasure.note_write(writer.erasure_due)
             if self._cluster:
                 self._cluster.retire(store, writer.head)
+
+    def _erase_deleted(self) -> None:
+        with self._writer() as writer:
+            writer.erase_deleted()
 
     def _prepare_store(self, store: Store | None, root: Path | None) -> Store:
         """Create the index if there is none; set its folder if it had none or was renamed."""

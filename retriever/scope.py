@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..core.errors import InputError, NotFoundError
 from .asynchronous import AsyncCalls
 from .documents.metadata import plain
-from .indexing.delete import delete
+from .indexing.delete import Erase, delete
 from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
 from .search.currency import Currency, check_passage
@@ -80,7 +80,7 @@ class Scope(DocumentReads, AsyncCalls):
         return Scope(self._retriever, self._inside if inner is None else self._inside & inner)
 
     def search(self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Any) -> Hits:
-        """Return the k best passages; the options are those of `Retriever.search`."""
+        """Return the k best passages; options as in `Retriever.search`."""
         return self._retriever.search(query, k, where=self._where(where), **options)
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
@@ -117,7 +117,7 @@ class Scope(DocumentReads, AsyncCalls):
             return "gone"
 
     def context(self, query: str, *, where: Where = None, **options: Any) -> Context:
-        """Pack the best passages for a prompt; the options are those of `Retriever.context`."""
+        """Pack the best passages for a prompt; options as in `Retriever.context`."""
         return self._retriever.context(query, where=self._where(where), **options)
 
     def text(self, path: str | os.PathLike[str], *, lines: tuple[int, int] | None = None) -> str:
@@ -168,7 +168,7 @@ class Scope(DocumentReads, AsyncCalls):
         with self._writing(wait) as writer:
             return update(writer, self._chosen(names, where, must_exist=True), change, self._check_changed)
 
-    def delete(self, *ids: Id, where: Where = None, erase: bool = False, wait: float | None = None) -> Report:
+    def delete(self, *ids: Id, where: Where = None, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove documents of the scope, by id or by a filter; other ids are not there.
 
         :param erase: as in `Retriever.delete`.
@@ -176,7 +176,7 @@ class Scope(DocumentReads, AsyncCalls):
         with self._writing(wait) as writer:
             return delete(writer, self._chosen(ids, where), erase=erase)
 
-    def clear(self, *, erase: bool = False, wait: float | None = None) -> Report:
+    def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove all documents of the scope."""
         with self._writing(wait) as writer:
             return delete(writer, self._chosen((), ()), erase=erase)
@@ -187,7 +187,7 @@ class Scope(DocumentReads, AsyncCalls):
             yield writer
 
     def _chosen(self, ids: Iterable[Id], where: Where = None, *, must_exist: bool = False) -> Choice:
-        """Return a function that finds the documents of the scope with these ids, and those that pass a filter.
+        """Return a function that finds the documents of the scope with these ids, and others that pass a filter.
 
         :param where: None for no others.
         """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import InputError, NotFoundError
 from .indexing.add import AddPolicy, IfExists, OnError, add
 from .indexing.batch import Batch
-from .indexing.delete import delete
+from .indexing.delete import Erase, delete, erasure_delay
 from .indexing.update import Change, MetadataChange, update
 from .search.calibration import renew_scale
 from .store import documents as stored_documents
@@ -108,7 +108,7 @@ class DocumentWrites:
         *ids: Id,
         where: Where = None,
         folder: Id | None = None,
-        erase: bool = False,
+        erase: Erase = False,
         wait: float | None = None,
     ) -> Report:
         """Remove documents: by id or path, by a filter, or all below a folder. An id that is not there is no error.
@@ -120,14 +120,22 @@ class DocumentWrites:
         :param erase: erase texts and vectors from the disk now, and after `optimize` also the sentences that measured
             the vector index. Each such call builds the indexes anew: delete many documents in one call. If the index
             is on object storage, another machine has a copy of the vectors until it next downloads the vector index.
+            A `timedelta` erases at the next moment without writes for ten seconds, or on `close`, and at the latest
+            after so long; "later" is an hour. This object does it in a thread. If the process ends without `close`, the
+            first write after that time does it, in any process.
         :returns: `removed` documents, and a `note` if the vector index no longer meets its requirements.
         """
         choose = self._chosen(ids, where, folder=folder)
+        erasure_delay(erase)
         with self._patient(wait), self._writer() as writer:
             return delete(writer, choose, erase=erase)
 
-    def clear(self, *, erase: bool = False, wait: float | None = None) -> Report:
-        """Remove all documents; the index, its encoder and its folder stay."""
+    def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
+        """Remove all documents; the index, its encoder and its folder stay.
+
+        :param erase: as in `delete`.
+        """
+        erasure_delay(erase)
         with self._patient(wait), self._writer() as writer:
             return delete(writer, stored_documents.rows, erase=erase)
 

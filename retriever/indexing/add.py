@@ -155,7 +155,7 @@ class Additions:
             raise DocumentError(item.number, item.name, problem)
 
     def put(self, additions: Iterable[Addition], indexer: Indexer) -> None:
-        """Queue documents for the next commit, without those that are equal to what the index has."""
+        """Queue documents for the next commit, without unchanged ones."""
         for item in additions:
             number, known_sha256 = self._known[item.name]
             is_unchanged = known_sha256 == item.sha256

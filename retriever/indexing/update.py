@@ -59,7 +59,7 @@ def update(
     """Change the metadata of documents.
 
     :param choose: returns their rows, with `id`, `path` and `source`.
-    :param check: gets the rows as they will be, and raises if they may not be so.
+    :param check: gets the new rows, and raises an error to prevent the change.
     :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.
     :raises InputError: when one of them is a file.
     """

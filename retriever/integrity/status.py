@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ..store import erasure
 from ..store.locations.folder_location import folder_size
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class Status:
     deleted_rows: int  # still in the vector index: masked
     relevance: dict[str, float | None]  # errors of "nothing answers this": the shares of questions answered and refused
     previous: dict[str, Any] | None  # the encoder that `rollback` would restore, and its vectors
+    erase_by: str | None  # when deleted rows must have left the disk, UTC; None if nothing waits
 
 
 def measure(snapshot: Snapshot, folder: Path | None) -> Status:
@@ -65,7 +69,17 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
         deleted_rows=0 if index.live_mask is None else int((~index.live_mask).sum()),
         relevance={"answered": snapshot.scale.answered, "refused": snapshot.scale.refused},
         previous=_previous(snapshot),
+        erase_by=_erase_by(snapshot),
     )
+
+
+def _erase_by(snapshot: Snapshot) -> str | None:
+    moment = erasure.due(snapshot.store.location)
+    if moment is None:
+        return None
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    return "never"
 
 
 def _kind(snapshot: Snapshot) -> dict[str, Any] | None:

@@ -118,7 +118,7 @@ def changed(snapshot: Snapshot, encoder: Callable[[], Encoder]) -> VectorCheck:
 
 
 def _by_origin(snapshot: Snapshot) -> tuple[Integers, Integers]:
-    """Return the positions of the rows with a vector of the encoder, and of those whose vector came with a document."""
+    """Return the positions of rows with a vector of the encoder, and of rows with a vector of their document."""
     table = snapshot.read("chunks", ["key", "context"])
     keys = np.array([key_of(context) for context in table["context"].to_pylist()], np.int64)
     is_own = table["key"].to_numpy() != keys

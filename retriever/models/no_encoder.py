@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 _REASON = "this index has no encoder, only the vectors of its documents"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NoEncoder:
     """An encoder for which every text is one too many."""
 
     dim: int
     name: str = ""
     max_tokens: int = 2**31
+    fingerprint: str = field(init=False)
 
-    @property
-    def fingerprint(self) -> str:
-        """That of an index without an encoder."""
-        return EncoderId.none(self.dim).fingerprint
+    def __post_init__(self) -> None:
+        self.fingerprint = EncoderId.none(self.dim).fingerprint
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "document") -> Floats:  # noqa: ARG002 - of the protocol
         """:raises InputError: always."""
@@ -42,7 +41,7 @@ class NoEncoder:
 def check_encoder(identity: EncoderId | None, purpose: str) -> None:
     """Check that an index has an encoder.
 
-    :param purpose: what it is needed for.
+    :param purpose: ends the message.
     :raises InputError: when it has none.
     """
     if identity is not None and identity.is_none:

@@ -1,4 +1,4 @@
-"""The time by which a search must have searched the words and the meaning of its query."""
+"""The time that a search may take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | Deadline | None) -> Deadline | None:
-        """Return the deadline these seconds from now, or the one that began earlier.
+        """Return the deadline these seconds from now; one that began earlier stays.
 
         :raises InputError: when it is no number of seconds.
         """

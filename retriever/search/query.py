@@ -72,7 +72,8 @@ class Reranking:
 
     def scores(self, query: str, passages: list[str], deadline: Deadline | None = None) -> Floats:
         """Score the first passages, as many as the time allows."""
-        limits = [limit for limit in (self.seconds, deadline and deadline.remaining) if limit is not None]
+        remaining = None if deadline is None else deadline.remaining
+        limits = [limit for limit in (self.seconds, remaining) if limit is not None]
         if not limits:
             return self.reranker.score(query, passages)
         if min(limits) <= 0:

@@ -12,6 +12,7 @@ An index folder holds
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
     relevance-*.json                 how often the index is wrong about having an answer
+    erase.json                       when deleted rows must have left the disk, while some wait for it
     lock  lock.json                  the writer's lock, and the process that has it
 
 On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `location`.

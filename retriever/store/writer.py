@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import benchmark_queries, neighbours, text_index, tombstones
+from . import benchmark_queries, erasure, neighbours, text_index, tombstones
 from .commits import Commits
 from .lexical import LexicalPublisher
 from .search_backend import CPU, SearchBackend
@@ -72,6 +73,7 @@ class Writer:
         self._location = commits.store.location
         self._next_chunk = 0  # the id after the last staged chunk
         self._note = ""  # of an erasure that another writer had begun
+        self.erasure_due: float | None = None  # when deleted rows must be erased, in seconds since 1970
         self.index = IndexPublisher(commits, encoder_of)
         self._words = LexicalPublisher(commits)
 
@@ -197,14 +199,31 @@ class Writer:
             self._note = self.forget(forgotten)
 
     def finish_erasure(self) -> None:
-        """Finish the erasure of a killed writer; the next `finish` returns its note."""
+        """Finish the erasure of a killed writer, or one that is due; the next `finish` returns its note."""
+        self.erasure_due = erasure.due(self._location)
         if self.head.erase:
+            self._note = self._erase()
+        elif self.erasure_due is not None and self.erasure_due <= time.time():
+            self.erase_deleted()
+
+    def promise_erasure(self, moment: float) -> None:
+        """Erase deleted rows by this moment, in seconds since 1970."""
+        self.erasure_due = erasure.promise(self._location, moment)
+
+    def erase_deleted(self) -> None:
+        """Erase deleted rows that wait for it; the next `finish` returns its note."""
+        if self.erasure_due is not None:
+            self.commit(drop=[], documents=document_schema().empty_table(), erase=True)
             self._note = self._erase()
 
     def _erase(self) -> str:
         """Leave nothing of deleted rows on the disk, as HEAD demands until it is done."""
         benchmark_queries.forget(self._location)
-        return self.finish(rebuild=True)
+        note = self.finish(rebuild=True)
+        if self.erasure_due is not None:
+            erasure.keep(self._location)
+            self.erasure_due = None
+        return note
 
     def replace_vectors(
         self,

@@ -1,0 +1,45 @@
+"""When deleted texts and vectors must have left the disk: a small file beside the index, until they have.
+
+It is written before the commit that deletes. The next writer erases first if the time is over, whatever became of the
+process that promised it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ...core.checks import is_real
+from .locations.location import ANY
+
+if TYPE_CHECKING:
+    from .locations.location import Location
+
+_FILE = "erase.json"
+
+
+def due(location: Location) -> float | None:
+    """Return when deleted rows must be erased, in seconds since 1970; None if nothing waits.
+
+    A damaged file means now.
+    """
+    try:
+        moment = json.loads(location.read(_FILE)[0])["due"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return 0.0
+    return float(moment) if is_real(moment) else 0.0
+
+
+def promise(location: Location, moment: float) -> float:
+    """Note that deleted rows are erased by this moment, or by an earlier one that was promised before; return it."""
+    earlier = due(location)
+    moment = moment if earlier is None else min(moment, earlier)
+    location.write(_FILE, json.dumps({"due": moment}).encode(), over=ANY)
+    return moment
+
+
+def keep(location: Location) -> None:
+    """Note that nothing waits any more."""
+    location.remove(_FILE)
