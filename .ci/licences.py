@@ -23,7 +23,8 @@ _ALLOWED = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_READ = {  # the metadata of these distributions name no licence; their files do
+_READ = {  # the metadata of these distributions name no licence, or not how several go together; their files do
+    "dirtyjson": "MIT OR AFL-2.1",
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",  # and PDFium's parts, all permissive: BUILD_LICENSES in the wheel
 }
 

@@ -38,5 +38,5 @@ def passage_id(hit: Hit) -> str:
 
 
 def passage_text(hit: Hit) -> str:
-    """Return the text of a passage as a person sees it: what a document hides is not for a language model either."""
+    """Return the text of a passage as a person sees it: hidden text is not for a language model either."""
     return visible_text(hit.text, hit.char_start, hit.hidden) if hit.hidden else hit.text

@@ -4,7 +4,7 @@
     store.write_documents([Document(content="Refunds take five days.", meta={"team": "billing"})])
     BinocleRetriever(store).run("when do I get my money back?")["documents"]
 
-A document that was written comes back as it was. A file that the index was synced with comes back as its passages, with
+A document comes back unchanged. A file that the index was synced with comes back as its passages, with
 a citation in `meta["citation"]`.
 """
 
@@ -61,7 +61,7 @@ class BinocleRetriever:
         """Search a store.
 
         :param mode: "hybrid" (words and meaning), "semantic" or "lexical".
-        :param rerank: the folder or name of a cross-encoder that orders what was found.
+        :param rerank: the folder or name of a cross-encoder that orders the hits.
         :param min_relevance: leave out what has less relevance, from 0 to 1.
         :param filter_policy: whether filters of a run replace those here, or are added to them.
         """
@@ -76,7 +76,7 @@ class BinocleRetriever:
         self.filter_policy = filter_policy
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a pipeline is stored with."""
+        """Return the settings for a stored pipeline."""
         names = ("filters", "top_k", "mode", "rerank", "min_relevance")
         settings = {name: getattr(self, name) for name in names}
         store = self.document_store.to_dict()

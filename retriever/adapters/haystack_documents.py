@@ -6,12 +6,10 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...core.errors import InputError, MissingExtraError
-from ..store.filters.filter import F
 from .citations import passage_id, passage_metadata, passage_text
-from .values import from_metadata, known, to_metadata
+from .embeddings import LENGTH, embedding_of, with_embedding
+from .values import from_metadata, to_metadata
 
 try:
     from haystack.dataclasses import ByteStream, Document, SparseEmbedding
@@ -25,11 +23,7 @@ if TYPE_CHECKING:
     from ..store.records import Record
 
 _FIELDS = "binocle_haystack"  # the key of metadata with the fields of a document that are no metadata, as JSON
-_LENGTH = "binocle_length"  # of the embedding, for the index keeps its direction; -1 if there is none
-OWN = (_FIELDS, _LENGTH)
-
-EMBEDDED = known(_LENGTH, F.metadata[_LENGTH] > 0) | ~F.metadata[_LENGTH].exists()
-"""Passes documents that have a vector of their own, or one of the index's encoder."""
+OWN = (_FIELDS, LENGTH)
 
 
 def to_added(document: Document, dim: int | None) -> dict[str, Any]:
@@ -50,30 +44,20 @@ def to_added(document: Document, dim: int | None) -> dict[str, Any]:
     if document.sparse_embedding is not None:
         fields["sparse_embedding"] = document.sparse_embedding.to_dict()
     own: dict[str, Any] = {_FIELDS: json.dumps(fields)} if fields else {}
-    if document.embedding is not None or dim is not None:
-        embedding = np.zeros(dim or 0) if document.embedding is None else np.asarray(document.embedding, np.float64)
-        length = float(np.linalg.norm(embedding))
-        own[_LENGTH] = -1.0 if document.embedding is None else length
-        added["embedding"] = embedding if length else np.eye(1, len(embedding))[0]
     if taken := [name for name in OWN if name in document.meta]:
         raise InputError(f"metadata cannot have {taken[0]!r}: Binocle keeps parts of the document under this key")
-    return {**added, "metadata": to_metadata(document.meta) | own}
-
-
-def has_embedding(record: Record) -> bool:
-    """Tell whether a document was written with an embedding."""
-    length = record.metadata.get(_LENGTH)
-    return isinstance(length, (int, float)) and length >= 0
+    return with_embedding({**added, "metadata": to_metadata(document.meta) | own}, document.embedding, dim)
 
 
 def whole_document(record: Record, score: float | None = None, vector: Any = None) -> Document:
-    """Return a stored document as it was written.
+    """Return a stored document, unchanged.
 
     :param score: of a search.
     :param vector: its direction, shape (dim,), if its embedding is to be returned.
     """
     metadata = dict(record.metadata)
-    length, fields = metadata.pop(_LENGTH, 0.0), _fields(metadata.pop(_FIELDS, None))
+    embedding, fields = embedding_of(record, vector), _fields(metadata.pop(_FIELDS, None))
+    metadata.pop(LENGTH, None)
     blob, sparse = fields.get("blob"), fields.get("sparse_embedding")
     return Document(
         id=record.id,
@@ -81,7 +65,7 @@ def whole_document(record: Record, score: float | None = None, vector: Any = Non
         blob=blob and ByteStream(base64.b64decode(blob["data"]), blob["meta"], blob["mime_type"]),
         meta=from_metadata(metadata),
         score=fields.get("score") if score is None else score,
-        embedding=None if vector is None else (np.asarray(vector, np.float64) * length).tolist(),
+        embedding=embedding,
         sparse_embedding=sparse and SparseEmbedding.from_dict(sparse),
     )
 

@@ -1,4 +1,4 @@
-"""Filters of Haystack as those of Binocle.
+"""Filters of Haystack as filters of Binocle.
 
     {"operator": "AND", "conditions": [{"field": "meta.year", "operator": ">=", "value": 2020}, ...]}
 

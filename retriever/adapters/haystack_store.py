@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ..retriever import Retriever
 from ..store.filters.filter import F, Filter
-from .haystack_documents import EMBEDDED, OWN, has_embedding, passage_document, to_added, whole_document
+from .embeddings import EMBEDDED, has_embedding
+from .haystack_documents import OWN, passage_document, to_added, whole_document
 from .haystack_filters import where_of
 from .opening import CALLS, added_records, dim_without_encoder, documents_found, present, reads_of
 from .stored_values import unique_values, value_types
@@ -65,7 +66,7 @@ class BinocleDocumentStore:
             self.index = Retriever.open(index, encoder=None, dim=embedding_dim)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a pipeline is stored with.
+        """Return the settings for a stored pipeline.
 
         :raises InputError: for a scope: its filter is a right, which no file may grant.
         """
@@ -191,7 +192,7 @@ class BinocleDocumentStore:
     def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
         """Write documents in one commit.
 
-        :param policy: OVERWRITE or SKIP documents whose id exists, or FAIL, which is the default, and write none.
+        :param policy: OVERWRITE or SKIP documents with an id that exists, or FAIL, the default, and write none.
         :returns: the number of documents written.
         """
         if not isinstance(documents, Iterable) or isinstance(documents, str):

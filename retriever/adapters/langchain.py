@@ -4,7 +4,7 @@
     store.add_texts(["Refunds take five days."], [{"team": "billing"}])
     store.similarity_search("when do I get my money back?", k=3, filter={"team": "billing"})
 
-An added document comes back as it was added. A file that the index was synced with comes back as its passages, with a
+An added document comes back unchanged. A file that the index was synced with comes back as its passages, with a
 citation in `metadata["citation"]`.
 """
 
@@ -120,7 +120,7 @@ class BinocleReranker(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """Return the best documents, best first, without changing those that came."""
+        """Return the best documents, best first, and change none."""
         logits = self.model.score(query, [document.page_content for document in documents]).tolist()
         order = sorted(range(len(logits)), key=lambda position: -logits[position])[: self.top_n]
         return [_with_score(documents[position], 1 / (1 + math.exp(-logits[position]))) for position in order]
@@ -219,7 +219,7 @@ class BinocleVectorStore(VectorStore):
     # Reading
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return whole documents in the order of their ids, without those that are not there."""
+        """Return whole documents in the order of their ids, without missing ones."""
         records = present(self.index, ids)
         return [_whole(records[name]) for name in ids if name in records]
 

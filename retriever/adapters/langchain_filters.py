@@ -1,4 +1,4 @@
-"""Filters of LangChain as those of Binocle."""
+"""Filters of LangChain as filters of Binocle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def where_of(where: Any) -> Filter | None:
     """Return a filter of LangChain's as one of Binocle's.
 
     A mapping has keys with values that must be equal, or with operators as in `{"year": {"$gte": 2020}}`, and `$and`,
-    `$or`, `$not`. A directive is what a self-query retriever makes. Filters of Binocle are taken as they are.
+    `$or`, `$not`. A self-query retriever makes directives. Filters of Binocle stay unchanged.
 
     :raises InputError: naming the part that cannot be read.
     """

@@ -23,7 +23,7 @@ CALLS = CallPool()  # one for all adapters, so that many of them do not have mor
 
 
 def reads_of(index: Any) -> Any:
-    """Return an index to search: a `Retriever` or a `Scope` as it is, a path opened.
+    """Return an index to search: a `Retriever` or a `Scope` itself, or the index at a path.
 
     :raises InputError: when it is none of them.
     """

@@ -1,6 +1,6 @@
 """Metadata of any JSON value in an index, which has texts, numbers, booleans and lists of them; and filters on them.
 
-A value that an index has, too, is stored as it is. Lists, mappings and null are stored as JSON as well, all in one list
+Values of these types are stored unchanged. Lists, mappings and null are stored as JSON as well, all in one list
 under the key `JSON_VALUES`: they come back as they were, and a filter can tell `["a"]` from "a". The texts and numbers
 of a mapping also stand under a key with dots, such as `author.name`, where a filter finds them.
 """
@@ -38,7 +38,7 @@ def to_metadata(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of `to_metadata`; metadata of anything else as they are."""
+    """Return the values of `to_metadata`; other metadata stay unchanged."""
     values = dict(metadata)
     encoded = values.pop(JSON_VALUES, None)
     try:

@@ -34,7 +34,7 @@ DOCS = ROOT / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))}
 OUTSIDE = {"README.md": ROOT / "README.md", "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md"}
 ROOMS = ("*.py", "core/**/*.py", "indexes/**/*.py", "retriever/**/*.py", "training/**/*.py", "commands/**/*.py")
-FRAMEWORKS = ("langchain_core", "haystack")
+FRAMEWORKS = ("langchain_core", "haystack", "llama_index")
 TRAINING = ("train", "tune", "distill", "pretrain", "fill", "audit", "invert", "mine", "compare", "evaluate")
 
 

@@ -72,7 +72,9 @@ def test_a_filter_on_a_key_that_no_document_has_passes_nothing_if_it_asks_for_th
             index.count(where)
 
 
-@pytest.mark.parametrize(("module", "package"), [("langchain", "langchain_core"), ("haystack", "haystack")])
+@pytest.mark.parametrize(
+    ("module", "package"), [("langchain", "langchain_core"), ("haystack", "haystack"), ("llama_index", "llama_index")]
+)
 def test_a_framework_that_is_not_installed_is_named_with_its_pip_line(module, package, monkeypatch):
     name = f"binocle.retriever.adapters.{module}"
     monkeypatch.delitem(sys.modules, name, raising=False)
