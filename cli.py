@@ -28,6 +28,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "pick": "passages.pick",
     "status": "status",
     "files": "status",
+    "collections": "collections",
     "verify": "verify",
     "forget": "index",
     "trust": "trust",

@@ -44,7 +44,7 @@ def doctor(as_json: bool) -> int:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that completes commands and options in a shell.
+    """Print a script that completes commands in a shell.
 
     \b
     binocle completion bash >> ~/.bashrc

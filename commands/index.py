@@ -13,11 +13,11 @@ from ..core.errors import InputError, NoIndexError, StoreError
 from ..core.printable import printable_path
 from .options import (
     EXIT_NEGATIVE,
-    FOLDER,
-    INDEX,
+    PATH,
     command_hint,
     count_of,
     find_document,
+    folder_above,
     folder_argument,
     index_option,
     is_forgotten,
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("folder", type=FOLDER, default=".")
+@click.argument("folder", nargs=-1, type=PATH)
+@index_option
+@click.option("--drop", multiple=True, metavar="FOLDER", type=PATH, help="Take FOLDER out of the collection.")
 @click.option(
-    "--index",
-    "index",
-    metavar="DIR",
-    type=INDEX,
-    envvar="BINOCLE_INDEX",
-    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER.",
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Leave out files, by a pattern as in .gitignore, such as '*.log' or 'build/'. The index remembers it.",
 )
+@click.option("--no-exclude", is_flag=True, help="Forget the patterns of earlier runs.")
 @click.option("--model", metavar="NAME", help="Encoder for a new index: a sentence-transformers folder or hub name.")
 @click.option("--ocr", is_flag=True, help="Also read the text in images and scanned pages, with Tesseract.")
 @click.option("--retry", is_flag=True, help="Also read files that failed before or were forgotten.")
@@ -64,8 +65,11 @@ if TYPE_CHECKING:
 @ray_option
 @json_option
 def index(
-    folder: Path,
+    folder: tuple[Path, ...],
     index: Path | None,
+    drop: tuple[Path, ...],
+    exclude: tuple[str, ...],
+    no_exclude: bool,
     model: str | None,
     ocr: bool,
     retry: bool,
@@ -80,32 +84,37 @@ def index(
     FOLDER is the current folder by default. Only new and changed files are read and embedded. You may interrupt it: the
     next run continues there.
 
+    --name makes a collection of folders and files, searched from anywhere by 'binocle search QUERY -n NAME'. Without
+    FOLDER, it is brought up to date; with FOLDER, that is added.
+
     If more than half of the documents are missing, or all below a folder that is now empty, a disk may not be mounted.
     The index then keeps them, and the exit code is 1. --yes drops them; on a terminal, the command asks.
 
     \b
     binocle index ~/notes
     binocle index docs --index /tmp/docs-index --json
+    binocle index ~/notes docs/report.pdf --name all --exclude "*.log"
     """
-    from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
-    from ..retriever.store.locations.open_location import is_s3
 
-    if is_index(folder):
-        path = folder.resolve()
-        hint = command_hint("index", Retriever.open(path).folder or path.parent, at=path)
-        raise InputError(f"{folder} is an index, not a folder of documents: expected {hint}")
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}" if not folder.exists() else f"{folder} is a file, not a folder")
-    where = index or folder / INDEX_NAME
+    where, folders = _place(folder, index)
     retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
-    inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
-    if inside and not is_index(retriever.path):
-        raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
+    _check_free(retriever, index)
+    if _is_collection(retriever):
+        folders = list(folder) or None
 
-    def run(*, drop_missing: bool) -> Report:
+    def run(*, drop_missing: bool, first: bool) -> Report:
         with stdout_for_answers(ray), ProgressBar("looking through the folder") as progress:
-            report = retriever.sync(folder, retry=retry, drop_missing=drop_missing, ocr=ocr, progress=progress)
+            report = retriever.sync(
+                folders,
+                drop=drop if first else (),
+                exclude=exclude,
+                exclude_anew=no_exclude,
+                retry=retry,
+                drop_missing=drop_missing,
+                ocr=ocr,
+                progress=progress,
+            )
         print_note(report.note)
         if as_json:
             echo_json(report.as_dict())
@@ -113,10 +122,53 @@ def index(
             echo(summary(report))
         return report
 
-    report = run(drop_missing=yes)
+    report = run(drop_missing=yes, first=True)
     if report.missing and is_interactive() and click.confirm("Drop them from the index?", err=True):
-        report = run(drop_missing=True)
+        report = run(drop_missing=True, first=False)
     return EXIT_NEGATIVE if report.missing else 0
+
+
+def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
+    """The place of the index, and what to sync: a folder, the folders to add to a collection, or what it has."""
+    from ..retriever.documents.scan import INDEX_NAME, is_index
+    from ..retriever.retriever import Retriever
+    from ..retriever.store.collection import existing_collection, is_collection_path
+
+    is_named = index is not None and is_collection_path(index)
+    if index is not None and is_named:
+        if not folders:
+            existing_collection(index.name)
+        return index, list(folders) or None
+    folder = folders[0] if folders else Path()
+    if is_index(folder):
+        path = folder.resolve()
+        hint = command_hint("index", Retriever.open(path).folder or path.parent, at=path)
+        raise InputError(f"{folder} is an index, not a folder of documents: expected {hint}")
+    if index is not None and (len(folders) > 1 or folder.is_file()):
+        return index, list(folders)
+    if len(folders) > 1:
+        raise InputError("several folders make a collection: give it a name with --name NAME")
+    if not folder.is_dir():
+        message = f"{folder} is a file, not a folder: --name NAME makes a collection of files and folders"
+        raise InputError(f"there is no folder {folder}" if not folder.exists() else message)
+    return index or folder / INDEX_NAME, folder
+
+
+def _is_collection(retriever: Retriever) -> bool:
+    """Whether the index is there and holds several folders, wherever it lies."""
+    with contextlib.suppress(NoIndexError):
+        return retriever.folders != [retriever.folder] and bool(retriever.folders)
+    return False
+
+
+def _check_free(retriever: Retriever, index: Path | None) -> None:
+    """Refuse to put an index into a folder with other files."""
+    from ..retriever.documents.scan import INDEX_NAME, is_index
+    from ..retriever.store.locations.open_location import is_s3
+
+    inside = index and not is_s3(index) and retriever.path == index.expanduser().resolve() / INDEX_NAME
+    if inside and not is_index(retriever.path):
+        raise StoreError(f"{index} is not empty and not a whole index: give another folder with --index")
 
 
 def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: str | None) -> Retriever:
@@ -127,13 +179,18 @@ def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: s
     try:
         return open_index(folder, at, model, ray, narrow=True)
     except NoIndexError:
-        missing = folder or Path()
-        question = f"There is no index of {printable_path(str(missing))} yet. Index it now?"
-        if at or not missing.is_dir() or not is_interactive() or not click.confirm(question, err=True):
+        missing = folder_above(folder or Path())
+        if at or not missing.is_dir() or not is_interactive() or not click.confirm(_question(missing), err=True):
             raise
     with contextlib.redirect_stdout(sys.stderr):
-        click.get_current_context().invoke(index, folder=missing, model=model, ray=ray)
+        click.get_current_context().invoke(index, folder=(missing,), model=model, ray=ray)
     return open_index(folder, at, model, ray)
+
+
+def _question(folder: Path) -> str:
+    from ..retriever.indexing.estimate import estimate
+
+    return f"There is no index of {printable_path(str(folder))} yet. Index it now ({estimate(folder)})?"
 
 
 def summary(report: Report) -> str:

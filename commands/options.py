@@ -15,10 +15,11 @@ import click
 
 from ..core.errors import InputError, NoIndexError
 from ..retriever.documents.file_parts import file_of
+from .configuration import COLLECTION
 from .output import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -66,14 +67,54 @@ FOLDER = _FolderPath()
 INDEX = _IndexPath()
 folder_argument = click.argument("folder", required=False, type=FOLDER)
 folders_argument = click.argument("folder", nargs=-1, type=PATH)  # a tuple: also files and globs
-index_option = click.option(
-    "--index",
-    "index",
-    metavar="DIR",
-    type=INDEX,
-    envvar="BINOCLE_INDEX",
-    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER, or in the nearest folder above.",
+
+
+class _IndexOption(click.Option):
+    """The option --index, whose value may also come from --name."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
+        name = opts.get("collection")
+        if not isinstance(name, str):
+            return super().consume_value(ctx, opts)
+        if isinstance(opts.get("index"), str):
+            raise click.UsageError("--index and --name both name an index: give one of them", ctx)
+        from ..retriever.store.collection import collection_path, existing_collection
+
+        path = collection_path(name) if ctx.command.name == "index" else existing_collection(name)
+        return str(path), click.core.ParameterSource.COMMANDLINE
+
+
+def _complete_name(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    from ..retriever.store.collection import collection_names
+
+    return [name for name in collection_names() if name.startswith(incomplete)]
+
+
+name_option = click.option(
+    "-n",
+    "--name",
+    "collection",
+    metavar="NAME",
+    expose_value=False,
+    shell_complete=_complete_name,
+    help="The named collection: see 'binocle collections'.",
 )
+
+
+def index_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options --index and --name: both name an index, and the command gets its path."""
+    option = click.option(
+        "--index",
+        "index",
+        cls=_IndexOption,
+        metavar="DIR",
+        type=INDEX,
+        envvar="BINOCLE_INDEX",
+        help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER, or in the nearest folder above.",
+    )
+    return option(name_option(command))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 k_option = click.option(
     "-k", default=10, show_default=True, metavar="N", type=click.IntRange(min=1), help="Print at most N passages."
@@ -193,16 +234,25 @@ def open_index(
         return Retriever.open(index, model=model, ray=ray, wait=wait, on_wait=print_waiting)
     start = folder or Path.cwd()
     if narrow:
-        start = _above_glob(start)
-        start = start.parent if start.is_file() else start
+        start = folder_above(start)
     if not start.exists():
         raise InputError(f"there is no folder {start}")
     if start.is_file():
         raise InputError(f"{start} is a file: expected a folder")
-    path = start if is_index(start) else find_index(start)
+    path = start if is_index(start) else find_index(start) or _default_collection()
     if path is None:
-        raise NoIndexError(f"no index in {start} or above it: make one with {command_hint('index', folder or Path())}")
+        raise NoIndexError(
+            f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"
+        )
     return Retriever.open(path, model=model, ray=ray, wait=wait, on_wait=print_waiting)
+
+
+def _default_collection() -> Path | None:
+    """The collection that the user's configuration names; None if it names none."""
+    from ..retriever.store.collection import existing_collection
+
+    name = click.get_current_context().meta.get(COLLECTION)
+    return None if name is None else existing_collection(name)
 
 
 def command_hint(command: str, folder: Path | None = None, *, at: Path | None = None) -> str:
@@ -221,8 +271,21 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
         current = next(iter(current), None)
     if folder is None and not index and current != Path():
         folder = current
+    if folder == Path("/") and index:  # the root of a collection
+        folder = None
     words = [command, *([] if folder is None else [shlex.quote(str(folder))])]
-    return f"'binocle {' '.join([*words, *(['--index', shlex.quote(str(index))] if index else [])])}'"
+    return f"'binocle {' '.join([*words, *_naming(index)])}'"
+
+
+def _naming(index: Path | str | None) -> list[str]:
+    """The words of a command that name an index: a collection by its name."""
+    from ..retriever.store.collection import is_collection_path
+
+    if not index:
+        return []
+    if is_collection_path(index):
+        return ["--name", shlex.quote(Path(index).name)]
+    return ["--index", shlex.quote(str(index))]
 
 
 def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, index: Path) -> list[Filter]:
@@ -256,6 +319,12 @@ def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
         return [F.path.glob("/" + "/".join(names))]
     below = F.path.startswith(inside + "/")  # also the members of an archive, and the parts of a large file
     return [] if inside == "." else [below] if above.is_dir() else [F.path == inside, below]
+
+
+def folder_above(path: Path) -> Path:
+    """The folder that a file or a glob lies in; a folder itself."""
+    above = _above_glob(path)
+    return above.parent if above.is_file() else above
 
 
 def _above_glob(path: Path) -> Path:

@@ -55,14 +55,15 @@ from .store import benchmark_queries
 from .store import documents as stored_documents
 from .store.confinement import check_files
 from .store.filters.where import Where, among, parse
+from .store.head import FORMAT, Settings
 from .store.locations.folder_location import reachable
 from .store.locations.location import Location
 from .store.locations.open_location import is_s3, open_location
 from .store.locations.waiting_line import Patience
-from .store.root import relative_folder, root_of, to_sync
+from .store.root import Request, held_below, relative_folder, root_of, to_drop, to_sync
 from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
-from .store.store import Store, allow, go_back, naming_way_back, set_folder, with_way_back
+from .store.store import Store, allow, change_settings, go_back, naming_way_back, with_way_back
 from .store.writer import open_writer
 from .writes import DocumentWrites
 
@@ -182,8 +183,11 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
 
     def sync(
         self,
-        folder: str | os.PathLike[str] | None = None,
+        folder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         *,
+        drop: Sequence[str | os.PathLike[str]] = (),
+        exclude: Sequence[str] = (),
+        exclude_anew: bool = False,
         retry: bool = False,
         drop_missing: bool = False,
         ocr: bool = False,
@@ -191,7 +195,11 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
     ) -> Report:
         """Update the index to a folder. A text that was embedded before is not embedded again.
 
-        :param folder: by default the indexed folder, or else the folder that contains `.binocle`.
+        :param folder: by default the indexed folder, or else the folder that contains `.binocle`. A list of folders and
+            files makes a collection, or adds to one. The paths of its documents are relative to "/".
+        :param drop: folders to take out of a collection, with their documents.
+        :param exclude: patterns as in `.gitignore` of files to leave out; the index remembers them.
+        :param exclude_anew: forget the patterns of earlier calls.
         :param retry: read files again that failed before or were deleted from the index.
         :param drop_missing: drop the documents of missing files, however many. By default they stay if they are more
             than half of the index, or lie below a folder that is now empty, and more than three: `missing` counts
@@ -204,15 +212,21 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
 
         store = self._existing()
         self._models.check_encoder(None if store is None else store.head().encoder, "it can only hold added documents")
-        root = to_sync(self.location, store, folder, self.documents)
-        with self._writer(self._prepare_store(store, root)) as writer:
+        request = to_sync(self.location, store, folder, self.documents).holding(
+            drop=to_drop(store, drop), exclude=exclude, exclude_anew=exclude_anew
+        )
+        store = self._prepare_store(store, request)
+        with self._writer(store) as writer:
+            store = store.read_settings()  # another process may have added a folder before
             encoder = self._models.encoder_of(writer.head.encoder)
             cluster = self._connected()
             file_indexer = cluster.index if cluster else None
             report = sync(
                 writer,
-                root,
+                request.root,
                 encoder,
+                within=held_below(store),
+                exclude=store.settings.exclude,
                 retry=retry,
                 drop_missing=drop_missing,
                 ocr=ocr,
@@ -583,6 +597,13 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
             return root_of(self._reopened())
 
     @property
+    def folders(self) -> list[Path]:
+        """The folders and files of a collection; else the indexed folder, if there is one."""
+        root = self.folder
+        folders = self._opened().settings.folders if root else ()
+        return [Path(path) for path in folders] or [root] * (root is not None)
+
+    @property
     def encoder(self) -> Encoder:
         """The encoder of the index, as last read or written; of a new index, its future encoder.
 
@@ -799,21 +820,23 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         with self._writer() as writer:
             writer.erase_deleted()
 
-    def _prepare_store(self, store: Store | None, root: Path | None) -> Store:
-        """Create the index if there is none; set its folder if it had none or was renamed."""
-        folder = None if root is None else relative_folder(root, self.path)
+    def _prepare_store(self, store: Store | None, request: Request | None) -> Store:
+        """Create the index if there is none; change its settings if it is to hold another folder."""
+        folder = None if request is None else relative_folder(request.root, self.path)
         with self._writing:
             store = store or self._existing()
             if store is None:
                 encoder = self._models.encoder_of(None)
                 new = EncoderId.of_encoder(encoder)
-                store = Store.create(self.location, new, folder)
+                settings = Settings(FORMAT, folder)
+                if request is not None and folder is not None:
+                    settings = request.change(settings, folder)
+                store = Store.create(self.location, new, folder, folders=settings.folders, exclude=settings.exclude)
             else:
                 store.check_trusted()
                 self._models.encoder_of(store.head().encoder)  # raises before anything is changed
-                indexed = root_of(store)
-                if folder is not None and (indexed is None or indexed.resolve() != (self.path / folder).resolve()):
-                    store = set_folder(store, folder)
+                if request is not None and folder is not None and request.changes(store, folder):
+                    store = change_settings(store, lambda settings: request.change(settings, folder))
             with self._lock:
                 self._store = store
             return store

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from .indexing.report import Report
     from .models.cache import ModelCache
     from .store.locations.location import Location
     from .store.records import Id
+    from .store.root import Request
     from .store.snapshot import Snapshot
     from .store.store import Store
     from .store.writer import Writer
@@ -47,7 +47,7 @@ class DocumentWrites:
     def _existing(self) -> Store | None:
         raise NotImplementedError
 
-    def _prepare_store(self, store: Store | None, root: Path | None) -> Store:
+    def _prepare_store(self, store: Store | None, request: Request | None) -> Store:
         raise NotImplementedError
 
     def add(

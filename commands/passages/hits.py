@@ -83,7 +83,8 @@ def comment(
     if not as_json:
         _warn_of_changed_files(hits, root, retriever)
         if hits and (writer := writer_at(retriever.path)):
-            echo(f"binocle: {writer} is writing the index: passages of new files may still be missing", err=True)
+            writing = f"{writer} is writing the index{_progress(retriever)}"
+            echo(f"binocle: {writing}: passages of new files may still be missing", err=True)
     if not hits:
         _explain_no_hits(where, folders, root, retriever, required)
     return 0 if hits else EXIT_NEGATIVE
@@ -123,7 +124,10 @@ def _explain_no_hits(
         hint = command_hint("index", root or Path("FOLDER"), at=retriever.path)
         writer = writer_at(retriever.path)
         reason = f"the index at {retriever.path} holds no passages yet: {hint} fills it"
-        reason = f"{writer} is making the index at {retriever.path}: search again when it is done" if writer else reason
+        if writer:
+            reason = (
+                f"{writer} is making the index at {retriever.path}{_progress(retriever)}: search again when it is done"
+            )
     elif below.isdisjoint(row["id"] for row in rows):
         reason = f"no document in {', '.join(map(str, folders))} has passages in the index"
     elif where and ids_passing(snapshot, [*where, *inside]).isdisjoint(row["id"] for row in rows):
@@ -137,6 +141,22 @@ def _explain_no_hits(
         echo(f"binocle: {printable(reason)}", err=True)
 
 
+def _progress(retriever: Retriever) -> str:
+    """How far the index is that another process writes: ", 120 of about 3,000 files so far"."""
+    from ...retriever.indexing.estimate import estimate
+
+    root, status = retriever.folder, retriever.snapshot().document_rows
+    if root is None or not root.is_dir():
+        return ""
+    settings = retriever.snapshot().store.read_settings().settings
+    within = [path.removeprefix("/") for path in settings.folders]
+    total = estimate(root, leave_out=retriever.path, within=within, exclude=settings.exclude, seconds=_LOOK_SECONDS)
+    columns = (status[name].to_pylist() for name in ("source", "state"))
+    done = sum(source == "file" and state != "skipped" for source, state in zip(*columns, strict=True))
+    about = "about" if total.is_whole else "more than"
+    return f", {done:,} of {about} {total.files:,} files so far" if done < total.files else ""
+
+
 def _quoted(literals: tuple[str, ...]) -> str:
     return " and ".join(f'"{literal}"' for literal in literals)
 
@@ -147,6 +167,7 @@ def _width() -> int:
     return max(40, min(shutil.get_terminal_size((100, 24)).columns, 120))
 
 
+_LOOK_SECONDS = 0.5  # to count the files of a folder that is being indexed
 _LISTED_TYPES = 20  # most types that a message lists
 _JSON_FIELDS = [
     "rank",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from .file_parts import document_sha256, is_member, size_and_time
 from .gitignore import Pattern, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 INDEX_NAME = ".binocle"  # the index's name in the indexed folder
 IGNORE_FILES = (".gitignore", ".binocleignore")
@@ -31,7 +32,9 @@ class Entry:
     tried: str = ""  # the sha256 of its bytes when the last run failed on them and left them for this one
 
 
-def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
+def scan(
+    root: Path, *, leave_out: Path | None = None, within: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> Iterator[Entry]:
     """Yield every entry below `root`, in order of path within each folder.
 
     Hidden files and files that `.gitignore` or `.binocleignore` excludes have a reason. The rules are git's: deeper
@@ -39,12 +42,43 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Iterator[Entry]:
     followed, so nothing outside `root` is listed; a link's target inside `root` is listed under its own path.
 
     :param leave_out: a folder to omit without an entry: the index itself.
+    :param within: only these folders and files below `root`, whatever a rule says of them. One that is not there, or
+        has become a symbolic link, gives no entry.
+    :param exclude: patterns as in `.gitignore`, stronger than those of any file.
     """
-    yield from _scan(os.path.realpath(root), str(leave_out.resolve()) if leave_out else "")
+    real = os.path.realpath(root)
+    folders = [os.path.join(real, path) for path in within] or [real]  # noqa: PTH118
+    index = {os.path.realpath(leave_out)} if leave_out else set()
+    patterns = [pattern for line in exclude if (pattern := Pattern.parse(line))]
+    for number, folder in enumerate(folders):
+        prefix = os.path.relpath(folder, real) + "/" if folder != real else ""
+        if within and not _is_there(folder):
+            continue
+        if within and os.path.isfile(folder):  # noqa: PTH113
+            status = os.stat(folder)  # noqa: PTH116
+            yield Entry(prefix.removesuffix("/"), status.st_size, mtime_ns(status))
+            continue
+        rules = [_Rules(os.path.join(folder, ""), "--exclude", patterns)] if patterns else []  # noqa: PTH118
+        start = _Folder(prefix, _rules_above(Path(folder)), rules)
+        yield from _scan(real, start, index.union(folders[:number], folders[number + 1 :]))
 
 
-def _scan(root: str, leave_out: str) -> Iterator[Entry]:
-    waiting: list[Iterator[Entry | _Folder]] = [iter([_Folder("", _rules_above(Path(root)))])]
+def away(root: Path, within: Sequence[str]) -> list[str]:
+    """Return those of these folders and files below `root` that are not there: their disk may not be mounted."""
+    real = os.path.realpath(root)
+    return [path for path in within if not _is_there(os.path.join(real, path))]  # noqa: PTH118
+
+
+def _is_there(path: str) -> bool:
+    """Whether a path leads to a folder or a regular file, and through no symbolic link."""
+    try:
+        return os.path.realpath(path) == path and stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFDIR, stat.S_IFREG)  # noqa: PTH116
+    except OSError:
+        return False
+
+
+def _scan(root: str, start: _Folder, leave_out: Container[str]) -> Iterator[Entry]:
+    waiting: list[Iterator[Entry | _Folder]] = [iter([start])]
     while waiting:  # not recursion: a tree may be deeper than Python's stack
         item = next(waiting[-1], None)
         if item is None:
@@ -59,6 +93,7 @@ def _scan(root: str, leave_out: str) -> Iterator[Entry]:
 class _Folder:
     prefix: str  # "" or a path ending in "/"
     rules: list[_Rules]  # outermost first
+    last: list[_Rules]  # stronger than all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +103,7 @@ class _Rules:
     patterns: list[Pattern]
 
 
-def _list_folder(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry | _Folder]:
+def _list_folder(root: str, folder: _Folder, leave_out: Container[str]) -> Iterator[Entry | _Folder]:
     """Yield the entries of one folder, and its folders to enter, in order of name."""
     try:
         with os.scandir(os.path.join(root, folder.prefix)) as listing:  # noqa: PTH118
@@ -88,12 +123,12 @@ def _list_folder(root: str, folder: _Folder, leave_out: str) -> Iterator[Entry |
         except OSError as error:
             yield Entry(path, 0, 0, f"cannot be examined: {error.strerror}", unknown=True)
             continue
-        if is_folder and leave_out and os.path.realpath(entry.path) == leave_out:
+        if leave_out and (os.path.realpath(entry.path) if is_folder else entry.path) in leave_out:
             continue
         path = path + "/" if is_folder else path
-        reason = _skip_reason(entry, rules)
+        reason = _skip_reason(entry, rules + folder.last)
         if is_folder and not reason:
-            yield _Folder(path, rules)
+            yield _Folder(path, rules, folder.last)
             continue
         yield Entry(path, 0 if is_folder else status.st_size, mtime_ns(status), reason)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ..documents.file_parts import document_sha256, file_of
-from ..documents.scan import scan
+from ..documents.scan import away, scan
 from ..readers.containers.members import has_members
 from ..readers.detect import ending_of
 from ..readers.formats import FORMATS
@@ -17,11 +17,11 @@ from ..readers.large_files import cut
 from ..readers.ocr import FORMATS as OCR_FORMATS
 from ..store import tombstones
 from .member_rows import Members
-from .missing import count_indexed, take_doubtful
+from .missing import count_indexed, take_away, take_doubtful
 from .report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ..documents.scan import Entry
@@ -53,6 +53,7 @@ class FolderChanges:
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
     replaced: list[int] = field(default_factory=list)  # ids of rows without chunks that `rows` replace
     drop: list[int] = field(default_factory=list)  # ids of documents that are gone
+    away: list[tuple[str, Row]] = field(default_factory=list)  # kept: the folder of a collection above is not there
     members: dict[str, list[Row]] = field(default_factory=dict)  # file in `read` -> rows of the members it had
     report: Report = field(default_factory=Report)
 
@@ -85,12 +86,16 @@ def find_changes(
     snapshot: Snapshot,
     *,
     leave_out: Path | None = None,
+    within: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     retry: bool = False,
     drop_missing: bool = False,
     ocr: bool = False,
 ) -> FolderChanges:
     """Compare a folder with the file rows of a snapshot. A file is hashed only if its size or mtime leaves doubt.
 
+    :param within: the folders and files of a collection; documents elsewhere are dropped. Those below one that is not
+        there stay.
     :param retry: read again what failed before or was forgotten.
     :param ocr: read again the images and scanned pages that were passed over.
     :param drop_missing: drop missing documents even if they may only be away.
@@ -100,7 +105,7 @@ def find_changes(
     members, indexed = Members(gone), count_indexed(gone.items())
     report = changes.report
     fresh: list[Entry] = []
-    entries = cut(root, scan(root, leave_out=leave_out))
+    entries = cut(root, scan(root, leave_out=leave_out, within=within, exclude=exclude))
     for entry in _without_forgotten(entries, snapshot, changes, retry=retry):
         if entry.unknown:
             _retain_below(root, entry, gone, report)
@@ -112,11 +117,12 @@ def find_changes(
         if state in (State.NEW, State.SKIPPED):
             fresh.append(entry)
         changes.account(entry, state, row, inside)
+    changes.away = [] if drop_missing else take_away(away(root, within), gone)
     _find_moves(root, fresh, gone, changes, members)
     changes.read.sort(key=lambda entry: entry.path)
     if not drop_missing:
         ignored = {entry.path for entry in fresh if entry.path.endswith("/")}
-        doubtful = take_doubtful(root, gone, indexed, ignored)
+        doubtful = [*take_doubtful(root, gone, indexed, ignored, within), *changes.away]
         report.missing = count_indexed(doubtful)
         for path, _ in doubtful:
             members.take(path)

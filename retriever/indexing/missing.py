@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..documents.file_parts import file_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     Row = dict[str, Any]
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 _FEW = 3  # documents that a sync drops in any case: to embed them again takes a moment
 
 
-def take_doubtful(root: Path, gone: dict[str, Row], indexed: int, ignored: set[str]) -> list[tuple[str, Row]]:
+def take_away(folders: Sequence[str], gone: dict[str, Row]) -> list[tuple[str, Row]]:
+    """Take the rows below folders that are not there out of `gone`, and return them with their paths."""
+    rows = [(path, row) for path, row in gone.items() if folders and _is_held(path, folders)]
+    for path, _ in rows:
+        del gone[path]
+    return rows
+
+
+def take_doubtful(
+    root: Path, gone: dict[str, Row], indexed: int, ignored: set[str], folders: Sequence[str] = ()
+) -> list[tuple[str, Row]]:
     """Take the rows to keep out of `gone`, and return them with their paths.
 
     They are kept if more than half of the indexed files are missing; else only those below a folder that is there
@@ -28,8 +38,13 @@ def take_doubtful(root: Path, gone: dict[str, Row], indexed: int, ignored: set[s
     :param gone: path -> row of a file, or of a part of one, that is not in the folder.
     :param indexed: files with passages before the sync.
     :param ignored: folders that a rule passes over, each ending in "/": files below are not missing.
+    :param folders: the folders of a collection: files elsewhere were taken out of it.
     """
-    missing = [(path, row) for path, row in gone.items() if not (_is_below(path, ignored) or _is_cut_off(root, path))]
+    missing = [
+        (path, row)
+        for path, row in gone.items()
+        if not (_is_below(path, ignored) or _is_cut_off(root, path)) and (not folders or _is_held(path, folders))
+    ]
     if count_indexed(missing) * 2 <= indexed:
         missing = _below_empty_folders(root, missing)
     if count_indexed(missing) <= _FEW:
@@ -47,6 +62,11 @@ def count_indexed(rows: Iterable[tuple[str, Row]]) -> int:
 def _is_cut_off(root: Path, path: str) -> bool:
     """Whether this is a part of a file that is there, but shorter now."""
     return file_of(path) != path and (root / file_of(path)).exists()
+
+
+def _is_held(path: str, folders: Sequence[str]) -> bool:
+    """Whether a path is one of these or lies below one; "" holds all."""
+    return any(path == folder or not folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def _is_below(path: str, folders: set[str]) -> bool:

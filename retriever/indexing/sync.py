@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
+from ..documents.scan import away
 from ..readers import ocr as ocr_reader
 from ..readers.containers.members import may_hold
 from ..readers.plain_text.definitions import GRAMMARS, has_parser
@@ -48,6 +49,8 @@ def sync(
     root: Path,
     encoder: Encoder,
     *,
+    within: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     retry: bool = False,
     drop_missing: bool = False,
     ocr: bool = False,
@@ -57,6 +60,8 @@ def sync(
 ) -> Report:
     """Make the store hold the documents of a folder. Safe to interrupt anywhere: the next run goes on.
 
+    :param within: the folders and files of a collection, relative to `root`; by default all of it.
+    :param exclude: patterns of files to leave out.
     :param drop_missing: drop missing documents, however many: else many stay, since a disk may be away.
     :param ocr: read the text in images and scanned pages too.
     :param leave_out: the folder of the index.
@@ -66,7 +71,16 @@ def sync(
     if ocr:
         ocr_reader.require()
     snapshot = writer.snapshot()
-    changes = find_changes(root, snapshot, leave_out=leave_out, retry=retry, drop_missing=drop_missing, ocr=ocr)
+    changes = find_changes(
+        root,
+        snapshot,
+        leave_out=leave_out,
+        within=within,
+        exclude=exclude,
+        retry=retry,
+        drop_missing=drop_missing,
+        ocr=ocr,
+    )
     report = changes.report
     chunks_before = snapshot.chunks.count_rows()
     rewrite_rows(writer, changes.rows, changes.replaced)
@@ -78,7 +92,9 @@ def sync(
         entries = [entry for entry in entries if may_hold(entry.path)]
     formats = ocr_reader.FORMATS if ocr else None
     _index(writer, root, encoder, changes, entries, retry=retry, formats=formats, progress=progress)
-    report.note = "; ".join(filter(None, [_note_of_missing(report, root), _note_of_code(report), writer.finish()]))
+    report.note = "; ".join(
+        filter(None, [_note_of_missing(report, root, away(root, within)), _note_of_code(report), writer.finish()])
+    )
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
     return report
@@ -122,9 +138,19 @@ def _index(
     indexer.commit(drop=changes.drop)
 
 
-def _note_of_missing(report: Report, root: Path) -> str:
+def _note_of_missing(report: Report, root: Path, folders: list[str]) -> str:
+    """Say which documents stay without their files.
+
+    :param folders: of a collection, relative to `root`, that are not there.
+    """
+    gone = f"not there: {', '.join(str(root / folder) for folder in folders)}" if folders else ""
     if not report.missing:
-        return ""
+        return gone
+    if gone:
+        return (
+            f"{gone}; the index keeps {report.missing:,} documents: is a disk not mounted? 'binocle index --name NAME "
+            "--drop FOLDER' takes a folder out"
+        )
     return (
         f"{report.missing:,} indexed documents are missing from {root}, and the index keeps them: is a disk not "
         "mounted? If they were deleted, 'binocle index --yes' or sync(drop_missing=True) drops them"

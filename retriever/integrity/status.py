@@ -22,6 +22,8 @@ class Status:
 
     path: str
     folder: str | None
+    folders: list[str]  # of a collection: folders and files; else that folder
+    exclude: list[str]  # patterns of files that are left out, as in .gitignore
     model: str
     fingerprint: str
     dim: int
@@ -44,7 +46,7 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
 
     :param folder: the folder it is synced with, if any.
     """
-    encoder = snapshot.head.encoder
+    encoder, settings = snapshot.head.encoder, snapshot.store.read_settings().settings
     states = {"indexed": 0, "skipped": 0, "failed": 0}
     for state in snapshot.document_rows["state"].to_pylist():
         states[state] = states.get(state, 0) + 1
@@ -55,6 +57,8 @@ def measure(snapshot: Snapshot, folder: Path | None) -> Status:
     return Status(
         path=str(snapshot.store.location),
         folder=str(folder) if folder else None,
+        folders=(list(settings.folders) or [str(folder)]) if folder else [],
+        exclude=list(settings.exclude),
         model=encoder.model,
         fingerprint=encoder.fingerprint,
         dim=encoder.dim,

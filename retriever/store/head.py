@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,18 +18,21 @@ if TYPE_CHECKING:
     from .locations.location import Location
 
 _SETTINGS = "settings.json"
-FORMAT = 4
+FORMAT = 4  # of an index that earlier versions may sync
+SCOPED = 5  # of one with several folders or excluded patterns: they would sync it wrongly, so they must refuse it
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of an index: its format and its folder."""
+    """The settings of an index: its format, its folder and what it holds of it."""
 
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
     encoder: EncoderId | None = None  # in format 1, where HEAD does not name it
     id: str | None = None  # random, by which its maker knows it again; None in an index of an earlier version
+    folders: tuple[str, ...] = ()  # of a collection: absolute paths of folders and files; `folder` is then "/"
+    exclude: tuple[str, ...] = ()  # patterns as in .gitignore
 
     @classmethod
     def read(cls, location: Location) -> Settings:
@@ -40,9 +44,9 @@ class Settings:
         version = data.get("format")
         if type(version) is not int:
             raise _invalid(location, _SETTINGS)
-        if not _FIRST <= version <= FORMAT:
+        if not _FIRST <= version <= SCOPED:
             raise StoreError(
-                f"{location} has format {version}, and this version of Binocle reads {_FIRST} to {FORMAT}: "
+                f"{location} has format {version}, and this version of Binocle reads {_FIRST} to {SCOPED}: "
                 "a newer version made it, so upgrade Binocle (pip install -U binocle)"
             )
         encoder = None
@@ -52,13 +56,18 @@ class Settings:
         index_id, folder = data.pop("id", None), data.get("folder")
         if index_id is not None and not (isinstance(index_id, str) and re.fullmatch("[0-9a-f]{32}", index_id)):
             raise _invalid(location, _SETTINGS)
+        folders, exclude = (data.pop(name, []) if version == SCOPED else [] for name in ("folders", "exclude"))
         if data.keys() != {"format", "folder"} or not isinstance(folder, (str, type(None))) or "\0" in (folder or ""):
             raise _invalid(location, _SETTINGS)
-        return cls(version, folder, encoder, index_id)
+        if not (_are_texts(folders) and _are_texts(exclude)) or (folders and not _is_collection(folder, folders)):
+            raise _invalid(location, _SETTINGS)
+        return cls(version, folder, encoder, index_id, tuple(folders), tuple(exclude))
 
     def write(self, location: Location) -> None:
         """Write settings.json over any earlier one, in the newest form: without the encoder, which HEAD names."""
-        values = {"format": self.format, "folder": self.folder} | ({"id": self.id} if self.id else {})
+        lists = {name: values for name, values in (("folders", self.folders), ("exclude", self.exclude)) if values}
+        version = SCOPED if lists else min(self.format, FORMAT)
+        values = {"format": version, "folder": self.folder, **({"id": self.id} if self.id else {}), **lists}
         location.write(_SETTINGS, json.dumps(values).encode(), over=ANY)
 
 
@@ -170,6 +179,15 @@ def read_json(location: Location, name: str) -> tuple[dict[str, Any], str]:
     if not isinstance(value, dict):
         raise DamagedError(f"{location}/{name} is not a JSON object: remove the folder {location} and index again")
     return value, tag
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) and text and "\0" not in text for text in value)
+
+
+def _is_collection(folder: str | None, folders: list[str]) -> bool:
+    """Whether these are absolute paths without `..`, as a collection has them."""
+    return folder == "/" and all(path.startswith("/") and os.path.normpath(path) == path for path in folders)
 
 
 def _is_count(value: Any) -> bool:

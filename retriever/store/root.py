@@ -1,23 +1,35 @@
-"""The indexed folder: as the settings name it, and as a sync finds it."""
+"""The indexed folder or folders: as the settings name them, and as a sync finds them.
+
+A collection holds several folders and files. Its root is "/", so the path of a document in it is the absolute path
+without the first "/": one name for one file, whatever other folders come and go.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...core.files import expand_home
 from ..documents.file_parts import size_and_time
-from ..documents.scan import INDEX_NAME, file_below
+from ..documents.gitignore import Pattern
+from ..documents.scan import INDEX_NAME, file_below, is_index
 from .locations.folder_location import reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from .head import Settings
     from .locations.location import Location
     from .store import Store
+
+    Place = str | os.PathLike[str]
+
+TOP = Path("/")  # the root of a collection
+_MAX_PATTERN = 1_000  # characters
 
 
 def root_of(store: Store) -> Path | None:
@@ -32,24 +44,145 @@ def root_of(store: Store) -> Path | None:
     return root if store.trusted or store.path == root / INDEX_NAME else None
 
 
+def held_below(store: Store) -> list[str]:
+    """Return the folders and files of a collection as its paths name them; none for an index of one folder."""
+    return [folder.removeprefix("/") for folder in store.settings.folders]
+
+
 def relative_folder(root: Path, index: Path) -> str:
     """Return the folder as the settings name it: relative if the index lies in it, so that both can move."""
     return ".." if index == root.resolve() / INDEX_NAME else str(root.resolve())
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a sync is asked to hold; what was asked before stays."""
+
+    root: Path  # paths in the index are relative to it
+    folders: tuple[str, ...] = ()  # to add to a collection: absolute paths
+    drop: tuple[str, ...] = ()  # to take out of it
+    exclude: tuple[str, ...] = ()  # patterns to add
+    exclude_anew: bool = False  # forget the patterns of before
+
+    def holding(self, *, drop: tuple[str, ...], exclude: Sequence[str], exclude_anew: bool) -> Request:
+        """Return this request with folders to drop and patterns to exclude.
+
+        :raises InputError: when a pattern matches nothing, ever.
+        """
+        if isinstance(exclude, str):
+            raise InputError(f"expected a list of patterns, not {exclude!r}")
+        for line in exclude:
+            if not isinstance(line, str) or "\n" in line or "\0" in line or len(line) > _MAX_PATTERN:
+                raise InputError(f"{str(line)[:100]!r} is not a pattern: expected one line as in .gitignore")
+            if Pattern.parse(line) is None:
+                raise InputError(
+                    f"the pattern {line!r} matches nothing: expected one as in .gitignore, such as '*.log'"
+                )
+        return replace(self, drop=drop, exclude=tuple(dict.fromkeys(exclude)), exclude_anew=exclude_anew)
+
+    def changes(self, store: Store, folder: str) -> bool:
+        """Whether the settings of a store differ from this."""
+        indexed, settings = root_of(store), store.settings
+        changed = self.change(settings, folder)
+        is_elsewhere = indexed is None or indexed.resolve() != (store.path / folder).resolve()
+        return is_elsewhere or (changed.folders, changed.exclude) != (settings.folders, settings.exclude)
+
+    def change(self, settings: Settings, folder: str) -> Settings:
+        """Return the settings of an index that holds this too.
+
+        :param folder: the root, as the settings name it.
+        """
+        before = () if self.exclude_anew else settings.exclude
+        folders = tuple(sorted({*settings.folders, *self.folders} - {*self.drop}))
+        if self.drop and not folders:
+            raise InputError("a collection holds one folder at least: 'binocle collections --remove NAME' removes it")
+        return replace(settings, folder=folder, folders=folders, exclude=tuple(dict.fromkeys(before + self.exclude)))
+
+
 def to_sync(
     location: Location,
     store: Store | None,
-    folder: str | os.PathLike[str] | None,
+    folder: Place | Sequence[Place] | None,
     documents: Callable[[], list[dict[str, Any]]],
-) -> Path:
-    """Return the folder to sync, which exists: `folder`, the indexed folder, or the parent of the index.
+) -> Request:
+    """Return what to sync, which exists: `folder`, the indexed folder, or the parent of the index.
 
     :param store: the open index, None if there is none yet.
+    :param folder: a list makes a collection, or adds to one.
     :param documents: returns the rows of the index, to recognize a folder that was renamed.
     """
-    if folder is not None and (not isinstance(folder, (str, os.PathLike)) or "\0" in str(folder)):
-        raise InputError(f"{folder!r} is not a path: expected a folder of documents")
+    several = folder if isinstance(folder, (list, tuple)) else () if folder is None else (folder,)
+    for path in several:
+        if not isinstance(path, (str, os.PathLike)) or "\0" in str(path):
+            raise InputError(f"{path!r} is not a path: expected a folder of documents")
+    if store and store.settings.folders:
+        return Request(TOP, _of_collection(location, store, folder, several))
+    if isinstance(folder, (list, tuple)) and folder:
+        indexed = root_of(store) if store else None
+        if indexed is None:
+            return Request(TOP, tuple(map(_absolute, several)))
+        if len(several) > 1 or Path(several[0]).resolve() != indexed.resolve():
+            raise InputError(
+                f"the index at {location} is of one folder, {indexed}: several folders need a collection, "
+                "'binocle index FOLDER … --name NAME', or another --index"
+            )
+    return Request(_one_folder(location, store, several[0] if several else None, documents))
+
+
+def _of_collection(
+    location: Location, store: Store, folder: Place | Sequence[Place] | None, several: Sequence[Place]
+) -> tuple[str, ...]:
+    """The folders to add to a collection: those of a list. A single one must be there already."""
+    paths = tuple(map(_absolute, several))
+    if folder is not None and not isinstance(folder, (list, tuple)) and paths[0] not in store.settings.folders:
+        raise InputError(
+            f"the index at {location} is a collection without {folder}: 'binocle index {folder} --name NAME' or "
+            "sync([folder]) adds it"
+        )
+    return paths
+
+
+def _absolute(folder: Place) -> str:
+    """The path of a folder or file to hold, without symbolic links.
+
+    :raises InputError: when there is none, or the store could not name it.
+    """
+    path = Path(os.path.realpath(expand_home(folder)))
+    with reachable(path):
+        if not path.exists():
+            raise InputError(f"there is no folder or file {folder}")
+        if not path.is_dir() and not path.is_file():
+            raise InputError(f"{folder} is neither a folder nor a regular file")
+    if is_index(path):
+        raise InputError(f"{folder} is an index, not a folder of documents")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the path {os.fsencode(path)!r} is not valid UTF-8") from None
+    return str(path)
+
+
+def to_drop(store: Store | None, folders: Sequence[Place]) -> tuple[str, ...]:
+    """Return the paths that a collection names these folders by.
+
+    :raises InputError: when it does not hold one.
+    """
+    present = store.settings.folders if store else ()
+    paths = []
+    for folder in folders:
+        names = (os.path.realpath(expand_home(folder)), os.path.abspath(expand_home(folder)))  # noqa: PTH100
+        path = next((name for name in names if name in present), None)
+        if path is None:
+            raise InputError(
+                f"{folder} is not one of the folders of the collection: {', '.join(present) or 'it has none'}"
+            )
+        paths.append(path)
+    return tuple(paths)
+
+
+def _one_folder(
+    location: Location, store: Store | None, folder: Place | None, documents: Callable[[], list[dict[str, Any]]]
+) -> Path:
     index = location.cache
     if store:
         indexed, lacks = root_of(store), "this index holds added documents only"

@@ -7,7 +7,7 @@ An index folder holds
     HEAD.json                        the committed state: a version of each table, the vector index, the encoder,
                                      whether deleted rows are still to be erased from the disk, and the key that
                                      hashes the names of forgotten files
-    settings.json                    the indexed folder
+    settings.json                    the indexed folder or folders, and the excluded patterns
     vectors/                         published vector indexes and segments of the inverted index: caches of chunks.lance
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
@@ -41,7 +41,7 @@ from .tables import FULL_TEXT, chunk_schema, document_schema, writing
 from .tombstones import new_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ..models.identity import EncoderId
@@ -62,10 +62,19 @@ class Store:
         return self.location.cache
 
     @classmethod
-    def create(cls, path: Path | Location, encoder: EncoderId, folder: str | None = None) -> Store:
+    def create(
+        cls,
+        path: Path | Location,
+        encoder: EncoderId,
+        folder: str | None = None,
+        *,
+        folders: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+    ) -> Store:
         """Create an empty index, or finish an unfinished one.
 
         :param folder: the folder to index, None for added documents only.
+        :param folders: of a collection; see `Settings`.
         :raises StoreError: when something else is there.
         """
         location, new = open_location(path), False
@@ -74,7 +83,7 @@ class Store:
         with location.locked(), writing(location):
             if not _is_index(location):
                 location.prepare()
-                settings, new = Settings(FORMAT, folder, id=trust.new_id()), True
+                settings, new = Settings(FORMAT, folder, None, trust.new_id(), folders, exclude), True
                 settings.write(location)  # first: it shows that the tables beside it are ours
                 documents = location.table("documents").write(document_schema().empty_table())
                 chunks = location.table("chunks").write(chunk_schema(encoder.dim).empty_table())
@@ -195,13 +204,17 @@ def allow(store: Store) -> Store:
     return replace(store, trusted=True)
 
 
-def set_folder(store: Store, folder: str) -> Store:
-    """Set the indexed folder, for an index of added documents or of a folder that moved."""
+def change_settings(store: Store, change: Callable[[Settings], Settings]) -> Store:
+    """Change what an index holds: its folder, the folders of a collection, the excluded patterns.
+
+    :param change: gets the present settings, under the lock.
+    """
     store.check_trusted()
     with store.location.locked(), writing(store.location):
         store = upgrade(store)
-        settings = replace(store.settings, folder=folder)
-        settings.write(store.location)
+        settings = change(store.settings)
+        if settings != store.settings:
+            settings.write(store.location)
         return replace(store, settings=settings)
 
 
@@ -212,7 +225,7 @@ def upgrade(store: Store) -> Store:
     The rows of format 2 for forgotten files have names; a writer replaces them.
     """
     store = store.read_settings()
-    if store.settings.format == FORMAT:
+    if store.settings.format >= FORMAT:
         return store
     head, tag = store.tagged_head()
     head.write(store.location, over=tag)

@@ -62,6 +62,11 @@ def remember(location: Location, index_id: str) -> None:
         warnings.warn(f"{message}: set XDG_STATE_HOME to a folder of yours, or {ALL}=all", stacklevel=2)
 
 
+def forget(index_id: str) -> None:
+    """Trust an index no more: it was removed."""
+    _file(index_id).unlink(missing_ok=True)
+
+
 def _file(index_id: str) -> Path:
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "binocle" / "trusted" / index_id

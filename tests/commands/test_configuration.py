@@ -113,6 +113,6 @@ def test_documented_file_is_valid(configured):
     from binocle.commands.configuration import check_all
 
     page = (Path(__file__).parents[2] / "docs/how-to/configuration.md").read_text("utf-8")
-    (example,) = re.findall(r"^```text\n(\[search\]\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```text\n(collection.*?)^```", page, re.MULTILINE | re.DOTALL)
     file = configured(example)
     assert check_all(cli) == str(file)

@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show pick status files verify forget trust mcp watch serve optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show pick status files collections verify forget trust mcp watch serve optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -134,6 +134,7 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -
     Retriever.open(home / "docs", model=tiny_model).sync()
     shutil.copytree(home / "docs", home / "notes")
     Retriever.open(home / "notes").switch(make_model(home / "models/tuned", seed=1))
+    Retriever.open(home / "data/binocle/collections/all", model=tiny_model).sync([home / "docs"])
     make_model(home / "models/base", seed=2)
     make_reranker(home / "models/reranker")
     collection(home / "scifact")
@@ -151,6 +152,7 @@ def test_example_of_the_help_works_as_written(
         monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     home = shutil.copytree(documented, tmp_path / "home")
     words = [re.sub("^(~|/tmp)", str(home), word) for word in words]
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.chdir(home / "docs" if words[0] == "search" and "--where" in words else home)
     if words[0] in ("pretrain", "fill"):
         pytest.importorskip("accelerate")
@@ -203,7 +205,8 @@ def test_completion_prints_a_script_the_shell_can_read(shell: str, run, tmp_path
         ("binocle search x --mode h", ["plain,hybrid"]),
         ("binocle files --sta", ["plain,--state"]),
         ("binocle completion ", ["plain,bash", "plain,zsh", "plain,fish"]),
-        ("binocle index d", ["dir,d"]),
+        ("binocle index d", ["file,d"]),
+        ("binocle status d", ["dir,d"]),
         ("binocle search x --index d", ["dir,d"]),
         ("binocle evaluate d", ["file,d"]),
     ],

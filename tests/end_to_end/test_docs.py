@@ -105,6 +105,7 @@ def home(tmp_path, folder, monkeypatch, tiny_model, make_model, make_reranker, w
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("HF_HUB_CACHE", str(home / "hub"))
     monkeypatch.setattr(model_files, "BUNDLED", {})
     monkeypatch.chdir(home)

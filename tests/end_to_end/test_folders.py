@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import tarfile
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+import pytest
+
+from binocle import Retriever
+from binocle.core.errors import InputError
 
 
 def paths(ran) -> set[str]:
@@ -48,3 +52,240 @@ def test_scope_without_passages_is_named(here: Path, run, write):
     write(here, {"new.md": "The walrus.\n", "newer.md": "The walrus.\n"})
     ran = run("search", "walrus", "new.md", "newer.md")
     assert (ran.code, ran.err) == (1, "binocle: no document in new.md, newer.md has passages in the index\n")
+
+
+# Collections
+
+
+@pytest.fixture
+def home(tmp_path, write, monkeypatch) -> Path:
+    """A working directory with two folders that have a file of the same name, and a single file."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    home = tmp_path / "home"
+    write(home / "notes", {"plan.md": "The walrus sails.\n", "sub/more.md": "The ship sails the sea.\n"})
+    write(home / "work", {"plan.md": "The invoice is due.\n", "tax.txt": "Income tax is due in march.\n"})
+    write(home, {"report.txt": "The report of the moon.\n", "other.txt": "The other file.\n"})
+    monkeypatch.chdir(home)
+    return home
+
+
+@pytest.fixture
+def collected(home, run, tiny_model) -> Path:
+    assert run("index", "notes", "work", "report.txt", "--name", "all", "--model", tiny_model).code == 0
+    return home
+
+
+def listed(run, *arguments: object) -> set[str]:
+    """The absolute paths of the files that a collection has texts of."""
+    return {
+        f"/{row['path']}" for row in run("files", "-n", "all", *arguments, "--json").rows if row["state"] == "indexed"
+    }
+
+
+def test_collection_is_searched_from_anywhere_by_unambiguous_paths(collected: Path, run, monkeypatch, tmp_path):
+    files = {str(collected / name) for name in ("notes/plan.md", "notes/sub/more.md", "work/plan.md", "work/tax.txt")}
+    assert listed(run) == files | {str(collected / "report.txt")}
+    assert run("search", "-n", "all", "walrus", "--mode", "lexical").out.startswith(" 1  notes/plan.md:1")
+    monkeypatch.chdir(tmp_path / "data")
+    shown = run("search", "-n", "all", "walrus", "--mode", "lexical").out
+    assert shown.startswith(f" 1  {collected}/notes/plan.md:1")
+    assert run("show", "-n", "all", f"{collected}/work/plan.md").out == "The invoice is due.\n\n"
+    scoped = run("search", "-n", "all", "the", collected / "work", "--json", "--min-relevance", 0)
+    assert {f"/{path}" for path in paths(scoped)} == {str(collected / "work/plan.md"), str(collected / "work/tax.txt")}
+    assert not list(collected.rglob(".binocle"))
+
+
+def test_collection_is_kept_up_to_date_and_folders_come_and_go(collected: Path, run, write):
+    before = listed(run)
+    write(collected, {"notes/new.md": "The new cat.\n", "more/late.md": "The late cat.\n"})
+    (collected / "work/tax.txt").unlink()
+    assert run("index", "-n", "all").out.startswith("1 indexed, 4 unchanged, 1 removed")
+    assert run("index", "-n", "all", "more").out.startswith("1 indexed, 5 unchanged")
+    after = before - {str(collected / "work/tax.txt")}
+    after |= {str(collected / "notes/new.md"), str(collected / "more/late.md")}
+    assert listed(run) == after
+    dropped = run("index", "-n", "all", "--drop", "notes")
+    assert (dropped.code, dropped.out[:24]) == (0, "3 unchanged, 3 removed; ")
+    assert listed(run) == {path for path in after if "/notes/" not in path}
+    assert (collected / "notes/plan.md").is_file()
+
+
+def test_last_folder_stays(home: Path, run, tiny_model):
+    run("index", "notes", "--name", "all", "--model", tiny_model)
+    ran = run("index", "-n", "all", "--drop", "notes")
+    assert (
+        ran.err == "binocle: a collection holds one folder at least: 'binocle collections --remove NAME' removes it\n"
+    )
+    ran = run("index", "-n", "all", "--drop", "work")
+    assert ran.err == f"binocle: work is not one of the folders of the collection: {home}/notes\n"
+    assert len(listed(run)) == 2
+
+
+def test_folder_twice_in_another_or_by_a_link_is_held_once(home: Path, run, tiny_model):
+    (home / "link").symlink_to("notes")
+    run("index", "notes", "./notes/", "notes/sub", "link", "notes/plan.md", "-n", "all", "--model", tiny_model)
+    assert listed(run) == {str(home / "notes/plan.md"), str(home / "notes/sub/more.md")}
+    (collection,) = run("collections", "--json").rows
+    assert collection["folders"] == [str(home / name) for name in ("notes", "notes/plan.md", "notes/sub")]
+    assert run("index", "-n", "all", "--drop", "notes").out.startswith("2 unchanged;")
+    assert run("index", "-n", "all", "--drop", "link/sub").out.startswith("1 unchanged, 1 removed;")
+
+
+def test_hidden_or_ignored_folder_that_is_named_is_read(home: Path, run, write, tiny_model):
+    write(home, {"notes/.hidden/a.md": "The cat.\n", "notes/build/b.md": "The dog.\n", "notes/.gitignore": "build/\n"})
+    run("index", "notes", "-n", "all", "--model", tiny_model)
+    before = listed(run)
+    run("index", "notes/.hidden", "notes/build", "-n", "all")
+    assert listed(run) - before == {str(home / "notes/.hidden/a.md"), str(home / "notes/build/b.md")}
+
+
+@pytest.mark.parametrize("how", ["gone", "file gone", "empty"])
+def test_folder_that_is_gone_is_not_taken_for_deletions(how: str, collected: Path, run, write):
+    write(collected / "notes", {f"{number}.md": f"The cat {number}.\n" for number in range(4)})
+    run("index", "-n", "all")
+    before = listed(run)
+    away = collected / ("report.txt" if how == "file gone" else "notes")
+    away.rename(collected / "away")
+    if how == "empty":
+        away.mkdir()
+    ran = run("index", "-n", "all")
+    assert ran.code == 1
+    assert "is a disk not mounted?" in ran.err
+    assert (str(away) in ran.err) == (how != "empty")
+    assert listed(run) == before
+    if how == "empty":
+        away.rmdir()
+    (collected / "away").rename(away)
+    assert run("index", "-n", "all").code == 0
+    assert listed(run) == before
+    away.rename(collected / "away")
+    assert run("index", "-n", "all", "--yes").code == 0
+    assert listed(run) == {path for path in before if not path.startswith(str(away))}
+
+
+def test_collections_are_listed_and_removed_and_their_files_stay(collected: Path, run, tmp_path):
+    run("index", "notes", "-n", "one more ü.x")
+    shown = run("collections")
+    assert shown.out.count("changed") == 2
+    assert "one more ü.x  (" in shown.out
+    assert f"    {collected}/notes\n" in shown.out
+    assert run("collections", "--remove", "all").out.startswith("all  (")
+    assert [row["name"] for row in run("collections", "--json").rows] == ["one more ü.x"]
+    assert not (tmp_path / "data/binocle/collections/all").exists()
+    assert (collected / "notes/plan.md").is_file()
+    assert run("search", "-n", "all", "cat").err.startswith("binocle: there is no collection 'all': there are one more")
+    run("collections", "--remove", "one more ü.x")
+    assert "no collection yet" in run("collections").err
+
+
+def test_linked_collection_is_not_removed(collected: Path, run, tmp_path):
+    place = tmp_path / "data/binocle/collections"
+    (place / "all").rename(tmp_path / "elsewhere")
+    (place / "all").symlink_to(tmp_path / "elsewhere")
+    assert "is a symbolic link" in run("collections", "--remove", "all").err
+    assert (tmp_path / "elsewhere/HEAD.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".a", "-a", "a/b", "a\\b", "a\nb", " a", "a\u202eb", "a" * 201])
+def test_name_that_is_no_folder_is_refused(name: str, home: Path, run):
+    for words in (["index", "notes"], ["search", "cat"]):
+        ran = run(*words, f"--name={name}")
+        assert (ran.code, ran.out) == (2, "")
+        assert "the name of a collection" in ran.err or "cannot name a collection" in ran.err
+    assert not (home.parent / "data").exists()
+
+
+def test_misspelt_collection_makes_nothing(collected: Path, run):
+    assert run("index", "-n", "al").err == "binocle: there is no collection 'al': is it 'all'?\n"
+    assert run("search", "-n", "al", "cat").err == "binocle: there is no collection 'al': is it 'all'?\n"
+    assert run("index", "-n", "all", "nothing").err == "binocle: there is no folder or file nothing\n"
+    assert "give one of them" in run("search", "-n", "all", "--index", "x", "cat").err
+    assert "--name NAME" in run("index", "notes", "work").err
+    assert "--name NAME" in run("index", "other.txt").err
+
+
+def test_collection_is_an_index_like_any_other(collected: Path, run, tmp_path):
+    place = tmp_path / "data/binocle/collections/all"
+    before = listed(run)
+    assert run("index", "--index", place).out.startswith("5 unchanged;")  # and the current folder is not added
+    retriever = Retriever.open(place)
+    assert retriever.sync().unchanged == retriever.sync(collected / "notes").unchanged == 5
+    with pytest.raises(InputError, match=r"a collection without .*other\.txt: .* sync\(\[folder\]\) adds it"):
+        retriever.sync(collected / "other.txt")
+    assert retriever.folder == Path("/")
+    assert retriever.folders == [collected / "notes", collected / "report.txt", collected / "work"]
+    assert run("index", collected / "other.txt", "--index", place).out.startswith("1 indexed, 5 unchanged")
+    assert listed(run) == before | {str(collected / "other.txt")}
+    assert retriever.verify().faults == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_index_of_an_earlier_version_among_the_collections(number: int, home: Path, run, tmp_path, tiny_model):
+    place = tmp_path / "data/binocle/collections/old"
+    with tarfile.open(Path(__file__).parents[1] / f"retriever/store/formats/{number}.tar.xz") as tar:
+        tar.extractall(place, filter="data")
+    (collection,) = run("collections", "--json").rows
+    assert (collection["name"], collection["problem"]) == ("old", "")
+    assert run("search", "-n", "old", "ship", "--mode", "lexical").code == 0
+    (place / "settings.json").write_text("{")
+    assert "damaged: " in run("collections").out
+
+
+def test_index_of_one_folder_keeps_its_ids(here: Path, run, tmp_path, write):
+    write(tmp_path / "else", {"a.md": "The cat.\n"})
+    before = run("files", "--json").out
+    ran = run("index", ".", tmp_path / "else", "--index", ".binocle")
+    assert f"is of one folder, {here}: several folders need a collection" in ran.err
+    assert run("index", ".", "--index", ".binocle").code == 0
+    assert run("files", "--json").out == before
+
+
+def test_collection_named_in_the_configuration_answers_where_there_is_no_index(
+    collected: Path, run, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BINOCLE_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('collection = "all"\n')
+    assert run("search", "walrus", "--mode", "lexical").out.startswith(" 1  notes/plan.md:1")
+    assert paths(run("search", "the", "work/plan.md", "--json")) == {f"{collected}/work/plan.md"[1:]}
+    (tmp_path / "config.toml").write_text('collection = "al"\n')
+    assert run("search", "walrus").err == "binocle: there is no collection 'al': is it 'all'?\n"
+
+
+# Excluded patterns
+
+
+def test_excluded_files_are_remembered_shown_and_taken_back(here: Path, run):
+    def indexed() -> set[str]:
+        return {row["path"] for row in run("files", "--json").rows if row["state"] == "indexed"}
+
+    before = indexed()
+    run("index", "--exclude", "notes/guide/", "--exclude", "*.csv")
+    assert indexed() == before - {"notes/guide/tasks.md", "data/prices.csv"}
+    assert "(ignored by --exclude)" in run("files").out
+    assert "notes/guide/, *.csv" in run("status").out
+    assert run("status", "--json").rows[0]["exclude"] == ["notes/guide/", "*.csv"]
+    run("index")
+    run("index", "--exclude", "!*.csv")
+    assert indexed() == before - {"notes/guide/tasks.md"}
+    run("index", "--no-exclude")
+    assert indexed() == before
+    assert "\nexcluded" not in run("status").out
+
+
+def test_pattern_that_matches_nothing_is_an_error(here: Path, run):
+    for pattern in ("", "# note", "[a", "a\nb"):
+        ran = run("index", "--exclude", pattern)
+        assert (ran.code, ran.out) == (2, "")
+        assert "pattern" in ran.err
+    assert run("status", "--json").rows[0]["exclude"] == []
+
+
+def test_earlier_versions_refuse_an_index_with_exclusions(here: Path, run):
+    def version() -> int:
+        return json.loads((here / ".binocle/settings.json").read_text())["format"]
+
+    assert version() == 4
+    run("index", "--exclude", "*.csv")
+    assert version() == 5
+    run("index", "--no-exclude")
+    assert version() == 4

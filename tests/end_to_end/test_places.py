@@ -65,7 +65,9 @@ def test_where_there_is_no_index_a_person_is_asked(tmp_path: Path, run, write, m
     questions = []
     monkeypatch.setattr(click, "confirm", lambda text, **_: bool(questions.append(text)))
     assert run("search", "ship", "--model", tiny_model).code == 2
-    assert questions == ["There is no index of . yet. Index it now?"]
+    (tmp_path / "image.png").write_bytes(b"")
+    assert run("search", "ship", "one.md", "--model", tiny_model).code == 2
+    assert questions == ["There is no index of . yet. Index it now (1 file, less than a minute)?"] * 2
     monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
     result = run("search", "ship", "--model", tiny_model)
     assert result.code == 0
@@ -75,14 +77,16 @@ def test_where_there_is_no_index_a_person_is_asked(tmp_path: Path, run, write, m
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux says who holds a lock")
 def test_a_search_says_that_the_index_is_being_made(tmp_path: Path, run, monkeypatch, tiny_model):
     (tmp_path / "folder").mkdir()
-    retriever = Retriever.open(tmp_path / "folder", model=tiny_model)
+    retriever = Retriever.open(tmp_path / "folder/.binocle", model=tiny_model)
     retriever.sync(tmp_path / "folder")
+    for number in range(3):
+        (tmp_path / f"folder/{number}.md").write_text("a ship")
     monkeypatch.chdir(tmp_path / "folder")
     with retriever.location.locked():
         result = run("search", "ship", "--mode", "lexical")
     assert result.code == 1
     assert result.err.startswith(f"binocle: process {os.getpid()} on ")
-    assert "is making the index at" in result.err
+    assert f"is making the index at {retriever.path}, 0 of about 3 files so far: search again" in result.err
     assert "holds no passages yet" in run("search", "ship", "--mode", "lexical").err
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import StoreError
-from binocle.retriever.store.head import FORMAT
+from binocle.retriever.store.head import FORMAT, SCOPED
 
 FORMATS = Path(__file__).with_name("formats")
 TEXTS = {
@@ -60,9 +60,9 @@ def test_an_index_of_an_earlier_format_answers_and_is_brought_up_to_date(number,
 def test_a_newer_format_is_refused_with_what_to_do(tmp_path, write):
     folder = unpacked(FORMAT, tmp_path / "folder", write)
     settings = folder / ".binocle/settings.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"format": FORMAT + 1, "more": True}))
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"format": SCOPED + 1, "more": True}))
     bytes_before = {file: file.read_bytes() for file in settings.parent.rglob("*") if file.is_file()}
     for use in (Retriever.documents, Retriever.sync, lambda retriever: retriever.search("cat")):
-        with pytest.raises(StoreError, match=r"has format 5, .*: a newer version made it, so upgrade Binocle"):
+        with pytest.raises(StoreError, match=r"has format 6, .*: a newer version made it, so upgrade Binocle"):
             use(Retriever.open(folder))
     assert {file: file.read_bytes() for file in bytes_before} == bytes_before

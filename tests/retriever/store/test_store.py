@@ -30,7 +30,7 @@ from binocle.retriever.store import store as storing
 from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
 from binocle.retriever.store.filters.where import parse
-from binocle.retriever.store.head import FORMAT, Settings
+from binocle.retriever.store.head import FORMAT, SCOPED, Settings
 from binocle.retriever.store.locations.location import ANY
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
@@ -243,7 +243,7 @@ def test_no_index_says_how_to_make_one(tmp_path):
 
 
 def test_another_format_is_refused(store):
-    change(store.path / "settings.json", format=FORMAT + 1)
+    change(store.path / "settings.json", format=SCOPED + 1)
     with pytest.raises(StoreError, match="a newer version made it, so upgrade Binocle"):
         Store.open(store.path)
 

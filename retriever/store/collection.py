@@ -1,0 +1,132 @@
+"""Named collections: indexes of several folders, each in a folder of its own below the user's data folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import unicodedata
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...core.errors import InputError, NoIndexError, StoreError
+from ..documents.scan import is_index
+from . import trust
+from .locations.open_location import open_location
+
+if TYPE_CHECKING:
+    from .head import Settings
+
+_MAX_BYTES = 200  # of a name: a file system takes 255
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A named collection, as far as its small files tell."""
+
+    name: str
+    path: str
+    folders: list[str]
+    bytes: int
+    changed: float  # seconds since 1970, of the last commit
+    problem: str = ""  # why its settings cannot be read
+
+
+def collection_path(name: str) -> Path:
+    """Return the folder of the index of a collection, whether or not there is one.
+
+    :raises InputError: when a folder cannot have the name.
+    """
+    name = unicodedata.normalize("NFC", name)
+    is_printable = all(unicodedata.category(character)[0] not in "CZ" or character == " " for character in name)
+    if not name.strip() or name != name.strip() or name[0] in ".-" or "/" in name or "\\" in name or not is_printable:
+        raise InputError(
+            f"{name[:100]!r} cannot name a collection: expected letters, digits and signs but / and \\, no . or - first"
+        )
+    if len(name.encode()) > _MAX_BYTES:
+        raise InputError(f"the name of a collection has at most {_MAX_BYTES} bytes, not {len(name.encode()):,}")
+    return _home() / name
+
+
+def is_collection_path(path: str | os.PathLike[str]) -> bool:
+    """Whether this is the folder of a named collection."""
+    return os.path.dirname(path) == str(_home())  # noqa: PTH120 - S3 is no path
+
+
+def existing_collection(name: str) -> Path:
+    """Return the folder of the index of a collection.
+
+    :raises NoIndexError: when there is none, with the nearest name.
+    """
+    path = collection_path(name)
+    if not is_index(path):
+        names = collection_names()
+        near = get_close_matches(name, names, 1, 0.5)
+        listed = f"there are {', '.join(names[:20])}" if names else "there is none yet"
+        hint = f"is it {near[0]!r}?" if near else f"{listed}; 'binocle index FOLDER … --name NAME' makes one"
+        raise NoIndexError(f"there is no collection {name!r}: {hint}")
+    return path
+
+
+def collection_names() -> list[str]:
+    """Return the names of all collections, in order."""
+    try:
+        return sorted(folder.name for folder in _home().iterdir() if is_index(folder))
+    except OSError:
+        return []
+
+
+def collections() -> list[Collection]:
+    """Describe all collections, in order of name."""
+    return [_describe(name) for name in collection_names()]
+
+
+def remove_collection(name: str) -> Collection:
+    """Remove the index of a collection. The folders that it holds are not touched.
+
+    :raises NoIndexError: when there is none.
+    :raises StoreError: when it is a symbolic link.
+    :raises LockedError: when another process writes it.
+    """
+    path = existing_collection(name)
+    if path.is_symlink():
+        raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
+    collection, settings = _describe(path.name), _settings(path)
+    with open_location(path).locked():
+        shutil.rmtree(path)
+    if settings and settings.id:
+        trust.forget(settings.id)
+    return collection
+
+
+def _home() -> Path:
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "binocle" / "collections"
+
+
+def _describe(name: str) -> Collection:
+    path = _home() / name
+    location = open_location(path)
+    folders, problem = [], ""
+    try:
+        settings = _read(path)
+        folders = list(settings.folders) or [settings.folder] * (settings.folder is not None)
+    except StoreError as error:
+        problem = str(error)
+    states = [file for file in (path / "HEAD.json", path / "HEAD.previous.json") if file.is_file()]
+    changed = max((file.stat().st_mtime for file in states), default=0.0)
+    return Collection(name, str(path), folders, location.size(), changed, problem)
+
+
+def _settings(path: Path) -> Settings | None:
+    try:
+        return _read(path)
+    except StoreError:
+        return None
+
+
+def _read(path: Path) -> Settings:
+    from .head import Settings
+
+    return Settings.read(open_location(path))
