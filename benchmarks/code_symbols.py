@@ -116,16 +116,14 @@ def _from_program(command: list[str], paths: list[Path], environment: dict[str, 
         )
 
 
-_ITEM = re.compile(
-    r"^( *)span: (?P<path>[^\n]*?):(\d+):(\d+): (\d+):(\d+) \(#0\),\n\1vis: Visibility \{\n(?:\1 +[^\n]*\n)+?\1\},\n"
-    r"\1kind: (?P<kind>Fn|Struct|Enum|Union|Trait|Impl|Mod|MacroDef)\(\n(?P<rest>(?:\1 +[^\n]*\n){1,3})",
-    re.MULTILINE,
-)
+_SPAN = re.compile(r"( *)span: ([^\n]*?):(\d+):(\d+): (\d+):(\d+) \(#0\),")
+_KIND = re.compile(r" *kind: (Fn|Struct|Enum|Union|Trait|Impl|Mod|MacroDef)\(")
+_IDENTIFIER = re.compile(r"(?:ident: )?((?:r#)?\w+)#0,")
 _NO_CODE = re.compile(r"^[ \t]*//[^\n]*|^[ \t]*#!?\[[^\n]*|/\*.*?\*/|(?<=[ \t;,{}])//[^\n]*", re.MULTILINE | re.DOTALL)
 
 
 def of_rust(paths: list[Path], _: argparse.Namespace) -> Iterator[Oracle | None]:
-    command = ["rustc", "+nightly", "-Zunpretty=ast-tree", "--edition=2021", "--crate-type=lib"]
+    command = ["rustc", "+nightly", "-Zunpretty=ast-tree", "--edition=2024", "--crate-type=lib"]
     for path in paths:
         run = subprocess.run([*command, path.name], cwd=path.parent, capture_output=True, text=True, check=False)
         if run.returncode:
@@ -136,18 +134,33 @@ def of_rust(paths: list[Path], _: argparse.Namespace) -> Iterator[Oracle | None]
         for line in text.splitlines(keepends=True):
             lines.append(lines[-1] + len(line))
         definitions = []
-        for match in _ITEM.finditer(run.stdout):
-            first, column, last, end = (int(match[number]) - 1 for number in (3, 4, 5, 6))
-            start, stop = lines[first] + column, lines[last] + end
-            name = re.search(r"(?:ident: )?((?:r#)?\w+)#0,", match["rest"])
-            if match["kind"] == "Impl":
+        for file, span, kind, name in _items(run.stdout.split("\n")):
+            start, stop = lines[span[0] - 1] + span[1] - 1, lines[span[2] - 1] + span[3] - 1
+            if kind == "Impl":
                 names: Names = (" ".join(re.split(r"\{|\bwhere\b", text[start:stop])[0].split()),)
-            elif name and match["path"] == path.name and not (match["kind"] == "Mod" and text[stop - 1] == ";"):
-                names = (name[1],)
+            elif name and file == path.name and not (kind == "Mod" and text[stop - 1] == ";"):
+                names = (name,)
             else:
                 continue
             definitions.append((start, stop, names))
         yield Oracle(definitions, [match.span() for match in _NO_CODE.finditer(text)])
+
+
+def _items(lines: list[str]) -> Iterator[tuple[str, tuple[int, ...], str, str | None]]:
+    """The items in rustc's print of a syntax tree: file, span, kind, and name.
+
+    An item has its span, its visibility and its kind at the same indentation, in this order.
+    """
+    for number, line in enumerate(lines):
+        span = _SPAN.fullmatch(line)
+        if not span or lines[number + 1] != f"{span[1]}vis: Visibility {{":
+            continue
+        end = lines.index(f"{span[1]}}},", number)
+        kind = _KIND.fullmatch(lines[end + 1])
+        if kind:
+            names = (_IDENTIFIER.search(below) for below in lines[end + 2 : end + 5])
+            name = next((match[1] for match in names if match), None)
+            yield span[2], tuple(int(span[group]) for group in (3, 4, 5, 6)), kind[1], name
 
 
 PARSERS = {"python": of_python, "go": of_go, "rust": of_rust, "javascript": of_javascript}

@@ -48,6 +48,7 @@ from .search.diversity import check_mmr
 from .search.events import SearchEvent
 from .search.hit import Hit
 from .search.hits import Hits
+from .search.joining import check_join
 from .search.passage import Passage
 from .search.relevance import check_relevance
 from .search.request import SearchRequest, hits_of_many
@@ -361,6 +362,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         rerank_seconds: float | None = None,
         per_document: int | None = None,
         collapse: bool = True,
+        join: bool = False,
         min_relevance: float | None = None,
         with_vectors: bool = False,
         group_by: arguments.GroupBy = "passage",
@@ -394,6 +396,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :param per_document: the number of passages of a document at most, 1 for documents; 0 for no limit. By default
             3, and more where other documents have no passages to offer.
         :param collapse: False gives every passage, for measurements: copies too, and any number of a document.
+        :param join: make one hit of neighbouring passages among the k best, with the scores of the best one and all in
+            `parts`. There are then fewer hits than k. The ranks of parts count passages.
         :param min_relevance: leave out passages of less `relevance`, from 0 to 1; below 0.5 a hit is `weak`.
         :param with_vectors: give each hit its `vector`, the stored one of its passage.
         :param group_by: "document" gives the best passage of each of the k best documents.
@@ -421,6 +425,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
             group_by=group_by,
             mmr=mmr,
             deadline=Deadline.after(deadline),
+            join=bool(join),
+            offset=int(offset),
         )
         return self._answer(request).after(int(offset))
 
@@ -443,7 +449,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :param options: the others of `search`.
         """
         conditions, depth = among(parse(where), ids), arguments.check_page(k, offset)
-        options = {"per_document": None, "deadline": Deadline.after(deadline), **options}
+        options = {"per_document": None, "deadline": Deadline.after(deadline), **options, "offset": int(offset)}
         pairs = arguments.check_queries(texts, vectors)
         requests = [self._request(text, depth, where=conditions, vector=vector, **options) for text, vector in pairs]
 
@@ -540,6 +546,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         group_by: arguments.GroupBy = "passage",
         mmr: float | None = None,
         deadline: Deadline | None = None,
+        join: bool = False,
+        offset: int = 0,
     ) -> SearchRequest:
         """Check the arguments of a search, and load its reranker."""
         text, array, mode = arguments.check_query(query, vector, k, mode, reranks=rerank is not None)
@@ -548,6 +556,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         arguments.check_per_document(per_document)
         by_document = arguments.check_grouping(group_by, per_document)
         check_mmr(mmr)
+        check_join(join=join, collapse=collapse)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
         reranking = None if reranker is None else queries.Reranking(reranker, rerank_depth, rerank_seconds)
@@ -565,6 +574,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
             by_document,
             mmr,
             deadline,
+            join,
+            offset,
         )
 
     def scope(self, where: Where) -> Scope:

@@ -42,6 +42,7 @@ _OF_PASSAGES = {  # options that order or print passages
     "inverter": "--inverter",
     "per_document": "--per-document",
     "copies": "--copies",
+    "join": "--join",
     "ray": "--ray",
 }
 _OF_LINES = {

@@ -34,7 +34,9 @@ def document_url(hit: Hit | Copy, root: Path | None) -> str:
 
 
 def open_in_editor(hit: Hit, root: Path | None) -> None:
-    """Start the user's editor at the first line of a hit, and wait for it. No shell reads the path.
+    """Start the user's editor at the first line of a hit, of the best part of a joined one, and wait for it.
+
+    No shell reads the path.
 
     :raises InputError: when there is no editor, or the document is no text file below `root`.
     """
@@ -48,7 +50,7 @@ def open_in_editor(hit: Hit, root: Path | None) -> None:
         if b"\0" in stream.read(_HEAD_BYTES):
             raise InputError(f"{printable_path(hit.path)!r} is no text that an editor shows")
     try:
-        subprocess.run(editor_command(editor, file, hit.line_start), check=False)  # noqa: S603 - the user's own editor; no shell
+        subprocess.run(editor_command(editor, file, hit.best.line_start), check=False)  # noqa: S603 - the user's own editor; no shell
     except OSError as error:
         raise InputError(f"cannot start the editor {editor[0]!r}: {error.strerror}") from None
 

@@ -43,7 +43,7 @@ def say_language(query: str, retriever: Retriever) -> None:
 
 def say_nothing(hits: Hits, from_here: Callable[[str], str]) -> None:
     """Say that the index has no answer, and cite its nearest passage."""
-    hit = hits[0]
+    hit = hits[0].best
     path = printable_path(from_here(hit.path) if hit.source == "file" else hit.path)
     echo(
         f"binocle: nothing here answers this; the nearest is {path}:{hit.line_start} (relevance {hit.relevance:.2f}): "

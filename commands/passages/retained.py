@@ -34,10 +34,10 @@ def recovery(
 
 
 def embedded_text(hit: Hit) -> str:
-    """The text that the encoder embedded for a passage: its heading and the passage."""
+    """The text that the encoder embedded for the best passage of a hit: its heading and the passage."""
     from ...retriever.documents.chunker import context_of
 
-    return context_of(hit.heading, hit.text)
+    return context_of(hit.best.heading, hit.best.text)
 
 
 def recovered(facts: RetainedFacts) -> str:

@@ -54,6 +54,7 @@ class _RankingOptions(NamedTuple):
     rerank_depth: int
     rerank_seconds: float | None
     per_document: int | None
+    join: bool | None
     min_relevance: float | None
 
 
@@ -93,6 +94,11 @@ class _QueryCommand(click.Command):
     metavar="N",
     type=click.IntRange(min=0),
     help="Print at most N passages of a document; 0: any number. Default: 3, and more where others have none.",
+)
+@click.option(
+    "--join/--no-join",
+    default=None,
+    help="Print neighbouring passages of a document as one, or each by itself. Default: as one, but not with --json.",
 )
 @click.option("--copies", is_flag=True, help="List the places of the copies of each passage.")
 @click.option("--full", is_flag=True, help="Print whole passages.")
@@ -165,6 +171,7 @@ def search(
         return print_lines(retriever, query, scope, lines, as_json=printing.as_json)
     recover = recovery(inverter, retriever, explain=printing.explain)
     ranking = _allowed_ranking(ranking, retriever)
+    ranking = ranking if ranking.join is not None else ranking._replace(join=not printing.as_json)
     with stdout_for_answers(ray):
         hits = retriever.search(query, where=scope, **ranking._asdict())
     query = corrected(query, hits)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from ..documents.sections import common
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 
@@ -41,6 +44,26 @@ class CitedText(Citation):
     char_start: int
     char_end: int
     hidden: tuple[tuple[int, int], ...] = ()  # spans of the document that a person does not see there, in order
+
+    @staticmethod
+    def joined_fields(run: Sequence[CitedText], text: str) -> dict[str, Any]:
+        """These fields of the text from the first of some neighbours to the last, and the heading that all share.
+
+        :param run: on one page of one document, in its order.
+        """
+        first, last = run[0], run[-1]
+        return {
+            "path": first.path,
+            "line_start": first.line_start,
+            "line_end": last.line_end,
+            "page": first.page,
+            "heading": reduce(common, (passage.heading for passage in run)),
+            "text": text,
+            "sha256": first.sha256,
+            "char_start": first.char_start,
+            "char_end": last.char_end,
+            "hidden": tuple(span for passage in run for span in passage.hidden),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

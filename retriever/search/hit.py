@@ -28,7 +28,7 @@ _DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "sou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit(CitedText):
-    """A passage and its citation.
+    """A passage and its citation, or neighbouring passages that were joined: then their best one gives the scores.
 
     `score` orders the hits of one query and does not compare between queries. It is the fused score, the cosine or
     BM25, as the mode says, or what a reranker made of it; passages that hold an identifier of the query are lifted
@@ -44,11 +44,17 @@ class Hit(CitedText):
     source: str  # "file" or "added"
     document: int  # its row id
     passage: int  # its row id
+    parts: tuple[Hit, ...] = ()  # the passages that were joined, in the order of the document
     copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
     weak: bool = False  # probably no answer; never where nothing promises that this is seldom wrong
     vector: Floats | None = field(default=None, compare=False, repr=False)  # the stored one, shape (dim,), if asked for
+
+    @property
+    def best(self) -> Hit:
+        """The best passage of a joined hit; otherwise the hit itself."""
+        return min(self.parts, key=lambda part: part.rank, default=self)
 
     @property
     def context(self) -> str:

@@ -28,9 +28,13 @@ class Hits(list[Hit]):
         self.answerable = answerable
         self.corrections = corrections or {}
 
+    def replaced_by(self, hits: Iterable[Hit]) -> Hits:
+        """Other hits of the same query."""
+        return Hits(hits, answerable=self.answerable, corrections=self.corrections)
+
     def after(self, offset: int) -> Hits:
         """The hits after the first ones."""
-        return Hits(self[offset:], answerable=self.answerable, corrections=self.corrections)
+        return self.replaced_by(self[offset:])
 
     def from_relevance(self, threshold: float) -> Hits:
         """The hits with at least this relevance."""

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from ...core.printable import printable, printable_path, visible
 from ..documents.document import visible_text
 from ..documents.file_parts import file_of
-from ..documents.sections import common
 from .citation import CitedText
 from .hit import Hit  # noqa: TC001 - a type checker at run time needs it
 
@@ -49,21 +47,7 @@ class Passage(CitedText):
 
         :param text: the document's, from the start of the first to the end of the last.
         """
-        first, last = run[0], run[-1]
-        return cls(
-            number=number,
-            text=text,
-            path=first.path,
-            sha256=first.sha256,
-            char_start=first.char_start,
-            char_end=last.char_end,
-            line_start=first.line_start,
-            line_end=last.line_end,
-            page=first.page,
-            heading=reduce(common, (hit.heading for hit in run)),
-            hits=tuple(hit for hit in run if hit.rank),
-            hidden=tuple(span for hit in run for span in hit.hidden),
-        )
+        return cls(number=number, hits=tuple(hit for hit in run if hit.rank), **CitedText.joined_fields(run, text))
 
     @property
     def visible_text(self) -> str:

@@ -12,6 +12,7 @@ from ..models.no_encoder import check_encoder
 from . import exact
 from .corrections import corrections_for, replace_words
 from .diversity import Diversity
+from .joining import with_neighbours_joined
 from .query import Mode, Query, Reranking
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class SearchRequest:
     by_document: bool = False
     mmr: float | None = None
     deadline: Deadline | None = None
+    join: bool = False  # the neighbours of a page
+    offset: int = 0  # hits of earlier pages, the first of the k
 
     def hits(
         self, snapshot: Snapshot, encoder_of: Callable[[EncoderId], Encoder], vectors: Mapping[str, Floats] = _NONE
@@ -86,7 +89,9 @@ class SearchRequest:
             diversity=diversity,
         )
         hits.corrections = corrections
-        return hits if self.min_relevance is None else hits.from_relevance(self.min_relevance)
+        if self.min_relevance is not None:
+            hits = hits.from_relevance(self.min_relevance)
+        return with_neighbours_joined(hits, snapshot, self.offset) if self.join else hits
 
     def to_encode(self, snapshot: Snapshot) -> str | None:
         """The text to encode; None if there is nothing to encode."""

@@ -76,17 +76,21 @@ def blocks(
     """
     parts = parse(query)
     words = {word for _, _, word in _words(parts.text)} - _COMMON
-    texts = [_Text.fit(hit, words, parts, max(16, width - 6)) for hit in hits]
+    passages = [hit if full else hit.best for hit in hits]
+    texts = [_Text.fit(passage, words, parts, max(16, width - 6)) for passage in passages]
     weights = _weights(texts, words)
-    for hit, text in zip(hits, texts, strict=True):
+    for hit, passage, text in zip(hits, passages, texts, strict=True):
         shown = range(len(text.lines)) if full else text.excerpt(weights)
-        counts_lines = hit.line_end - hit.line_start == hit.text.count("\n")  # of the text, not of its source
-        line = hit.line_start + (text.numbers[shown.start] if counts_lines and text.numbers else 0)
-        lines = [_citation(hit, line, path_of, url_of(hit), colour=colour)]
+        counts_lines = passage.line_end - passage.line_start == passage.text.count("\n")  # else those of its source
+        line = passage.line_start + (text.numbers[shown.start] if counts_lines and text.numbers else 0)
+        lines = [_citation(hit, passage, _location(passage, line, path_of), url_of(hit), colour=colour)]
         lines += [f"    = {_location(copy, copy.line_start, path_of)}" for copy in hit.copies if list_copies]
         lines += [f"    {_highlight(line, words) if colour else line}" for line in _cut(text, shown)]
         if explain:
-            lines.append(f"    {_explained(hit)}")
+            lines.append(f"    {_explained(hit.best)}")
+            if hit.parts:
+                ranks = (f"{part.line_start}-{part.line_end} (rank {part.rank})" for part in hit.parts)
+                lines.append(f"    joined lines {', '.join(ranks)}")
         yield "\n".join(lines) + "\n"
 
 
@@ -96,12 +100,16 @@ def _location(passage: Hit | Copy, line: int, path_of: Callable[[str], str]) -> 
     return f"{printable_path(file_of(path))}:{line}"
 
 
-def _citation(hit: Hit, line: int, path_of: Callable[[str], str], url: str, *, colour: bool) -> str:
-    location = _location(hit, line, path_of)
+def _citation(hit: Hit, shown: Hit, location: str, url: str, *, colour: bool) -> str:
+    """The first line of a hit.
+
+    :param shown: the passage that is printed.
+    """
     page = f"  p. {hit.page}" if hit.page is not None else ""
-    heading = f"  {printable(' > '.join(hit.heading))}" if hit.heading else ""
-    hidden = "  [hidden text]" * bool(hit.hidden) + "  [weak]" * hit.weak
-    copies = f"  (+{len(hit.copies)} {'copy' if len(hit.copies) == 1 else 'copies'})" if hit.copies else ""
+    heading = f"  {printable(' > '.join(shown.heading))}" if shown.heading else ""
+    hidden = "  [hidden text]" * bool(shown.hidden) + "  [weak]" * hit.weak
+    joined = f"  ({len(hit.parts)} passages, lines {hit.line_start}-{hit.line_end})" if hit.parts else ""
+    copies = joined + f"  (+{len(hit.copies)} {'copy' if len(hit.copies) == 1 else 'copies'})" * bool(hit.copies)
     if colour:
         heading = _FAINT + heading + _END if heading else ""
         hidden = _MATCH + hidden + _END if hidden else ""

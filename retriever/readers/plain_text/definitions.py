@@ -46,6 +46,7 @@ _MAX_BYTES = 2_000_000
 _MAX_SECONDS = 4.0  # of processor time; the reader's own limit is 20
 _MIN_NODE = 16  # bytes: no definition is shorter, and nothing inside of such a node matters
 _LONG = 500  # bytes: only a longer definition or statement is worth a cut inside
+_NOTE = 400  # bytes: no longer comment is about the definition beside it
 _LINE = 1_000  # bytes: in a longer line, a definition begins where it is, not with its line
 _BLOCK = 65_536
 
@@ -149,15 +150,19 @@ class _Outline:
     definitions: list[_Definition] = field(default_factory=list)
     statements: list[int] = field(default_factory=list)
     open: list[_Definition] = field(default_factory=list)
+    _comments: dict[int, int] = field(default_factory=dict)  # start: end
     _leading: tuple[int, int] = (-1, -1)  # the run of comments last seen
     _last_end: int = 0  # of the definitions before
 
     def comment(self, start: int, end: int, *, divisible: bool) -> None:
         """Note a comment on lines of its own. The first of a run of them is a statement too."""
-        if self._first_of_line(start) < start:
-            return
+        self._comments[start] = end
         first, last = self._leading
-        goes_on = first >= 0 and self._is_next_line(last, start)
+        if self._first_of_line(start) < start:
+            if first >= 0 and not self.data[last:start].strip(b" \t"):  # behind an attribute that it is about
+                self._leading = first, end
+            return
+        goes_on = self._leads_to(start)
         self._leading = (first if goes_on else start), end
         if divisible and not goes_on:
             self.statements.append(start)
@@ -184,7 +189,25 @@ class _Outline:
         self.definitions.append(self.open[-1])
 
     def starts(self) -> Iterator[tuple[int, Heading]]:
-        """The position and the heading of each part, in order."""
+        """The position and the heading of each part, in order; a note has that of the definition below or above it."""
+        parts = list(self._starts())
+        for number, (start, heading) in enumerate(parts):
+            end = parts[number + 1][0] if number + 1 < len(parts) else len(self.data)
+            is_note = number > 0 and end - start <= _NOTE and self._is_comment(start, end)
+            beside = [near for _, near in (*parts[number + 1 : number + 2], parts[number - 1])] if is_note else []
+            yield start, next((near for near in beside if near[: len(heading)] == heading), heading)
+
+    def _is_comment(self, start: int, end: int) -> bool:
+        """Whether there are only comments, white space and closing brackets."""
+        while True:
+            rest = self.data[start:end].lstrip(b" \t\r\n}]);,")
+            if not rest:
+                return True
+            start = self._comments.get(end - len(rest), -1)
+            if start < 0:
+                return False
+
+    def _starts(self) -> Iterator[tuple[int, Heading]]:
         ordered = sorted(self.definitions, key=lambda item: (item.start, -item.end))
         edges: list[tuple[int, Heading]] = [(0, ())]
         stack: list[_Definition] = []
@@ -225,12 +248,16 @@ class _Outline:
 
     def _above(self, start: int) -> int:
         """The start of the comments above a position, else the position."""
-        first, last = self._leading
-        return first if first >= 0 and self._is_next_line(last, start) else start
+        return self._leading[0] if self._leads_to(start) else start
 
-    def _is_next_line(self, end: int, start: int) -> bool:
+    def _leads_to(self, start: int) -> bool:
+        """Whether the last comments stand just above a position, or those of a block like this with a line between."""
+        first, end = self._leading
+        if first < 0:
+            return False
+        is_block = first > 0 and self.data.startswith(b"/**", first) and not self.data.startswith(b"/**", start)
         gap = self.data[end - 1 : start]  # a comment may end with its newline
-        return not gap[1:].strip() and 0 < gap.count(b"\n") < 2
+        return not gap[1:].strip() and 0 < gap.count(b"\n") <= 1 + is_block
 
 
 def _outline(tree: Any, data: bytes, deadline: float) -> _Outline | None:

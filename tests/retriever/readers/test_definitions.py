@@ -260,3 +260,43 @@ def test_a_large_class_is_divided_at_its_methods_and_a_large_method_at_its_state
     assert len(inside) > 3
     assert inside[0].text.startswith("def large")
     assert all(piece.text.startswith("error(") and piece.text.endswith(")") for piece in inside[1:])
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "expected"),
+    [
+        (
+            (
+                "'use strict'\n\n/**\n * Patch the socket.\n */\n\n// istanbul ignore next\nfunction patch (socket) {\n"
+                "  return socket\n}\n\n/**\n * Wrap it.\n */\n\nfunction wrap (fn) {\n  return fn\n}\n"
+            ),
+            "a.js",
+            ["", *["patch"] * 4, *["wrap"] * 3],
+        ),
+        (
+            "/**\n * Copyright of the file.\n */\n\nfunction patch (socket) {\n  return socket\n}\n",
+            "a.js",
+            ["", *["patch"] * 2],
+        ),
+        (
+            (
+                "impl Dir {\n    /// Opens it.\n    #[allow(dead_code)] // unused on Windows\n    fn open(&self) -> u32 {\n"
+                "        1\n    }\n\n    // Nothing else is needed here.\n}\n"
+            ),
+            "a.rs",
+            ["impl Dir", *["impl Dir open"] * 5],
+        ),
+        (
+            "class First(Exception):\n    pass\n\n# ===== SECOND =====\n\nclass Second(Exception):\n    pass\n",
+            "a.py",
+            [*["First"] * 2, *["Second"] * 3],
+        ),
+        (
+            "class First(Exception):\n    pass\n\n" + "# a long comment\n" * 40 + "\nclass Second:\n    pass_on = 1\n",
+            "a.py",
+            [*["First"] * 2, *[""] * 40, *["Second"] * 2],
+        ),
+    ],
+)
+def test_a_comment_belongs_to_the_definition_that_it_is_about(source, name, expected):
+    assert headings(source, name) == expected

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from binocle.retriever.search.hit import Hit
@@ -290,12 +292,22 @@ def test_words_longer_than_a_line_are_cut(text):
     assert max(map(len, given)) <= 100
 
 
-def test_the_excerpt_of_a_large_passage_is_fast():
-    import time
+def test_the_steps_of_an_excerpt_grow_as_the_passage_does():
+    def steps(words):
+        count = 0
 
-    began = time.monotonic()
-    excerpt("cancel task " * 10_000, "cancel task queue")
-    assert time.monotonic() - began < 2
+        def on_call(*_):
+            nonlocal count
+            count += 1
+
+        sys.setprofile(on_call)
+        try:
+            excerpt("cancel task " * words, "cancel task queue")
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert steps(1_000) < 2.2 * steps(500)
 
 
 def test_an_empty_passage_is_an_empty_line():
