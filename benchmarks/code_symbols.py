@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ENDINGS = {"python": ".py", "go": ".go", "rust": ".rs", "javascript": ".js"}
-SEED, FILES, MAX_FILE = 0, 20, 25_000
+SEED, FILES, MAX_FILE = 0, 40, 25_000
 
 Names = tuple[str, ...]
 
