@@ -55,7 +55,7 @@ def build_shard(location: str, head: dict[str, Any], spec: dict[str, Any], first
     _share_processors()
     store, state = Store.open(open_location(location)), Head.of(head)
     dim = state.encoder.dim
-    batches = Snapshot(store, state).batches(["id", "vector"], where=f"id >= {first} AND id <= {last}")
+    batches = Snapshot(store, state).batches(["id", "vector"], first=first, last=last)
     rows = ((batch["id"].to_numpy(), matrix(batch["vector"], dim)) for batch in batches)
     parent = store.location.cache / "vectors"
     parent.parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ def part_path(path: str, start: int, end: int) -> str:
 
 def file_of(path: str) -> str:
     """Return the path of the file that a part belongs to; of any other document its own path."""
-    match = _NAME.fullmatch(path)
+    match = _NAME.fullmatch(path) if "/bytes-" in path else None
     return match[1] if match else path
 
 

@@ -17,6 +17,7 @@ from ...core.vectors import check_dimension, unit_vector
 from ...core.words import encodable
 from ..documents.document import Document
 from ..documents.metadata import is_plain, plain
+from ..store.documents import documents_at
 from .indexer import Indexer
 from .report import DocumentError, Failure, Report
 
@@ -123,7 +124,7 @@ class Additions:
 
     def _look_up(self, names: Iterable[str]) -> None:
         names = [name for name in dict.fromkeys(names) if name not in self._known]
-        rows = self._snapshot.documents_at(names, ["id", "sha256", "chunks"])
+        rows = documents_at(self._snapshot, names, ["id", "sha256", "chunks"])
         self._known |= dict.fromkeys(names, (None, ""))
         self._known |= {row["path"]: (row["id"], row["sha256"]) for row in rows if row["source"] == "added"}
         self._files |= {row["path"] for row in rows if row["source"] == "file" and row["chunks"]}

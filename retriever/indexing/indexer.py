@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import Keys
+from ...core.arrays import Keys, isin_sorted
 from ...core.errors import EncoderMismatchError
 from ..documents.chunker import Chunk, chunk, whole
 from ..models.encoder import encode_finite
@@ -218,11 +218,13 @@ class Indexer:
         return vectors, {context: vector for context, vector in previous if vector is not None}
 
     def _among_stored(self, keys: Ids) -> Ids:
-        """Return the keys that the store may have: all, if they are too few to be worth reading those of the store."""
+        """Return the keys that the store has. For a few keys, those of the store are not sorted."""
         if self._keys is None:
+            stored = self._writer.snapshot().numbers("chunks", "key")
             if len(keys) + len(self._new_keys) <= _FEW_KEYS:
-                return keys
-            self._keys = Keys(self._writer.snapshot().read("chunks", ["key"])["key"].to_numpy())
+                matches = stored[isin_sorted(stored, keys)]
+                return keys[np.isin(keys, matches) | np.isin(keys, self._new_keys)]
+            self._keys = Keys(stored)
             self._keys.add(np.array(self._new_keys, np.int64))
         return keys[self._keys.contains(keys)]
 

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Literal
 
 from ..documents.file_parts import file_of
+from ..store.documents import documents_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passag
 
     :param folder: the indexed folder.
     """
-    rows = snapshot.documents_at([passage.path], ["id", "sha256", "chunks"])
+    rows = documents_at(snapshot, [passage.path], ["id", "sha256", "chunks"])
     row = max(rows, key=lambda row: (row["chunks"] > 0, row["source"] == "file"), default=None)
     if row is not None and row["source"] == "added":
         return _in_text(snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"], passage)

@@ -7,13 +7,12 @@ import shutil
 import time
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import LockedError
 from .locations.location import KEEP_SECONDS
 from .snapshot import Snapshot
-from .tables import check, drop_later_versions, drop_version_hint, open_table, unnamed_files, version_of
+from .tables import check, drop_later_versions, drop_version_hint, manifests, open_table, unnamed_files
 
 if TYPE_CHECKING:
     import lance
@@ -44,6 +43,7 @@ class Commits:
         self.previous = _state_before(store, head)  # its files are kept; None if there is none
         self._tag = tag
         self._snapshot = earlier
+        self._tables: dict[str, lance.LanceDataset] = {}  # at their latest versions
         self._checked: dict[str, frozenset[str]] = {"documents": frozenset(), "chunks": frozenset()}
 
     def snapshot(self) -> Snapshot:
@@ -53,12 +53,16 @@ class Commits:
             self._snapshot = Snapshot(self.store, self.head, self.backend)
             if earlier:
                 self._snapshot.take_over(earlier)
+            self._snapshot.adopt(self._tables)
         assert self._snapshot
         return self._snapshot
 
     def open(self, name: str) -> lance.LanceDataset:
-        """Open this writer's latest version of `documents` or `chunks`, to write to it."""
-        return open_table(self.table(name), self.latest[name])
+        """Open this writer's latest version of `documents` or `chunks`, once, to write to it."""
+        table = self._tables.get(name)
+        if table is None or table.version != self.latest[name]:
+            table = self._tables[name] = open_table(self.table(name), self.latest[name])
+        return table
 
     def table(self, name: str) -> TableLocation:
         """Return the address of `documents` or `chunks`, without opening the table."""
@@ -73,7 +77,7 @@ class Commits:
             self._restore()
             return
         for name in ("documents", "chunks"):
-            open_table(self.table(name), getattr(self.head, name))
+            self.open(name)
             drop_later_versions(self.table(name), getattr(self.head, name))
         self.store.location.begin(synced=self.previous is not None)
 
@@ -97,6 +101,7 @@ class Commits:
         if table.version > self.latest[name] + 1:
             raise self._not_alone()
         self.latest[name] = table.version
+        self._tables[name] = table
 
     def commit_rearranged(self, name: str, table: lance.LanceDataset, *, words: tuple[str, ...] | None = None) -> None:
         """Commit a version of a table with the same rows in another arrangement.
@@ -106,8 +111,9 @@ class Commits:
         """
         before, head = getattr(self.head, name), self.head
         if table.version != before:
-            if table.count_rows() != open_table(self.table(name), before).count_rows():
+            if table.count_rows() != getattr(self.snapshot(), name).count_rows():
                 raise self._not_alone()
+            self._tables[name] = table
             version: dict[str, Any] = {name: table.version}
             head = replace(head, **version)
         head = head if words is None else replace(head, words=words)
@@ -130,7 +136,10 @@ class Commits:
         for name in ("documents", "chunks"):
             version = getattr(head, name)
             if version != getattr(self.head, name):
-                self._checked[name] = check(self.table(name), version, self._checked[name])
+                table = self._tables.get(name)
+                if table is None or table.version != version:
+                    table = open_table(self.table(name), version)
+                self._checked[name] = check(self.table(name), table, self._checked[name])
         for name in set(self.head.published).difference(head.published):
             self.store.location.supersede(name)
         head = replace(head, commits=self.head.commits + 1)
@@ -182,16 +191,11 @@ class Commits:
 
     def _has_old_versions(self, name: str, keep: timedelta) -> bool:
         """Tell whether a version of a table can go, and has been able to for a while: looking for its files is slow."""
-        path = self.table(name).uri
-        if "://" in path:
+        if "://" in self.table(name).uri:
             return True
-        oldest, waited = getattr(self._oldest, name), (keep * _TIDY_DELAY).total_seconds()
-        times = [
-            manifest.stat().st_mtime
-            for manifest in (Path(path) / "_versions").glob("*.manifest")
-            if version_of(manifest) < oldest
-        ]
-        return bool(times) and min(times) <= time.time() - waited
+        version, manifest = min(manifests(self.table(name)))
+        waited = (keep * _TIDY_DELAY).total_seconds()
+        return version < getattr(self._oldest, name) and manifest.stat().st_mtime <= time.time() - waited
 
     def _check_erased(self) -> None:
         """Check that no file with deleted rows is left, while HEAD still says to erase.

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from ...core.errors import InputError, NotFoundError
 from ..documents.document import concealed_of, hidden_spans, visible_text
 from ..documents.file_parts import file_of
+from . import tombstones
 from .filters.where import parse
+from .tables import beginning_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
 
     Row = dict[str, Any]
+
+_PREFIXES = 500  # of paths, looked up at once
 
 
 def rows(snapshot: Snapshot) -> list[Row]:
@@ -61,16 +65,34 @@ def named(snapshot: Snapshot, ids: Sequence[str], folders: Sequence[str] = ()) -
 
     A leading "./" of a path is ignored.
     """
-    exact = {row["path"] for row in snapshot.documents_at(ids, [])}
+    exact = {row["path"] for row in documents_at(snapshot, ids, [])}
     ids = list(dict.fromkeys(path if path in exact else path.removeprefix("./") for path in ids))
     prefixes = [f"{folder.removeprefix('./').rstrip('/')}/" for folder in folders]
-    rows = snapshot.documents_at(ids, ["id"], [*(f"{path}/bytes-" for path in ids), *prefixes])
-    requested, below = {*ids}, tuple(prefixes)
-    return [
+    return documents_at(snapshot, ids, ["id"], prefixes, parts=True)
+
+
+def documents_at(
+    snapshot: Snapshot,
+    paths: Sequence[str],
+    columns: Sequence[str],
+    prefixes: Sequence[str] = (),
+    *,
+    parts: bool = False,
+) -> list[Row]:
+    """Return these columns of the documents with these paths or prefixes of them.
+
+    :param parts: also of the parts of large files with these paths.
+    """
+    names, requested = list(dict.fromkeys(["path", "source", *columns])), set(paths)
+    rows = [
         row
-        for row in rows
-        if row["path"] in requested or file_of(row["path"]) in requested or row["path"].startswith(below)
+        for row in snapshot.rows_at(paths, names)
+        if row["path"] in requested or (parts and file_of(row["path"]) in requested)
     ]
+    for at in range(0, len(prefixes), _PREFIXES):
+        where = beginning_with("path", prefixes[at : at + _PREFIXES])
+        rows += snapshot.read("documents", names, where).to_pylist()
+    return [row for row in rows if row["source"] != tombstones.SOURCE]
 
 
 def passing(snapshot: Snapshot, where: Filter) -> list[Row]:

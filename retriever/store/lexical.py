@@ -63,7 +63,7 @@ def load(snapshot: Snapshot) -> LexicalIndex | None:
     parts = [Part(part.segment, part.live) for part in published]
     if len(newer):
         builder = SegmentBuilder()
-        rows = snapshot.read("chunks", ["id", "context"], f"id >= {newer[0]}").sort_by("id")
+        rows = snapshot.newer(int(newer[0]) - 1, ["id", "context"])
         builder.add(rows["id"].to_numpy(), rows["context"].to_pylist())
         parts.append(Part(builder.build()))
     return LexicalIndex(parts)
@@ -196,7 +196,7 @@ def _merge(parts: Sequence[_Published]) -> Segment:
 def _new_segments(snapshot: Snapshot, newest: int) -> Iterator[Segment]:
     """Analyse the rows with higher ids than `newest`."""
     builder = SegmentBuilder()
-    for batch in snapshot.batches(["id", "context"], rows=min(_BATCH_SIZE, MAX_ROWS), where=f"id > {newest}"):
+    for batch in snapshot.batches(["id", "context"], rows=min(_BATCH_SIZE, MAX_ROWS), first=newest + 1):
         if len(builder) + len(batch) > MAX_ROWS:
             yield builder.build()
             builder = SegmentBuilder()

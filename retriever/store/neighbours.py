@@ -138,7 +138,7 @@ def _is_stale(snapshot: Snapshot) -> bool:
     if live.complete:
         return False
     ids, published = snapshot.sorted_ids, live.published.ids
-    common = int(isin_sorted(published, ids).sum())
+    common = int(np.searchsorted(ids, published[-1], side="right"))  # ids are never reused: the others are newer
     return len(ids) + len(published) - 2 * common > max(_STALE_ROWS, _STALE_SHARE * len(ids))
 
 

@@ -8,6 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.arrays import isin_sorted
@@ -15,26 +16,24 @@ from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
 from . import lexical, neighbours, tombstones
+from .fragment_columns import FragmentColumns
 from .live_index import LiveIndex, LoadedIndex, load_index
 from .relevance_scale import Scale, scale_of
 from .search_backend import CPU, SearchBackend
 from .tables import (
     LANCE_ERRORS,
     PREVIOUS,
-    beginning_with,
     document_schema,
     lance_message,
     matrix,
     open_table,
     reading_error,
-    texts_among,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import lance
-    import pyarrow as pa
 
     from ...core.arrays import Ids, Mask, Positions
     from ...indexes.inverted.lexical_index import LexicalIndex
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     Table = Literal["documents", "chunks"]
 
 _CACHED_FILTERS = 8
-_PATHS = 500  # looked up at once
+_LAST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,8 @@ class Snapshot:
         self._carried: Carried | None = None  # of the metadata of an earlier state
         self._passing: dict[Filter, Passing] = {}  # of the last filters
         self._offsets: dict[str, tuple[Ids, Positions]] = {}
+        self._numbers = {name: FragmentColumns() for name in ("documents", "chunks")}
+        self.text_is_current = False  # Lance's full-text index was seen to split texts as a new one would
         self._locations = {name: store.location.table(name) for name in ("documents", "chunks")}
 
     @classmethod
@@ -130,11 +131,6 @@ class Snapshot:
         with self.reading(table):
             return getattr(self, table).to_table(columns=columns, filter=where)
 
-    def count(self, table: Table, where: str) -> int:
-        """Count the rows for which a condition in Lance's SQL holds."""
-        with self.reading(table):
-            return int(getattr(self, table).count_rows(where))
-
     def full_text(self, words: str, limit: int, where: str | None = None, *, every: bool = False) -> pa.Table:
         """Return columns `id` and `_score` (BM25) of the chunks that contain any of these words, best first.
 
@@ -162,7 +158,8 @@ class Snapshot:
 
     def count_previous(self) -> int:
         """Count the chunks with a vector of the encoder before the last switch."""
-        return self.count("chunks", f"{PREVIOUS} IS NOT NULL") if self.head.previous else 0
+        with self.reading("chunks"):
+            return int(self.chunks.count_rows(f"{PREVIOUS} IS NOT NULL")) if self.head.previous else 0
 
     @locked_cached_property
     def document_rows(self) -> pa.Table:
@@ -170,15 +167,11 @@ class Snapshot:
         rows = self._rows
         return rows.filter(pc.not_equal(rows["source"], tombstones.SOURCE))
 
-    def documents_at(
-        self, paths: Sequence[str], columns: Sequence[str], prefixes: Sequence[str] = ()
-    ) -> list[dict[str, Any]]:
-        """Return these columns of the documents with these paths or prefixes of them, without reading the others."""
-        names = list(dict.fromkeys(["path", "source", *columns]))
-        conditions = [texts_among("path", paths[at : at + _PATHS]) for at in range(0, len(paths), _PATHS)]
-        conditions += [beginning_with("path", prefixes[at : at + _PATHS]) for at in range(0, len(prefixes), _PATHS)]
-        rows = [row for where in conditions for row in self.read("documents", names, where).to_pylist()]
-        return [row for row in rows if row["source"] != tombstones.SOURCE]
+    def rows_at(self, paths: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
+        """Return these columns of all documents with these paths and of parts of these files, hardly of others."""
+        with self.reading("documents"), self.once:
+            offsets = self._numbers["documents"].offsets_of(self.documents, "path", paths) if paths else ()
+            return self.documents.take(offsets, columns=columns).to_pylist() if len(offsets) else []
 
     @locked_cached_property
     def tombstones(self) -> dict[str, int]:
@@ -197,7 +190,8 @@ class Snapshot:
     @locked_cached_property
     def chunk_ids(self) -> pa.Table:
         """Columns `id` and `document` of all chunks, ids ascending."""
-        return self.read("chunks", ["id", "document"]).sort_by("id")
+        ids, offsets = self._row_offsets("chunks")
+        return pa.table({"id": ids, "document": self.numbers("chunks", "document")[offsets]})
 
     @locked_cached_property
     def columns(self) -> DocumentColumns:
@@ -290,12 +284,23 @@ class Snapshot:
         with self.reading(table):
             return getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns)))
 
+    def numbers(self, table: Table, column: str) -> Ids:
+        """Return a column of whole numbers in the order of the table, shape (rows,)."""
+        with self.reading(table), self.once:
+            return self._numbers[table].read(getattr(self, table), column)
+
+    def newer(self, newest: int, columns: list[str]) -> pa.Table:
+        """Return columns of the chunks with higher ids than `newest`, in order of id."""
+        ids = self.sorted_ids
+        return self.take("chunks", ids[np.searchsorted(ids, newest, side="right") :], columns)
+
     def _row_offsets(self, table: Table) -> tuple[Ids, Positions]:
         """Return the ids of all rows, ascending, and the offset of each in the table."""
         with self.once:
             if table not in self._offsets:
-                rows = self.read(table, ["id", "_rowoffset"]).sort_by("id")
-                self._offsets[table] = rows["id"].to_numpy(), rows["_rowoffset"].to_numpy().astype(np.int64)
+                ids = self.numbers(table, "id")
+                order = np.argsort(ids, kind="stable")
+                self._offsets[table] = ids[order], order
             return self._offsets[table]
 
     @property
@@ -323,9 +328,8 @@ class Snapshot:
         published, manifest = self._loaded.index, self._loaded.published
         if manifest is not None and manifest.covers == self.head.rows:
             return LiveIndex(published, None, None)
-        live_mask = np.isin(published.ids, self.chunk_ids["id"].to_numpy(), assume_unique=True)
-        newest = int(published.ids[-1]) if len(published.ids) else -1
-        newer = self.read("chunks", ["id", "vector"], f"id > {newest}").sort_by("id")
+        live_mask = isin_sorted(published.ids, self.sorted_ids)
+        newer = self.newer(int(published.ids[-1]) if len(published.ids) else -1, ["id", "vector"])
         unindexed = FlatIndex(newer["id"].to_numpy(), matrix(newer["vector"], self.head.encoder.dim))
         return LiveIndex(published, None if live_mask.all() else live_mask, unindexed if len(newer) else None)
 
@@ -354,15 +358,23 @@ class Snapshot:
         """The hardware that compares vectors: "2 GPUs" or "the CPU", and the reason if GPUs were requested."""
         return self._loaded.searched_by
 
+    def adopt(self, tables: Mapping[str, lance.LanceDataset]) -> None:
+        """Read tables that a writer has open, if they are those of this state."""
+        for name, table in tables.items():
+            if table.version == getattr(self.head, name):
+                vars(self)[name] = table.checkout_version(table.version)
+
     def take_over(self, earlier: Snapshot) -> None:
         """Reuse what was read of an earlier state and is the same in this one.
 
         The vector index is not checked again. A damaged one is loaded again, since it may have been repaired.
         """
+        self._numbers = {name: columns.copy() for name, columns in earlier._numbers.items()}
         columns = vars(earlier).get("columns")
         self._carried = columns.carried() if columns else earlier._carried
         head, before = self.head, earlier.head
         is_same_index = bool(head.tombstone_key) and head.tombstone_key == before.tombstone_key
+        self.text_is_current = is_same_index and earlier.text_is_current
         for names, is_same in (
             (("documents", "_rows", "document_rows", "tombstones"), head.documents == before.documents),
             (("chunks",), head.chunks == before.chunks),
@@ -380,26 +392,17 @@ class Snapshot:
     def _loaded(self) -> LoadedIndex:
         return load_index(self.store, self.head, self.backend)
 
-    def batches(self, columns: list[str], *, rows: int = 8_192, where: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Read columns of the chunks in order of id, in bounded memory.
-
-        :param where: read only the chunks that meet this condition in Lance's SQL.
-        """
-        offsets = self._sorted_offsets(where)
+    def batches(
+        self, columns: list[str], *, rows: int = 8_192, first: int = 0, last: int = _LAST_ID
+    ) -> Iterator[pa.RecordBatch]:
+        """Read columns of the chunks with ids from `first` to `last`, in order of id and in bounded memory."""
+        ids, offsets = self._row_offsets("chunks")
+        offsets = offsets[np.searchsorted(ids, first) : np.searchsorted(ids, last, side="right")]
         with self.reading("chunks"):
-            if offsets is None:
-                yield from self.chunks.to_batches(columns=columns, batch_size=rows, filter=where, scan_in_order=True)
+            # Rows are appended in order, but Lance puts the rewritten part of a large table behind the rest.
+            if len(offsets) == len(ids) and (offsets[1:] > offsets[:-1]).all():
+                yield from self.chunks.to_batches(columns=columns, batch_size=rows, scan_in_order=True)
                 return
             for start in range(0, len(offsets), rows):
                 batch = offsets[start : start + rows]
                 yield from self.chunks.take(batch, columns=columns).select(columns).to_batches()
-
-    def _sorted_offsets(self, where: str | None) -> pa.Array | None:
-        """Return the offsets of the chunks for `batches`, in order of id; None if the table is in this order.
-
-        Rows are appended so, but Lance puts the rewritten part of a large table behind the rest.
-        """
-        ids = self.read("chunks", ["id"], where)["id"].to_numpy()
-        if (ids[1:] > ids[:-1]).all():
-            return None
-        return self.read("chunks", ["id", "_rowoffset"], where).sort_by("id")["_rowoffset"].combine_chunks()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,10 +149,18 @@ def drop_later_versions(location: TableLocation, version: int) -> None:
 
     Lance cannot write to a table with such a manifest. Newer ones go first, so that there is never a gap.
     """
-    for manifest in sorted((Path(location.uri) / "_versions").glob("*.manifest"), key=version_of, reverse=True):
-        if version_of(manifest) > version or not manifest.stat().st_size:
+    for number, manifest in sorted(manifests(location), reverse=True):
+        if number > version or not manifest.stat().st_size:
             manifest.unlink()
     drop_version_hint(location)
+
+
+def manifests(location: TableLocation) -> list[tuple[int, Path]]:
+    """List the versions of a table in a folder, each with its file."""
+    folder = Path(location.uri) / "_versions"
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.endswith(".manifest")]
+    return [(_version_of(name), folder / name) for name in names]
 
 
 def drop_version_hint(location: TableLocation) -> None:
@@ -160,14 +169,15 @@ def drop_version_hint(location: TableLocation) -> None:
         (Path(location.uri) / "_versions" / "latest_version_hint.json").unlink(missing_ok=True)
 
 
-def version_of(manifest: Path) -> int:
+def _version_of(manifest: str) -> int:
     """Read the version from the name: the number itself, or in newer tables what it lacks to the largest of 64 bits."""
-    number = int(manifest.stem) if manifest.stem.isdecimal() else 0
+    stem = manifest.removesuffix(".manifest")
+    number = int(stem) if stem.isdecimal() else 0
     return _LARGEST - number if number > _LARGEST // 2 else number
 
 
-def check(location: TableLocation, version: int, known: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Check that a version's files have their full length: on a full disk Lance may not notice a short write.
+def check(location: TableLocation, table: lance.LanceDataset, known: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Check that an open table's files have their full length: on a full disk Lance may not notice a short write.
 
     :param known: names that an earlier call returned, which are not checked again: written files do not change.
     :returns: the names of the files, and of the segments of the full-text index.
@@ -175,7 +185,7 @@ def check(location: TableLocation, version: int, known: frozenset[str] = frozens
     """
     if "://" in location.uri:
         return frozenset()  # object storage has an object whole or not at all
-    path, table = Path(location.uri), location.at(version)
+    path = Path(location.uri)
     segments = {segment.uuid for index in table.describe_indices() for segment in index.segments}
     files = {file.path: file for fragment in table.get_fragments() for file in fragment.data_files()}
     for segment in segments - known:
@@ -198,14 +208,17 @@ def unnamed_files(location: TableLocation, version: int) -> list[Path]:
     """
     if "://" in location.uri:
         return []
-    named, path = check(location, version), Path(location.uri)
+    named, path = check(location, location.at(version)), Path(location.uri)
     return [file for part in ("data", "_indices") for file in (path / part).glob("*") if file.name not in named]
 
 
 def delete(table: lance.LanceDataset, condition: str) -> None:
-    """Delete rows, and check that the remaining rows can be read."""
+    """Delete rows, and check that the remaining rows beside them can be read."""
+    before = {fragment.deletion_file() for fragment in table.get_fragments()}
     table.delete(condition)
-    table.checkout_version(table.version).to_table(columns=["id"])
+    changed = [fragment for fragment in table.get_fragments() if fragment.deletion_file() not in before]
+    if changed:
+        table.checkout_version(table.version).scanner(columns=["id"], fragments=changed).to_table()
 
 
 @contextlib.contextmanager
@@ -250,11 +263,6 @@ LANCE_ERRORS = (OSError, ValueError, RuntimeError, pa.ArrowException)
 def rows_among(column: str, ids: Sequence[int]) -> str:
     """Return Lance's SQL condition for rows with these ids in `column`; `false` for no ids."""
     return f"{column} IN ({','.join(map(str, map(int, ids)))})" if len(ids) else "false"
-
-
-def texts_among(column: str, texts: Sequence[str]) -> str:
-    """Return Lance's SQL condition for rows with one of these texts in `column`; `false` for no texts."""
-    return f"{column} IN ({','.join(map(_quoted, texts))})" if len(texts) else "false"
 
 
 def beginning_with(column: str, prefixes: Sequence[str]) -> str:

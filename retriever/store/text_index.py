@@ -17,16 +17,31 @@ _SMALL_SHARE = 0.1  # of the rows: while all small segments have fewer, they are
 def update(table: lance.LanceDataset, *, rebuild: bool = False) -> None:
     """Index the new rows: in a segment of their own, or together with small segments, or with all of them.
 
-    :param rebuild: index all rows anew, as is also done if an earlier version of the tokenizer split them.
+    :param rebuild: index all rows anew.
+    """
+    if rebuild:
+        table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
+    elif new := new_rows(table):
+        table.optimize.optimize_indices(num_indices_to_merge=_segments_to_merge(table, new))
+
+
+def new_rows(table: lance.LanceDataset) -> int:
+    """Count the rows that no segment has. Lance reads each of them in a search."""
+    known = {number for segment in _segments_of(table) for number in segment.fragment_ids}
+    return sum(rows for number, rows in _rows(table).items() if number not in known)
+
+
+def splits_as_now(table: lance.LanceDataset) -> bool:
+    """Tell whether the index splits texts as a new one would; an earlier version left out more words.
+
+    It opens every segment.
     """
     try:
-        stats = table.stats.index_stats(_NAME)
+        segments = table.stats.index_stats(_NAME)["segments"]
     except LANCE_ERRORS:  # it is damaged: `verify` reports that and repairs it
-        stats = {"num_unindexed_rows": 0, "segments": []}
-    if rebuild or not _has_current_tokenizer(stats["segments"]):
-        table.create_scalar_index("context", "INVERTED", replace=True, **FULL_TEXT)
-    elif new := stats["num_unindexed_rows"]:
-        table.optimize.optimize_indices(num_indices_to_merge=_segments_to_merge(table, new))
+        return True
+    settings = [segment["params"] for segment in segments if segment]  # a segment without rows has none
+    return all({name: values.get(name) for name in FULL_TEXT} == FULL_TEXT for values in settings)
 
 
 def _segments_to_merge(table: lance.LanceDataset, new: int) -> int:
@@ -38,12 +53,15 @@ def _segments_to_merge(table: lance.LanceDataset, new: int) -> int:
 
 def _segments(table: lance.LanceDataset) -> list[int]:
     """Return the rows that each segment was made of, the oldest segment first."""
-    rows = {fragment.fragment_id: fragment.physical_rows for fragment in table.get_fragments()}
+    rows = _rows(table)
+    return [sum(rows.get(number, 0) for number in segment.fragment_ids) for segment in _segments_of(table)]
+
+
+def _segments_of(table: lance.LanceDataset) -> list[Any]:
     (index,) = (index for index in table.describe_indices() if index.name == _NAME)
-    return [sum(rows.get(number, 0) for number in segment.fragment_ids) for segment in index.segments]
+    return list(index.segments)
 
 
-def _has_current_tokenizer(segments: list[dict[str, Any]]) -> bool:
-    """Tell whether the index splits texts as a new one would; an earlier version left out more words."""
-    settings = [segment["params"] for segment in segments if segment]  # a segment without rows has none
-    return all({name: values.get(name) for name in FULL_TEXT} == FULL_TEXT for values in settings)
+def _rows(table: lance.LanceDataset) -> dict[int, int]:
+    """Return the rows of each fragment, deleted ones included."""
+    return {fragment.fragment_id: fragment.physical_rows for fragment in table.get_fragments()}

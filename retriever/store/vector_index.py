@@ -46,8 +46,9 @@ def is_stale(snapshot: Snapshot) -> bool:
     """Tell whether so many rows changed since the index was built that it must be built anew."""
     if snapshot.head.vectors is None:
         return bool(snapshot.chunks.count_rows())
-    ids, total = snapshot.published_ids, snapshot.chunks.count_rows()
-    newer = snapshot.count("chunks", f"id > {ids[-1]}") if len(ids) else total
+    ids, present = snapshot.published_ids, snapshot.sorted_ids
+    total = len(present)
+    newer = int((present > ids[-1]).sum()) if len(ids) else total
     masked = len(ids) - (total - newer)
     return masked + newer > max(_STALE_ROWS, _STALE_SHARE * total)
 

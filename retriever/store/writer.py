@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .tables import TableLocation
     from .vector_index import EncoderOf
 
+_FEW_ROWS = 16  # new ones, which a search analyses by itself: a full-text index without them is current enough
 _TIDY_COMMITS = 500  # in a long run: each version of a table lists all pieces that commits have left
 
 
@@ -302,9 +303,13 @@ class Writer:
             self._commits.commit(head)
 
     def _index_text(self, *, rebuild: bool) -> None:
-        words, table = self._words.update(self.snapshot(), rebuild=rebuild), self._commits.open("chunks")
-        text_index.update(table, rebuild=rebuild)
-        self._commits.commit_rearranged("chunks", table, words=words)
+        snapshot, table = self.snapshot(), self._commits.open("chunks")
+        is_current = snapshot.text_is_current or text_index.splits_as_now(table)
+        if rebuild or not is_current or snapshot.lexical is None or text_index.new_rows(table) > _FEW_ROWS:
+            words = self._words.update(snapshot, rebuild=rebuild)
+            text_index.update(table, rebuild=rebuild or not is_current)
+            self._commits.commit_rearranged("chunks", table, words=words)
+        self.snapshot().text_is_current = True
 
 
 def _next_id(table: pa.Table) -> int:

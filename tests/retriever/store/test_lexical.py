@@ -12,7 +12,7 @@ import pytest
 from binocle import Retriever
 from binocle.indexes.inverted.build import SegmentBuilder
 from binocle.indexes.inverted.lexical_index import LexicalIndex, Part
-from binocle.retriever.store import lexical
+from binocle.retriever.store import lexical, writer
 from binocle.retriever.store.commits import Commits
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.writer import Writer
@@ -21,7 +21,8 @@ WORDS = ["cat", "ship", "sea", "moon", "max_len", "3.14", "harbour", "sail", "ni
 
 
 @pytest.fixture
-def retriever(tmp_path, tiny_model):
+def retriever(tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(writer, "_FEW_ROWS", 0)
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(documents(range(12)))
     return retriever
@@ -89,6 +90,7 @@ def test_many_small_additions_leave_few_segments(retriever):
 
 def test_segments_are_never_larger_than_their_rows_can_count(tmp_path, tiny_model, monkeypatch):
     monkeypatch.setattr(lexical, "MAX_ROWS", 5)
+    monkeypatch.setattr(writer, "_FEW_ROWS", 0)
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(documents(range(23)))
     retriever.add(documents(range(30, 42)))

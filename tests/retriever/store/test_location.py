@@ -329,6 +329,7 @@ def test_rows_of_a_writer_taken_for_dead_are_noticed(place, objects, folder, tin
 def test_what_a_writer_taken_for_dead_does_while_another_finishes_is_not_committed(
     deletes, step, place, folder, tiny, monkeypatch
 ):
+    monkeypatch.setattr(writers, "_FEW_ROWS", 0)
     store, chunks = store_at(place, tiny), place.table("chunks")
     with open_writer(store) as writer:
         sync(writer, folder, tiny)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binocle import Retriever
-from binocle.retriever.store import text_index
+from binocle.retriever.store import text_index, writer
 
 
 @pytest.fixture
@@ -19,7 +19,19 @@ def segments(retriever):
     return text_index._segments(retriever.snapshot().chunks)
 
 
-def test_one_document_gets_a_segment_of_its_own(filled):
+def test_a_few_new_documents_are_found_without_a_segment(filled):
+    for number in range(17):
+        assert segments(filled) == [60]
+        filled.add([{"id": f"new{number}", "text": f"walrus {number} sat"}])
+        found = filled.search("walrus", mode="lexical", k=99, per_document=None)
+        assert sorted(hit.path for hit in found) == sorted(f"new{other}" for other in range(number + 1))
+        assert len(filled.snapshot().full_text("walrus", 99)) == number + 1
+    assert segments(filled) == [77]
+    assert filled.verify().faults == []
+
+
+def test_one_document_gets_a_segment_of_its_own(filled, monkeypatch):
+    monkeypatch.setattr(writer, "_FEW_ROWS", 0)
     filled.add([{"id": "new", "text": "a walrus sat"}])
     assert segments(filled) == [60, 1]
     assert [hit.path for hit in filled.search("walrus", mode="lexical")] == ["new"]
@@ -27,6 +39,7 @@ def test_one_document_gets_a_segment_of_its_own(filled):
 
 def test_small_segments_are_merged_with_each_other_and_then_with_all(filled, monkeypatch):
     monkeypatch.setattr(text_index, "_MAX_SEGMENTS", 3)
+    monkeypatch.setattr(writer, "_FEW_ROWS", 0)
     sizes = []
     for number in range(7):
         filled.add([{"id": f"new{number}", "text": f"walrus {number}"}])
