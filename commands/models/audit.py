@@ -62,11 +62,18 @@ _EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too we
 @click.option("--queries", metavar="DIR", type=FOLDER, help="Judged queries in BEIR's layout. Default: generated.")
 @click.option("--split", default="test", show_default=True, help="The judgements to use: qrels/SPLIT.tsv.")
 @click.option(
+    "--steps",
+    type=int,
+    default=1_000,
+    show_default=True,
+    help="Steps of learning for each defence; the first decoder takes four times as many.",
+)
+@click.option(
     "--seconds",
     type=float,
-    default=90.0,
+    default=600.0,
     show_default=True,
-    help="Time to learn for each defence; the first decoder takes four times as long. Encoding comes on top.",
+    help="Limit of learning for each defence, four times as long for the first decoder. Who is cut off passes no gate.",
 )
 @click.option(
     "--lengths",

@@ -81,14 +81,16 @@ def correct(
     seconds: float,
     seed: int = 0,
     longest: int = 128,
+    rounds: int | None = None,
 ) -> Correction:
-    """Find a text near `vector`; stop when the time is up or the cosine has stopped rising.
+    """Find a text near `vector`; stop when the time or the rounds are up, or the cosine has stopped rising.
 
     :param vector: (dim,) of length 1.
     :param embed: encodes texts given as token ids, as the vector was encoded; vectors of length 1.
     :param longest: maximum number of tokens in a text.
+    :param rounds: maximum number of rounds, which does not depend on the machine's speed.
     """
-    return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds)
+    return _Search(vector, proposer, embed, seed, longest).run(proposals, time.monotonic() + seconds, rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,10 @@ class _Search:
         self._measured = _MeasuredChanges(len(vector))
         self._proposed: tuple[Ids, list[tuple[float, Change]]] = ((), [])
 
-    def run(self, proposals: Sequence[Ids], deadline: float) -> Correction:
+    def run(self, proposals: Sequence[Ids], deadline: float, most: int | None = None) -> Correction:
         self._score([(ids, self._new_slots(len(ids) + 1)) for ids in proposals])
         waited = rounds = 0
-        while self._known and waited < _PATIENCE and time.monotonic() < deadline:
+        while self._known and waited < _PATIENCE and time.monotonic() < deadline and rounds != most:
             rounds += 1
             best = self._best(1)[0]
             self._measure(best, 0.5 + waited)

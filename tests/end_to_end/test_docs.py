@@ -94,7 +94,7 @@ LESS = {
     "tune": ["--steps", "2", "--pairs", "200"],
     "distill": ["--epochs", "0.1"],
     "pretrain": ["--steps", "4", "--evaluations", "1"],
-    "audit": ["--seconds", "0.05", "--lengths", "8", "--texts", "5"],
+    "audit": ["--steps", "2", "--lengths", "8", "--texts", "5"],
     "invert": ["--seconds", "0.2", "--rows", "2"],
 }
 

@@ -2,13 +2,15 @@
 
 He knows the public encoder, so he first learns to invert it on his own texts, once before any defence. For each defence
 he then maps stolen vectors onto undefended ones by least squares on his pairs. ALGEN (arXiv:2502.11308) found that a
-thousand pairs suffice. Last he retrains the part of his decoder that predicts words, for the same time with each
+thousand pairs suffice. Last he retrains the part of his decoder that predicts words, for as many steps with each
 defence. Without pairs he aligns the stolen vectors first (`alignment`), and uses the decoder unchanged.
 """
 
 from __future__ import annotations
 
+import math
 from copy import copy, deepcopy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,17 +21,21 @@ from ..runs import environment
 from ..runs.progress import stepping
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...core.arrays import Floats
     from ...core.progress import OnProgress
+    from ...retriever.inversion.correction import Change, Ids
+    from ...retriever.inversion.proposals import TokenProposer
     from ...retriever.inversion.text_decoder import TextDecoder
     from ...retriever.models.encoder import Encoder
     from ..inversion.text_batches import TextBatches
     from ..runs.loop import Schedule
+    from .candidates import Comparison
 
 
-_FIRST_DECODER = 4.0  # times the seconds of a defence
+_FIRST_DECODER = 4.0  # times the steps and seconds of a defence
+_ROUNDS = 10  # of correction, as many as `invert --seconds 5` makes on two cores
 _RIDGE = 1e-3  # of the mean of the squares, added to each
 _THRESHOLD = 0.15  # minimum probability of a token in the bag
 _TRAINING_BATCH = 256  # texts
@@ -51,8 +57,12 @@ class TextAttacker:
         self._map = np.eye(dim, encoder.dim, dtype=np.float32)
         self._offset = np.zeros(encoder.dim, np.float32)
 
-    def fit(self, vectors: Floats, texts: Sequence[str], seconds: float) -> None:
-        """Learn from texts and their stolen vectors (texts, dim), for about `seconds` beside the first decoder."""
+    def fit(self, vectors: Floats, texts: Sequence[str], steps: int, seconds: float = math.inf) -> bool:
+        """Learn from texts and their stolen vectors (texts, dim); return whether the limit of time stopped it.
+
+        :param steps: beside the first decoder, which takes four times as many.
+        :param seconds: a limit of time; the first decoder has four times as much.
+        """
         from ..inversion.text import BagInversion
         from ..inversion.text_batches import TextBatches
         from ..runs.loop import run_loop
@@ -67,13 +77,15 @@ class TextAttacker:
             plain = self._undefended([texts[position] for position in positions])
             self._base["plain"] = plain
             undefended = TextBatches(rows, lengths, plain, longest, device=environment.device())
-            self._base["decoder"] = self._first_decoder(undefended, seconds)
+            self._base["decoder"] = self._first_decoder(undefended, steps, seconds)
         self._learn_map(vectors[positions], self._base["plain"])
         self._decoder = _with_own_bag(self._base["decoder"])
         mapped = TextBatches(rows, lengths, self._mapped(vectors[positions]), longest, device=environment.device())
         bag = BagInversion(self._decoder, mapped, batch_size=_TRAINING_BATCH, seed=self._seed)
-        schedule = self._schedule(5e-4, _TRAINING_BATCH, seconds, len(rows))
-        run_loop(self._decoder.bag, bag.loss, schedule, progress=stepping(self._report, "learning"))
+        schedule = self._schedule(5e-4, _TRAINING_BATCH, steps, seconds, len(rows))
+        learned = run_loop(self._decoder.bag, bag.loss, schedule, progress=stepping(self._report, "learning"))
+        self._base["cut_off"] |= learned.steps < learned.planned
+        return bool(self._base["cut_off"])
 
     def recover(self, vectors: Floats) -> list[str]:
         """Return for each vector the nearest proposal, encoded again and compared in the mapped space."""
@@ -93,6 +105,30 @@ class TextAttacker:
             cosines = self._undefended(proposals) @ mapped[row] if proposals else np.empty(0)
             recovered.append(proposals[int(cosines.argmax())] if proposals else "")
         trim()
+        return recovered
+
+    def correct(self, vectors: Floats, comparison: Comparison, extra: Sequence[Sequence[int]]) -> list[str]:
+        """Search for the nearest text of each vector, from the decoder's texts and the extra ones."""
+        from ...retriever.inversion.correction import correct
+        from ...retriever.inversion.proposals import TokenProposer
+
+        mapped = self._mapped(vectors)
+        targets = normalized(comparison.stolen(vectors)) if comparison.defended else mapped
+        proposer = TokenProposer.of(self._decoder, self._tokens, half=environment.has_bf16())
+
+        def embed(texts: Sequence[Ids]) -> Floats:
+            spelled = [self._tokens.text(ids) for ids in texts]
+            return normalized(comparison.texts(self._undefended(spelled), spelled))
+
+        recovered = []
+        for row, proposals in enumerate(proposer.texts(mapped)):
+            own = _MappedProposer(proposer, mapped[row], self._mapped if comparison.defended else None)
+            starts = [ids for ids in (*proposals, tuple(extra[row])) if ids]
+            longest = self._decoder.settings.longest
+            nearest = correct(
+                targets[row], starts, own, embed, seconds=math.inf, seed=self._seed, longest=longest, rounds=_ROUNDS
+            )
+            recovered.append(self._tokens.text(nearest.ids))
         return recovered
 
     def _report(self, stage: str) -> None:
@@ -117,7 +153,7 @@ class TextAttacker:
     def _mapped(self, stolen: Floats) -> Floats:
         return normalized(stolen @ self._map + self._offset)
 
-    def _first_decoder(self, texts: TextBatches, seconds: float) -> TextDecoder:
+    def _first_decoder(self, texts: TextBatches, steps: int, seconds: float) -> TextDecoder:
         """Train the decoder of undefended vectors that every attacker starts from."""
         from ..inversion.text import train_decoder
         from ..inversion.untrained_decoder import new_decoder, token_vectors
@@ -127,10 +163,11 @@ class TextAttacker:
         words = token_vectors(base, self._tokens, decoder.settings.vocabulary, self._on_progress)
 
         def schedule(share: float, rate: float, batch: int, rows: int) -> Schedule:
-            return self._schedule(rate, batch, _FIRST_DECODER * seconds * share, rows)
+            part = _FIRST_DECODER * share
+            return self._schedule(rate, batch, max(1, round(steps * part)), seconds * part, rows)
 
         report_step = stepping(self._report, "learning to invert")
-        train_decoder(
+        learned = train_decoder(
             decoder,
             texts,
             self._tokens,
@@ -140,12 +177,13 @@ class TextAttacker:
             seed=self._seed,
             progress=lambda event: (report_step if event.total else self._on_progress)(event),
         )
+        self._base["cut_off"] = learned.steps < learned.planned
         return decoder
 
-    def _schedule(self, rate: float, batch: int, seconds: float, rows: int) -> Schedule:
+    def _schedule(self, rate: float, batch: int, steps: int, seconds: float, rows: int) -> Schedule:
         from ..runs.loop import Schedule
 
-        return Schedule(rate, batch, seconds=seconds, seed=self._seed, bf16=environment.has_bf16(), rows=rows)
+        return Schedule(rate, batch, steps, limit=seconds, seed=self._seed, bf16=environment.has_bf16(), rows=rows)
 
 
 def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
@@ -154,6 +192,24 @@ def _with_own_bag(decoder: TextDecoder) -> TextDecoder:
     twin._modules = dict(decoder._modules)  # noqa: SLF001 - nn.Module has no shallow copy of its own
     twin.bag = deepcopy(decoder.bag, {id(buffer): buffer for buffer in decoder.bag.buffers()})
     return twin
+
+
+@dataclass(frozen=True, slots=True)
+class _MappedProposer:
+    """A proposer that judges texts by an undefended vector, while correction compares defended ones."""
+
+    proposer: TokenProposer
+    vector: Floats  # the stolen vector, mapped onto the undefended ones
+    to_undefended: Callable[[Floats], Floats] | None  # None: correction compares undefended vectors
+
+    def changes(self, vector: Floats, ids: Ids, own: Floats) -> list[tuple[float, Change]]:  # noqa: ARG002
+        """Changes worth trying, as `TokenProposer.changes`."""
+        plain = own if self.to_undefended is None else self.to_undefended(own[None])[0]
+        return self.proposer.changes(self.vector, ids, plain)
+
+    def rates(self, vector: Floats) -> Callable[[Ids], float]:  # noqa: ARG002
+        """Score a text's tokens, as `TokenProposer.rates`."""
+        return self.proposer.rates(self.vector)
 
 
 class Attackers:

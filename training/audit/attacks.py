@@ -15,19 +15,20 @@ from ..inversion import metrics as recovery_metrics
 from ..inversion.metrics import Value
 from . import defences
 from .alignment import align
+from .attackers import Corrector
 from .candidates import OUTSIDERS, CandidateAttack, Comparison, membership
-from .config import PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
+from .config import CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .result import Alignment, AttackResult, DefenceResult, Example
 from .ridge import RidgeBag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...core.arrays import Floats
+    from ...core.arrays import Floats, Positions
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ..inversion.metrics import Recovery
-    from .audit import Attacker, AttackerFactory
+    from .attackers import Attacker, AttackerFactory
     from .config import AuditConfig
     from .defences import DefenceSetting
     from .result import ByLength
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from .texts import LeakTexts
 
 _BATCH_SIZE = 2_048  # texts encoded at a time
+_CORRECTED_TEXTS = 10  # of each setting
+_CORRECTED_LENGTH = 32  # tokens of them; the nearest length of the audit is taken
+_ALL = slice(None)
 
 
 class Attacks:
@@ -58,6 +62,7 @@ class Attacks:
         self._tokens = texts.tokens(texts.corpus)
         self._common = texts.common_tokens()
         self.guessing = self._most_frequent()
+        self._cut_off = False
         on_progress(Progress("encoding candidates"))
         self._candidates = (
             None if isinstance(encoder, DefendedEncoder) else CandidateAttack(texts, encoder, config.seed)
@@ -77,10 +82,12 @@ class Attacks:
         stolen = {length: defence.documents(self._true[length], texts.true[length]) for length in texts.true}
         attacker = self._factory(own.shape[1], self._config.seed, self._encoder)
         self._on_progress(Progress("learning"))
-        attacker.fit(own, texts.corpus, self._config.seconds)
+        self._cut_off |= attacker.fit(own, texts.corpus, self._config.steps, self._config.seconds)
         bags = self._bags(own)
         self._undefended = self._undefended or (attacker, bags)
         attacks, alignment = {PAIRS: self._attack(attacker, stolen), RIDGE: self._read(bags, stolen)}, None
+        if isinstance(attacker, Corrector):
+            attacks[CORRECTED] = self._correct(attacker, bags, stolen, self._comparison(setting, own))
         if setting.kind == "rotation":
             aligned, alignment = self._aligned(own, stolen)
             attacks[WITHOUT_PAIRS] = self._attack(self._undefended[0], aligned)
@@ -102,6 +109,7 @@ class Attacks:
             nearest=self._nearest(own, stolen),
             guessing=self.guessing,
             alignment=alignment,
+            cut_off=self._cut_off,
             epsilon=defences.epsilon(setting.strength) if setting.kind == "noise" else None,
             **self._facts(setting, own, stolen),
         )
@@ -146,7 +154,7 @@ class Attacks:
             return Comparison(lambda stolen: stolen @ turn, lambda plain, _: plain)
         if setting.kind == "noise":
             return Comparison(lambda stolen: stolen, lambda plain, _: plain)
-        return Comparison(lambda stolen: stolen, self._search.fitted[setting.name].documents)
+        return Comparison(lambda stolen: stolen, self._search.fitted[setting.name].documents, defended=True)
 
     def _bags(self, own: Floats) -> dict[int, RidgeBag]:
         """Fit a ridge for each length to the attacker's pairs."""
@@ -161,6 +169,19 @@ class Attacks:
         tokens = {length: bags[length].tokens(vectors) for length, vectors in stolen.items()}
         texts = {length: [self._texts.tokens.text(row) for row in rows] for length, rows in tokens.items()}
         return self._measured(texts, tokens)
+
+    def _correct(
+        self, attacker: Corrector, bags: Mapping[int, RidgeBag], stolen: Mapping[int, Floats], comparison: Comparison
+    ) -> AttackResult:
+        """Attack a sample of the vectors of the length nearest to 32 tokens as `binocle invert` does."""
+        length = min(stolen, key=lambda size: (abs(size - _CORRECTED_LENGTH), size))
+        rows = np.unique(np.linspace(0, len(stolen[length]) - 1, _CORRECTED_TEXTS).astype(int))
+        self._on_progress(Progress(f"correcting {len(rows)} texts of {length} tokens"))
+        vectors = stolen[length][rows]
+        recovered = attacker.correct(vectors, comparison, bags[length].tokens(vectors))
+        return AttackResult(
+            {length: self._compared(length, recovered, self._cosines(length, recovered, rows), rows=rows)}, []
+        )
 
     def _attack(self, attacker: Attacker, stolen: Mapping[int, Floats]) -> AttackResult:
         recovered = {}
@@ -182,17 +203,22 @@ class Attacks:
             examples += self._examples(length, texts, by_length[length])
         return AttackResult(by_length, examples)
 
-    def _cosines(self, length: int, recovered: Sequence[str]) -> Floats:
+    def _cosines(self, length: int, recovered: Sequence[str], rows: Positions | slice = _ALL) -> Floats:
         """Return the cosine of each recovered text, encoded again, with its true vector; 0 for an empty text."""
-        cosines = metric.cosines(self._encoder.encode(list(recovered)), self._true[length])
+        cosines = metric.cosines(self._encoder.encode(list(recovered)), self._true[length][rows])
         cosines[[not text.strip() for text in recovered]] = 0
         return cosines
 
     def _compared(
-        self, length: int, recovered: Sequence[str], cosines: Floats, tokens: Sequence[Sequence[int]] | None = None
+        self,
+        length: int,
+        recovered: Sequence[str],
+        cosines: Floats,
+        tokens: Sequence[Sequence[int]] | None = None,
+        rows: Positions | slice = _ALL,
     ) -> Recovery:
         return recovery_metrics.compare(
-            self._texts.true[length],
+            np.array(self._texts.true[length], object)[rows].tolist(),
             recovered,
             self._texts.tokens,
             cosines=cosines,

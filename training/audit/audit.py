@@ -13,7 +13,7 @@ vectors, the public encoder and texts of other documents (`alignment`).
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...core.progress import Progress, ignore, within
 from ..inversion import metrics as recovery_metrics
@@ -26,37 +26,10 @@ from .search_cost import DefendedSearch
 from .texts import LeakTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ...core.arrays import Floats
     from ...core.progress import OnProgress
-    from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
+    from .attackers import AttackerFactory
     from .result import ByLength
-
-
-class Attacker(Protocol):
-    """Learns to recover texts from vectors."""
-
-    def fit(self, vectors: Floats, texts: Sequence[str], seconds: float) -> None:
-        """Learn from texts and their stolen vectors, shape (n, dim), for about `seconds`."""
-        ...
-
-    def recover(self, vectors: Floats) -> list[str]:
-        """Return a text for each vector; "" if none was recovered."""
-        ...
-
-
-class AttackerFactory(Protocol):
-    """Creates the attacker of a defence."""
-
-    def __call__(self, dim: int, seed: int, encoder: Encoder) -> Attacker:
-        """Create an attacker.
-
-        :param dim: of the stolen vectors; a defence may have changed it.
-        :param encoder: of the index. It is public: the attacker may use its tokens and its undefended vectors.
-        """
-        ...
 
 
 def default_attacker(on_progress: OnProgress) -> AttackerFactory:
@@ -127,7 +100,7 @@ def _report(
         learned=len(texts.corpus),
         queries=len(search.queries.judged),
         query_source=search.queries.source,
-        seconds_each=config.seconds,
+        steps_each=config.steps,
         seed=config.seed,
         bleu=recovery_metrics.bleu_signature(),
         frequent=frequent,

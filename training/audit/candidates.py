@@ -49,7 +49,7 @@ _SPANS: dict[str, Callable[[str], list[Span]]] = {"names": name_spans, "numbers"
 
 @dataclass(frozen=True, slots=True)
 class FactResult:
-    """How well one kind of fact is picked, by what is known of the rest of the text."""
+    """The success of picking one kind of fact, for each share of the text that is known."""
 
     questions: int
     candidates: int  # the mean number for a question, the true one included
@@ -70,7 +70,7 @@ class FactResult:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A fact of a text, and the candidates' texts by what is known; the true one comes first."""
+    """A fact of a text, and the candidates' texts for each share that is known; the true one comes first."""
 
     kind: str
     row: int  # of the text, among those of its length
@@ -112,10 +112,11 @@ def _question(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a thief compares texts with stolen vectors: both are brought into one space."""
+    """A thief's space, into which he brings texts and stolen vectors to compare them."""
 
     stolen: Callable[[Floats], Floats]
     texts: Callable[[Floats, Sequence[str]], Floats]  # from their vectors without the defence
+    defended: bool = False  # whether the defence is applied to texts; else stolen vectors are brought back
 
 
 class CandidateAttack:
@@ -157,7 +158,8 @@ class CandidateAttack:
 def membership(members: Floats, outsiders: Floats, store: Floats, seed: int) -> Value:
     """The share of indexed texts that are told as such, at 1 % of other texts.
 
-    :param members: (n, dim), vectors of texts whose stolen vectors are in `store`; all in the space of a comparison.
+    :param members: (n, dim), vectors of texts that have their stolen vectors in `store`.
+    :param store: all stolen vectors; these and the members are in the space of a comparison.
     """
     scores = [np.array([float((store @ vector).max()) for vector in vectors]) for vectors in (members, outsiders)]
     limit = np.quantile(scores[1], 1 - _FALSE_POSITIVES)

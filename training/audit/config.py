@@ -22,7 +22,8 @@ class AuditConfig:
     lengths: Sequence[int] = (8, 16, 32, 64, 128)  # of the attacked texts, in the encoder's tokens
     texts_per_length: int = 100  # attacked, at most
     corpus_texts: int = 20_000  # of all lengths that the attacker learns from, at most
-    seconds: float = 90.0  # of learning for each defence; the first decoder takes four times as long, encoding extra
+    steps: int = 1_000  # of learning for each defence; the first decoder takes four times as many
+    seconds: float = 600.0  # limit of learning for each defence, four times as long for the first decoder
     settings: Sequence[str] | None = None  # as `defences.parse` reads them; None: several strengths of every kind
     queries: str | Path | None = None  # a folder in BEIR's layout that judges the index's paths; None: generated ones
     split: str = "test"  # of the judgements in that folder
@@ -44,12 +45,13 @@ class AuditConfig:
         ):
             if value < minimum:
                 raise InputError(f"{name} is a whole number from {minimum}, not {value}")
-        checks.above_0(self, "seconds", "held_out")
+        checks.above_0(self, "steps", "seconds", "held_out")
         checks.share(self, "held_out")
         checks.seed(self)
 
 
 PAIRS, WITHOUT_PAIRS = "pairs", "without pairs"  # a trained decoder's attack, by the attacker's knowledge
+CORRECTED = "corrected"  # the decoder's texts, encoded again and changed, for a sample of the vectors
 RIDGE, RIDGE_WITHOUT_PAIRS = "ridge", "ridge, without pairs"  # an attack in closed form
 
 

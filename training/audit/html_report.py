@@ -81,7 +81,7 @@ def _heading(report: Report) -> str:
     facts = (
         f"{escaped(report['model'])}, fingerprint {escaped(report['fingerprint'][:8])}",
         f"{report['documents']:,} documents, {report['passages']:,} passages",
-        f"the attacker learned from {report['learned']:,} texts, for {report['seconds_each']:g} s a setting",
+        f"the attacker learned from {report['learned']:,} texts, in {report['steps_each']:,} steps a setting",
         f"{report['queries']:,} queries: {escaped(report['query_source'])}",
         f"seed {report['seed']}, {report['seconds']:,.0f} s in all",
     )
@@ -99,23 +99,37 @@ def _settings(report: Report) -> str:
             f"<td>{_value(setting['ndcg'])}</td>",
             f"<td>{setting['keep']:.3f}</td>",
             f"<td>{change['value']:+.4f} <small>p {change['p']:.3f}</small></td>",
-            f"<td>{setting['leak']:.3f}</td>",
+            f"<td>{setting['leak']:.3f} <small>at most {setting['leak_high']:.3f}</small></td>",
+            f"<td>{setting['share']:.3f}</td>",
+            *(f"<td>{_value(setting[f'highest_{name}'])}</td>" for name in ("content_f1", "names", "numbers")),
         ]
         for length in report["frequent"]:
-            f1s = [f"{attack['lengths'][length]['f1']['value']:.3f}" for attack in setting["attacks"].values()]
-            cells.append(f"<td>{' / '.join(f1s)}</td>")
+            answers = [attack["lengths"].get(length) for attack in setting["attacks"].values()]
+            f1s = [answer["f1"]["value"] for answer in answers if answer]
+            cells.append(f"<td>{max(f1s):.3f}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    heads = ["setting", "bytes a vector", "nDCG@10", "kept", "difference", "highest F1"]
+    heads = [
+        "setting",
+        "bytes a vector",
+        "nDCG@10",
+        "kept",
+        "difference",
+        "highest F1",
+        "share",
+        "content F1",
+        "names",
+        "numbers",
+    ]
     heads += [f"F1, {length} tokens" for length in report["frequent"]]
     note = (
-        "Bold: on the Pareto front. Highest F1: of the attackers and of the nearest own text. Two values of a secret "
-        "rotation: an attacker with pairs / without."
+        "Bold: on the Pareto front. Highest F1: of all attackers, guessing and the nearest own text included. Share: 0 "
+        "is guessing, 1 the whole text."
     )
     return f"{_table(heads, rows)}<p><small>{note}</small></p>"
 
 
 def _candidates(report: Report) -> Iterable[str]:
-    """Lay out what a thief with candidates picks, and how well he tells indexed texts."""
+    """Lay out the facts that a thief with candidates picks, and the indexed texts that he tells."""
     kinds = list(dict.fromkeys(kind for setting in report["settings"] for kind in setting["facts"]))
     if not kinds:
         return
@@ -149,6 +163,8 @@ def _measures(report: Report, length: str) -> str:
     rows = [_measured("most frequent tokens", report["frequent"][length])]
     for setting in report["settings"]:
         for name, attack in setting["attacks"].items():
+            if length not in attack["lengths"]:
+                continue
             attacker = f", {name}" if len(setting["attacks"]) > 1 else ""
             rows.append(_measured(f"{setting['name']}{attacker}", attack["lengths"][length]))
         rows.append(_measured(f"{setting['name']}: nearest own text", setting["nearest"][length]))

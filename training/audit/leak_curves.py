@@ -92,7 +92,7 @@ def chart(report: Report, length: str | None) -> str:
     width, height, left, bottom, top, right = (
         (760, 430, 56, 46, 34, 180) if length is None else (370, 300, 50, 44, 34, 12)
     )
-    points = [_point(setting, length) for setting in report["settings"]]
+    points = [_point(report, setting, length) for setting in report["settings"]]
     lowest = min(point.keep for point in points)
     axes = _Axes(
         *(left, width - right, top, height - bottom),
@@ -117,9 +117,10 @@ def chart(report: Report, length: str | None) -> str:
     )
 
 
-def _point(setting: Report, length: str | None) -> _Point:
-    """Take the highest F1 of a setting: the best attacker's, or that of the nearest text."""
-    answers = [*(attack["lengths"] for attack in setting["attacks"].values()), setting["nearest"]]
+def _point(report: Report, setting: Report, length: str | None) -> _Point:
+    """Take the highest F1 of a setting, of all attackers."""
+    attacks = (attack["lengths"] for attack in setting["attacks"].values())
+    answers = [*attacks, setting["nearest"], report["frequent"]]
     f1s = [values["f1"] for lengths in answers for key, values in lengths.items() if length in (None, key)]
     highest = max(f1s, key=lambda f1: f1["value"])
     return _Point(setting["keep"], highest["value"], highest["low"], highest["high"])
@@ -152,9 +153,10 @@ def _is_best(point: _Point, points: Sequence[_Point]) -> bool:
 
 
 def _without_pairs(report: Report, length: str | None, axes: _Axes) -> Iterable[str]:
-    """Draw a hollow point for the F1 of a second attacker, who knows less."""
+    """Draw a hollow point for the F1 of each attacker who has no pairs."""
     for setting in report["settings"]:
-        for name, attack in list(setting["attacks"].items())[1:]:
+        without = {name: attack for name, attack in setting["attacks"].items() if name.endswith("without pairs")}
+        for name, attack in without.items():
             f1 = max(values["f1"]["value"] for key, values in attack["lengths"].items() if length in (None, key))
             title = escaped(f"{setting['name']}, {name}: F1 {f1:.3f}")
             yield (

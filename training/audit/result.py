@@ -66,6 +66,7 @@ class DefenceResult:
     guessing: ByLength  # the most frequent tokens, without any vector
     alignment: Alignment | None = None  # of a rotation
     epsilon: float | None = None  # of noise, at delta 1e-5
+    cut_off: bool = False  # whether the limit of time stopped an attacker's learning
     facts: dict[str, FactResult] = field(default_factory=dict)  # names, numbers and dates, picked from candidates
     membership: Value | None = None  # share of indexed texts told as such, at 1 % of other texts
 
@@ -77,6 +78,8 @@ class DefenceResult:
     @property
     def unmeasured(self) -> str:
         """Why the leak may be higher than measured: an attacker that learned too little; "" if none did."""
+        if self.cut_off:
+            return "the limit of time stopped an attacker's learning; give more --seconds"
         learned = self.attacks[PAIRS].by_length
         below = [
             str(length)
@@ -146,6 +149,7 @@ class DefenceResult:
                 for name, attack in self.attacks.items()
             },
             "nearest": _lengths(self.nearest),
+            "unmeasured": self.unmeasured,
             "facts": {kind: fact.as_dict() for kind, fact in self.facts.items()},
             "membership": self.membership and asdict(self.membership),
             "epsilon": self.epsilon and round(self.epsilon, 1),
@@ -165,7 +169,7 @@ class AuditReport:
     learned: int  # texts that the attacker learned from
     queries: int
     query_source: str
-    seconds_each: float  # of learning for each setting
+    steps_each: int  # of learning for each setting
     seed: int
     bleu: str  # sacrebleu's signature
     frequent: ByLength  # the baseline of most frequent tokens, the same for every defence
@@ -181,7 +185,7 @@ class AuditReport:
         """Return the report for JSON, with the front of best settings and the statements in words."""
         plain = (
             *("index", "model", "fingerprint", "documents", "passages", "learned", "queries", "query_source"),
-            *("seconds_each", "seed", "bleu"),
+            *("steps_each", "seed", "bleu"),
         )
         return {
             **{name: getattr(self, name) for name in plain},
@@ -220,7 +224,7 @@ _ALWAYS = (
 
 
 HEADLINES = ("content_f1", "names", "numbers")  # measures beside the leak
-_UNDONE = 0.5  # mean cosine from which a rotation counts as undone
+_UNDONE = 0.5  # least mean cosine of an undone rotation
 
 
 def statements(report: AuditReport) -> list[str]:

@@ -68,7 +68,7 @@ class RidgeBag:
 
 
 def _occurrences(texts: Iterable[Sequence[int]]) -> tuple[list[Occurrence], list[Integers]]:
-    """Name the occurrences that are frequent enough, and those of each text by position in that list."""
+    """Name the occurrences that are frequent enough, and number each text's own by position in that list."""
     by_text: list[list[Occurrence]] = []
     for text in texts:
         times: Counter[int] = Counter()

@@ -9,6 +9,8 @@ from .result import statements
 from .verdict import verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..inversion.metrics import Value
     from .gate import Gate
     from .result import AuditReport, ByLength, DefenceResult
@@ -37,8 +39,10 @@ def _table(report: AuditReport) -> list[str]:
     table = [f"  {'':<{width}}{columns}{headings}"]
     front = set(report.front())
     for result in report.results:
-        table += _rows(result, width, is_best=result.name in front)
-    table.append(f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(report.frequent)}  most frequent tokens")
+        table += _rows(result, report.frequent, width, is_best=result.name in front)
+    table.append(
+        f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(report.frequent, report.frequent)}  most frequent tokens"
+    )
     return [
         *table,
         "* on the Pareto front",
@@ -47,14 +51,16 @@ def _table(report: AuditReport) -> list[str]:
     ]
 
 
-def _rows(result: DefenceResult, width: int, *, is_best: bool) -> list[str]:
+def _rows(result: DefenceResult, lengths: Iterable[int], width: int, *, is_best: bool) -> list[str]:
     """Lay out a setting: its figures with the first attacker's F1, then a line for each further attacker."""
     figures = f"{result.bytes:>6,}  {result.ndcg.value or 0:>8.4f}  {result.keep:>6.3f}  {result.leak:>6.3f}"
     figures += f"  {result.share:>6.3f}  {_short(result.highest('content_f1')):>7}"
     figures += f"  {_short(result.highest('names')):>6}  {_short(result.highest('numbers')):>7}"
     (name, first), *more = result.attacks.items()
-    rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length)}  {name}"]
-    return rows + [f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(attack.by_length)}  {name}" for name, attack in more]
+    rows = [f"{'*' if is_best else ' '} {result.name:<{width}}  {figures}{_f1s(first.by_length, lengths)}  {name}"]
+    return rows + [
+        f"  {'':<{width}}  {'':{_FIGURES_WIDTH}}{_f1s(attack.by_length, lengths)}  {name}" for name, attack in more
+    ]
 
 
 def _candidates(report: AuditReport) -> list[str]:
@@ -75,8 +81,9 @@ def _short(value: Value) -> str:
     return "–" if value.value is None else f"{value.value:.3f}"
 
 
-def _f1s(by_length: ByLength) -> str:
-    return "".join(f"{recovery['f1']:>8.3f}" for recovery in by_length.values())
+def _f1s(by_length: ByLength, lengths: Iterable[int]) -> str:
+    """F1 of each length; blank where an attacker had none of it."""
+    return "".join(f"{by_length[length]['f1']:>8.3f}" if length in by_length else " " * 8 for length in lengths)
 
 
 def _gate_lines(report: AuditReport, gate: Gate) -> list[str]:

@@ -49,6 +49,7 @@ class Schedule:
     rows: int = 0  # of an epoch
     warmup: int = 50  # steps with a rising rate
     passes: float | None = None  # maximum of epochs, where time limits the run
+    limit: float | None = None  # seconds after which a run of a number of steps stops early
 
 
 def run_loop(
@@ -75,7 +76,7 @@ def run_loop(
     window: list[float] = []
     value: float | None = None
     module.train()
-    while run.steps is None or run.step < run.steps:
+    while (run.steps is None or run.step < run.steps) and not pace.is_over():
         torch.manual_seed(plan.seed * 1_000_003 + run.step)
         for group in optimizer.param_groups:
             group["lr"] = plan.learning_rate * rate(run.step, run.steps, plan.warmup)
@@ -101,6 +102,7 @@ def run_loop(
             with pace.paused():
                 run.save(result.history, pace.seconds())
     optimizer.zero_grad(set_to_none=True)  # gradients would stay as long as the module
+    result.planned = run.steps or run.step
     result.steps, result.seconds = run.step, run.seconds + pace.seconds()
     result.texts_per_second = pace.texts_per_second(run.step)
     module.eval()
@@ -167,6 +169,10 @@ class _Pace:
 
     def seconds(self) -> float:
         return time.monotonic() - self._began - self._out
+
+    def is_over(self) -> bool:
+        """Whether the limit of time is reached."""
+        return self._plan.limit is not None and self.seconds() >= self._plan.limit
 
     def texts_per_second(self, step: int) -> float:
         return (step - self._first) * self._plan.batch_size / max(self.seconds(), 1e-9)

@@ -8,8 +8,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
+from binocle.indexes.metric import normalized
 from binocle.training.audit.alignment import align
 from binocle.training.audit.attacker import Attackers
+from binocle.training.audit.candidates import Comparison
 from binocle.training.inversion.metrics import overlap
 
 WORDS = "cat dog house moon tax bread cheese salt ship sea night morning year task queue oven light network".split()
@@ -31,13 +33,13 @@ def attackers(tiny, texts, rotation):
     """One who has learned vectors as they are, one who has learned rotated ones, and one who has their first half."""
     make, own = Attackers(), tiny.encode(texts[:-60])
     made = {}
-    for name, stolen, seconds in (
-        ("plain", own, 1.5),  # which trains the decoder of all, for four times as long
-        ("rotated", own @ rotation, 0.8),
-        ("half", own[:, : tiny.dim // 2], 0.1),
+    for name, stolen, steps in (
+        ("plain", own, 30),  # which trains the decoder of all, with four times as many
+        ("rotated", own @ rotation, 25),
+        ("half", own[:, : tiny.dim // 2], 10),
     ):
         made[name] = make(stolen.shape[1], 0, tiny)
-        made[name].fit(stolen, texts[:-60], seconds=seconds)
+        made[name].fit(stolen, texts[:-60], steps=steps)
     return made
 
 
@@ -45,7 +47,7 @@ def test_an_attacker_tells_what_takes_time(tiny, texts, monkeypatch):
     monkeypatch.setattr("binocle.training.runs.progress._SELDOM", 0.0)
     events = []
     attacker = Attackers(events.append)(tiny.dim, 0, tiny)
-    attacker.fit(tiny.encode(texts[:40]), texts[:40], seconds=0.05)
+    attacker.fit(tiny.encode(texts[:40]), texts[:40], steps=3)
     attacker.recover(tiny.encode(texts[:3]))
     stages = [event.stage for event in events if "step" not in event.stage]
     assert list(dict.fromkeys(stages)) == [
@@ -84,3 +86,20 @@ def test_rotated_vectors_are_read_without_pairs_once_they_are_aligned(attackers,
 
 def test_every_attacker_begins_from_the_same_decoder(attackers):
     assert len({id(one._base["decoder"]) for one in attackers.values()}) == 1
+
+
+def test_correction_compares_defended_texts_and_comes_nearer(attackers, tiny, texts):
+    true, vectors = texts[-60:-56], tiny.encode(texts[-60:-56])
+    half = Comparison(lambda stolen: stolen, lambda plain, _: normalized(plain[:, : tiny.dim // 2]), defended=True)
+    stolen = half.texts(vectors, true)
+    drafts = attackers["half"].recover(stolen)
+    corrected = attackers["half"].correct(stolen, half, [[]] * 4)
+    before, after = (half.texts(tiny.encode(found), found) for found in (drafts, corrected))
+    assert (after * stolen).sum(1).mean() > (before * stolen).sum(1).mean() - 1e-3
+    assert (after * stolen).sum(1).mean() > 0.9
+
+
+def test_a_limit_of_time_that_was_hit_is_told(tiny, texts):
+    own = tiny.encode(texts[:40])
+    assert Attackers()(tiny.dim, 0, tiny).fit(own, texts[:40], steps=50, seconds=1e-3)
+    assert not Attackers()(tiny.dim, 0, tiny).fit(own, texts[:40], steps=2, seconds=1_000)

@@ -23,7 +23,7 @@ from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost, text_report
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
-from binocle.training.audit.config import PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
+from binocle.training.audit.config import CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
 from binocle.training.audit.gate import Gate
 from binocle.training.audit.html_report import page
 from binocle.training.audit.remarks import remarks
@@ -45,13 +45,14 @@ class Ridge:
         assert vectors.shape[1] == self.dim and vectors.dtype == np.float32
         return np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
 
-    def fit(self, vectors, texts, seconds):
+    def fit(self, vectors, texts, steps, seconds):
         counts = np.zeros((len(texts), self.tokens.size + 1), np.float32)
         for row, tokens in zip(counts, self.tokens(texts), strict=True):
             np.add.at(row, tokens, 1)
             row[-1] = len(tokens)
         given = self._with_one(vectors)
         self.weights = np.linalg.solve(given.T @ given + 0.01 * np.eye(given.shape[1]), given.T @ counts)
+        return False
 
     def recover(self, vectors):
         scores = self._with_one(vectors) @ self.weights
@@ -61,7 +62,7 @@ class Ridge:
 HOSTILE = "<script>alert(1)</script> </td><img src=x onerror=alert(2)> \x1b[31m \u202e & \"quoted\" 'too'"
 PLACES = [a + b + c for a in ("Zu", "Ba", "Mi", "Ro") for b in ("ra", "ti", "do", "le") for c in ("n", "x", "sk", "l")]
 THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese oven salt task server".split()
-OPTIONS = {"lengths": (4, 8), "texts_per_length": 12, "corpus_texts": 200, "seconds": 0.1}
+OPTIONS = {"lengths": (4, 8), "texts_per_length": 12, "corpus_texts": 200, "steps": 2}
 SETTINGS = ("noise=0.5", "truncate=16", "rotation")
 
 
@@ -232,13 +233,13 @@ def test_the_parts_share_no_document_and_each_attacker_learns_anew(filled, monke
     seen = []
 
     class Watching(Ridge):
-        def fit(self, vectors, texts, seconds):
-            seen.append((self.dim, tuple(texts), seconds))
-            super().fit(vectors, texts, seconds)
+        def fit(self, vectors, texts, steps, seconds):
+            seen.append((self.dim, tuple(texts), steps))
+            return super().fit(vectors, texts, steps, seconds)
 
     retriever = Retriever.open(filled)
     made = audit(retriever, settings=["truncate=8"], attacker=Watching, **OPTIONS)
-    assert [(dim, seconds) for dim, _, seconds in seen] == [(32, 0.1), (8, 0.1)]
+    assert [(dim, steps) for dim, _, steps in seen] == [(32, 2), (8, 2)]
     own, _ = corpus.split(corpus.from_index(retriever.snapshot()), 0.2, 0)
     known = [passage.text for source in own for passage in source.passages]
     assert seen[0][1] == seen[1][1] and all(any(text in one for one in known) for text in seen[0][1])
@@ -354,6 +355,34 @@ def _stages(made):
 # Limits
 
 
+def test_an_attacker_cut_off_by_its_time_passes_no_gate_and_is_told(filled):
+    class Slow(Ridge):
+        def fit(self, vectors, texts, steps, seconds):
+            super().fit(vectors, texts, steps, seconds)
+            return True
+
+    made = audit(Retriever.open(filled), settings=["int8"], attacker=Slow, **OPTIONS)
+    assert Gate(max_token_f1=1).passing(made) == []
+    lines = text_report.lines(made, Gate(max_token_f1=1))
+    assert any(line.startswith("not measured: int8, for the limit of time stopped") for line in lines)
+
+
+def test_an_attacker_that_corrects_its_texts_attacks_a_sample(filled):
+    class Correcting(Ridge):
+        def correct(self, vectors, comparison, extra):
+            assert len(vectors) == len(extra) == 10
+            true = comparison.texts(Retriever.open(filled).encoder.encode(["the cat"]), ["the cat"])
+            assert true.shape[1] == comparison.stolen(vectors).shape[1]
+            return [self.tokens.text(tokens) for tokens in extra]
+
+    made = audit(Retriever.open(filled), settings=["truncate=16", "rotation"], attacker=Correcting, **OPTIONS)
+    for result in made.results:
+        assert list(result.attacks[CORRECTED].by_length) == [8]
+        assert result.attacks[CORRECTED].by_length[8].texts == 10
+        assert result.leak >= result.attacks[CORRECTED].by_length[8]["f1"]
+    Reading(page(made.as_dict()))
+
+
 def test_settings_within_the_gate_come_best_first_and_the_nearest_where_there_are_none(found):
     measured = [result for result in found.results if not result.unmeasured]
     names = [result.name for result in Gate(1, 0).passing(found)]
@@ -460,6 +489,7 @@ def test_the_pareto_front_is_what_nothing_beats(found):
         ({"lengths": (0,)}, "from 1, not 0"),
         ({"lengths": (100,)}, "holds too little to audit"),
         ({"seconds": 0}, "seconds is a number above 0"),
+        ({"steps": 0}, "steps is a"),
         ({"texts_per_length": 1}, "texts is a whole number from 2"),
         ({"corpus_texts": 1}, "corpus texts is a whole number from 20"),
         ({"held_out": 1}, "a share from 0 to below 1"),
@@ -551,7 +581,7 @@ def run(monkeypatch, capfd, index):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
     def running(*arguments):
-        few = ("--lengths", "4", "--texts", "6", "--seconds", "0.1", "--defences", "int8,rotation")
+        few = ("--lengths", "4", "--texts", "6", "--steps", "2", "--defences", "int8,rotation")
         monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *few, *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
