@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ....core.errors import BinocleError
 from ...documents.file_parts import size_and_time
 from ..large_files import MAX_BYTES
-from .process import WorkerProcess
+from .process import LOAD_BYTES, LOAD_FILES, WorkerProcess
 from .reading import Job, Reading
 
 if TYPE_CHECKING:
@@ -91,18 +91,21 @@ class ReaderPool:
                 self._workers.remove(worker)
 
     def _feed(self, read_ahead: _ReadAhead) -> None:
-        """Send batches to the workers, idle ones first; start more workers while all are busy."""
-        for worker in sorted(self._workers, key=lambda worker: worker.batches):
-            if worker.batches < _MAX_QUEUED and (batch := read_ahead.take(idle=not worker.jobs)):
+        """Send batches to the workers, idle ones first; start more while all have as much to do as a start costs."""
+        for worker in self._workers:
+            if not worker.jobs and (batch := read_ahead.take(idle=True)):
                 worker.send(batch)
-        while len(self._workers) < self._max_workers and all(worker.jobs for worker in self._workers):
+        while len(self._workers) < self._max_workers and all(worker.is_loaded for worker in self._workers):
             batch = read_ahead.take(idle=True)
             if not batch:
-                return
+                break
             if not self._start_worker():
                 read_ahead.retries.extendleft(reversed(batch))
-                return
+                break
             self._workers[-1].send(batch)
+        for worker in sorted(self._workers, key=lambda worker: worker.batches):
+            if 0 < worker.batches < _MAX_QUEUED and (batch := read_ahead.take(idle=False)):
+                worker.send(batch)
 
     def _start_worker(self) -> bool:
         """Start one more worker; False if the machine has room for no more than there are."""
@@ -180,9 +183,10 @@ class _ReadAhead:
             return []
         batch: list[Job] = []
         size = 0
-        limit = min(_MAX_BATCH, 1 + self._taken // 8)  # so that a small number of files is shared among all workers
+        limit = min(_MAX_BATCH, LOAD_FILES + self._taken // 8)
+        max_bytes = LOAD_BYTES if self._taken < _MAX_BATCH else _MAX_BATCH_BYTES  # all workers share few large files
         while len(batch) < limit and (job := self._draw()):
-            if batch and size + job.size > _MAX_BATCH_BYTES:
+            if batch and size + job.size > max_bytes:
                 self.retries.appendleft(job)
                 break
             batch.append(job)

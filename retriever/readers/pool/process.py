@@ -34,6 +34,7 @@ import_module(settings["module"]).main(settings)
 _READ_SIZE = 1 << 20
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 2.0  # a worker that should have ended itself is killed after this time
+LOAD_FILES, LOAD_BYTES = 16, 64 << 10  # reading either takes about as long as starting a process: 80 ms
 _SMALL_ANSWER = 1 << 20  # bytes: answers up to this size are taken in even when enough is read ahead
 
 
@@ -62,6 +63,11 @@ class WorkerProcess:
     def batches(self) -> int:
         """The number of batches without a complete answer."""
         return len(self._sent)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its files keep it busy for about as long as a further process takes to start."""
+        return len(self.jobs) >= LOAD_FILES or sum(job.size for job in self.jobs) >= LOAD_BYTES
 
     @property
     def first_index(self) -> int:

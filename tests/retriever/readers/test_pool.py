@@ -310,17 +310,30 @@ def test_a_reader_process_that_cannot_start_is_an_error(tmp_path: Path, monkeypa
 
 
 def test_a_pool_goes_on_with_the_processes_that_there_are(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = write(orders, *["fine"] * 5)
+    files = write(orders, *["fine"] * 40)
 
     def paths() -> Iterator[Path]:
-        yield files[0]
+        yield from files[:16]  # which the first process reads
         monkeypatch.setattr(sys, "executable", "/nowhere")
-        yield from files[1:]
+        yield from files[16:]
 
     with pool() as workers:
-        assert [reading.state for reading in workers.read_all(paths())] == ["ok"] * 5
+        assert [reading.state for reading in workers.read_all(paths())] == ["ok"] * 40
     with pool() as workers, pytest.raises(BinocleError, match="no reader process can be started"):
         list(workers.read_all(files))
+
+
+@pytest.mark.parametrize(("count", "characters", "processes"), [(9, 1_000, 1), (40, 1_000, 2), (2, 100_000, 2)])
+def test_a_second_process_starts_if_there_is_enough_to_read(
+    count: int, characters: int, processes: int, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{number}.txt" for number in range(count)]
+    for file in files:
+        file.write_text("x " * (characters // 2))
+    before = children()
+    with ReaderPool(workers=2) as workers:
+        assert all(reading.state == "ok" for reading in workers.read_all(files))
+        assert len(children() - before) == processes
 
 
 def test_a_process_that_the_system_kills_costs_one_file(orders: Path) -> None:
