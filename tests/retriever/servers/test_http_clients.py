@@ -1,0 +1,83 @@
+"""The HTTP server, asked by the clients of OpenAI and Cohere, where they are installed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn")
+
+import uvicorn
+
+from binocle import F
+from binocle.retriever.servers.http import server
+from binocle.retriever.servers.http.access import Access
+from binocle.retriever.servers.http.application import Server, application
+from binocle.retriever.servers.http.caller import Served, ServedIndex
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # of other people's clients
+
+
+@contextlib.contextmanager
+def serving(retriever, reranker=None):
+    """The address of a server at a socket of its own, in a thread."""
+    app = application(Server(Served({"notes": ServedIndex("notes", retriever)}, reranker), Access()))
+    runner = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+    with server.listen("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not runner.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            runner.should_exit = True
+            thread.join()
+
+
+def test_the_client_of_openai_encodes_and_searches(retriever, tiny):
+    openai = pytest.importorskip("openai")
+    retriever.add([{"id": name, "text": f"The ship of {name}.", "metadata": {"tenant": name}} for name in ("t1", "t2")])
+    with (
+        serving(retriever) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
+    ):
+        answer = client.embeddings.create(model="any", input=["the cat", "the ship"])
+        vectors = [row.embedding for row in answer.data]
+        np.testing.assert_allclose(vectors, tiny.encode(["the cat", "the ship"]), atol=1e-5)
+        assert answer.usage.prompt_tokens == sum(map(len, tiny.offsets(["the cat", "the ship"])))
+        assert (
+            len(client.embeddings.create(model="any", input="the cat", encoding_format="float").data[0].embedding) == 32
+        )
+        filters = {"type": "and", "filters": [{"type": "eq", "key": "tenant", "value": "t1"}]}
+        page = client.vector_stores.search("notes", query="ship", filters=filters, max_num_results=5)
+        (result,) = page.data
+        (hit,) = retriever.search("ship", where=F.tenant == "t1")
+        assert (result.file_id, result.score, result.content[0].text) == (hit.path, hit.relevance, hit.text)
+        assert result.attributes == {"tenant": "t1"}
+        assert len(list(client.vector_stores.search("notes", query="ship", max_num_results=3))) == 3  # all pages
+        with pytest.raises(openai.NotFoundError, match="there is no index 'third' here"):
+            client.vector_stores.search("third", query="ship")
+        with pytest.raises(openai.BadRequestError, match="there is no filter of type"):
+            client.vector_stores.search("notes", query="ship", filters={"type": "never"})
+
+
+def test_the_client_of_cohere_reranks(retriever, make_reranker, tmp_path):
+    cohere = pytest.importorskip("cohere")
+    from binocle.retriever.models.load import load_reranker
+
+    reranker = load_reranker(make_reranker(tmp_path / "reranker"))
+    documents = ["the cat", "the ship sails", "bread and salt"]
+    httpx = pytest.importorskip("httpx")
+    with serving(retriever, reranker) as address, httpx.Client() as connections:
+        client = cohere.ClientV2(base_url=address, api_key="none", httpx_client=connections)
+        answer = client.rerank(model="any", query="ship", documents=documents, top_n=2)
+        scores = reranker.score("ship", documents)
+        assert [row.index for row in answer.results] == np.argsort(-scores)[:2].tolist()
+        assert 0 <= answer.results[1].relevance_score <= answer.results[0].relevance_score <= 1
+        with pytest.raises(cohere.BadRequestError, match="documents"):
+            client.rerank(model="any", query="ship", documents=[])
