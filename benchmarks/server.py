@@ -24,7 +24,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import numpy as np
@@ -33,7 +33,7 @@ from binocle.retriever.retriever import Retriever
 
 from .machine import save
 
-SEED, K, QUERIES = 0, 10, 400
+SEED, K, QUERIES = 0, 10, 200
 EVERY = 5.0  # seconds between two writes
 SHORT_QUEUE = 16
 
@@ -127,7 +127,7 @@ class Served:
         assert self._process.stderr
         self._port = int(self._process.stderr.readline().rsplit(":", 1)[1].split("/")[0])
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

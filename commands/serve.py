@@ -70,9 +70,10 @@ def serve(
 ) -> None:
     """Answer searches over HTTP.
 
-    Programs ask /search, /similar, /context, /documents, /status, /metrics, and /openapi.json describes them. Clients
-    of OpenAI (embeddings, vector stores) and Cohere (rerank) can use it too. It answers from the index as it is now:
-    run 'binocle index' at any time. Programs on this machine only, unless --host and --tokens say otherwise.
+    / is a search page for people. Programs ask /search, /similar, /context, /documents, /status and /metrics;
+    /openapi.json describes them. Clients of OpenAI (embeddings, vector stores) and Cohere (rerank) can use it too. It
+    answers from the index as it is now: run 'binocle index' at any time. Programs on this machine only, unless --host
+    and --tokens say otherwise.
 
     \b
     binocle serve ~/notes

@@ -28,6 +28,7 @@ from . import cohere, metrics, openai
 from .access import Access
 from .openapi import describe
 from .operations import OPERATIONS, Operation, to_json
+from .page import search_page
 from .refusal import Refusal, invalid, refusal_of
 from .work_queue import WorkQueue
 
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("binocle")
 _BODY, _BODY_OF_DOCUMENTS = 2**20, 64 * 2**20  # bytes
-_PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-)
 _EVERY_ANSWER = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Authorization, Origin"}
 
 
@@ -68,6 +65,7 @@ def application(server: Server) -> ASGIApp:
         if operation.is_of_index:
             by_path.setdefault(f"/indexes/{{index}}{operation.path}", {})[operation.method] = operation
     document = json.dumps(describe(by_path)).encode()
+    page_text, page_headers = search_page()
 
     async def health(_: Request) -> Response:
         return Response(b'{"status":"ok"}', media_type="application/json")
@@ -75,12 +73,15 @@ def application(server: Server) -> ASGIApp:
     async def openapi(_: Request) -> Response:
         return Response(document, media_type="application/json")
 
+    async def page(_: Request) -> Response:
+        return Response(page_text, media_type="text/html", headers=page_headers)
+
     async def gauges(request: Request) -> Response:
         server.access.token_of(request.headers)
         return Response(_metrics(server), media_type=None, headers={"Content-Type": metrics.CONTENT_TYPE})
 
     routes = [_route(server, path, methods) for path, methods in by_path.items()]
-    for path, endpoint in (("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
+    for path, endpoint in (("/", page), ("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
         routes.append(Route(path, endpoint, methods=["GET"]))
 
     @contextlib.asynccontextmanager

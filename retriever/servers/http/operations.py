@@ -82,6 +82,11 @@ def context(caller: Caller, request: shapes.ContextInput) -> Answer:
     return {"text": packed.text, "tokens": packed.tokens, "sources": sources, "messages": packed.messages}
 
 
+def facets(caller: Caller, request: shapes.FacetsInput) -> Answer:
+    """Count documents by the values under some keys."""
+    return {"facets": _facets(caller, request)}
+
+
 def page(caller: Caller, request: shapes.PageInput) -> Answer:
     """List documents, also those without text, with the reason."""
     where = filter_of(request.where)
@@ -155,6 +160,7 @@ OPERATIONS = (
     Operation("POST", "/similar", similar, shapes.SimilarInput, shapes.SearchOutput),
     Operation("GET", "/context", context, shapes.ContextInput, shapes.ContextOutput),
     Operation("POST", "/context", context, shapes.ContextInput, shapes.ContextOutput),
+    Operation("GET", "/facets", facets, shapes.FacetsInput, shapes.FacetsOutput),
     Operation("GET", "/documents", page, shapes.PageInput, shapes.PageOutput),
     Operation("GET", "/documents/{id}", document, shapes.DocumentInput, shapes.DocumentOutput),
     Operation("POST", "/documents", add, shapes.AddInput, shapes.ReportOutput, writes=True),
@@ -180,8 +186,7 @@ def _found(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits
     rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
     answer = {"query": query, "answerable": hits.answerable, "corrections": hits.corrections, "hits": rows}
     if request.facets:
-        facets = caller.documents.facets(request.facets, filter_of(request.where))
-        answer["facets"] = {key: _facet(facet) for key, facet in facets.items()}
+        answer["facets"] = _facets(caller, request)
     return answer
 
 
@@ -197,6 +202,11 @@ def _hit(hit: Hit, query: str | None = None, *, explain: bool = False) -> dict[s
 
 def _fields(thing: object, names: list[str]) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names}
+
+
+def _facets(caller: Caller, request: shapes.SearchOptions | shapes.FacetsInput) -> dict[str, Any]:
+    counted = caller.documents.facets(request.facets, filter_of(request.where))
+    return {key: _facet(facet) for key, facet in counted.items()}
 
 
 def _facet(facet: Facet) -> dict[str, Any]:

@@ -62,6 +62,15 @@ class SearchOptions(Input):
     explain: Annotated[bool, Field(description="Say how each passage was found.")] = False
 
 
+class FacetsInput(Input):
+    """Keys to count documents by."""
+
+    facets: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(min_length=1, max_length=MAX_FACETS)
+    ]
+    where: Where = None
+
+
 class SearchInput(SearchOptions):
     """One query."""
 
@@ -215,6 +224,12 @@ class FacetCounts(Output):
     counts: list[FacetCount]
     min: Any
     max: Any
+
+
+class FacetsOutput(Output):
+    """The values under each key."""
+
+    facets: dict[str, FacetCounts]
 
 
 class SearchOutput(Output):

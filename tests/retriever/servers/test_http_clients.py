@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-
 import numpy as np
 import pytest
 
 pytest.importorskip("uvicorn")
 
-import uvicorn
-
 from binocle import F
-from binocle.retriever.servers.http import server
-from binocle.retriever.servers.http.access import Access
-from binocle.retriever.servers.http.application import Server, application
-from binocle.retriever.servers.http.caller import Served, ServedIndex
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # of other people's clients
 
 
-@contextlib.contextmanager
-def serving(retriever, reranker=None):
-    """The address of a server at a socket of its own, in a thread."""
-    app = application(Server(Served({"notes": ServedIndex("notes", retriever)}, reranker), Access()))
-    runner = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
-    with server.listen("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})
-        thread.start()
-        while not runner.started:
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            runner.should_exit = True
-            thread.join()
-
-
-def test_the_client_of_openai_encodes_and_searches(retriever, tiny):
+def test_the_client_of_openai_encodes_and_searches(serving, retriever, tiny):
     openai = pytest.importorskip("openai")
     retriever.add([{"id": name, "text": f"The ship of {name}.", "metadata": {"tenant": name}} for name in ("t1", "t2")])
     with (
@@ -66,7 +39,7 @@ def test_the_client_of_openai_encodes_and_searches(retriever, tiny):
             client.vector_stores.search("notes", query="ship", filters={"type": "never"})
 
 
-def test_the_client_of_cohere_reranks(retriever, make_reranker, tmp_path):
+def test_the_client_of_cohere_reranks(serving, retriever, make_reranker, tmp_path):
     cohere = pytest.importorskip("cohere")
     from binocle.retriever.models.load import load_reranker
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import os
 import re
@@ -686,3 +687,37 @@ def test_a_server_that_cannot_start_says_why_in_one_line(folder, retriever, monk
 def test_addresses_of_this_machine_alone_are_known():
     assert all(map(access.is_loopback, ("127.0.0.1", "127.8.0.1", "::1", "localhost")))
     assert not any(map(access.is_loopback, ("0.0.0.0", "::", "192.168.0.1", "example.com", "")))
+
+
+# The page
+
+
+def test_the_page_is_one_small_file_that_asks_no_other_host(ask):
+    answer = ask.get("/")
+    text, policy = answer.text, answer.headers["content-security-policy"]
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert len(answer.content) < 60_000
+    assert re.findall(r"https?://[^'\s]*", text) == ["http://www.w3.org/2000/svg"]  # the name of SVG
+    assert "innerHTML" not in text and "eval(" not in text and " style=" not in text and " onclick" not in text
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_the_page_ships_with_the_package():
+    import tomllib
+    from pathlib import Path
+
+    root = Path(__file__).parents[3]
+    shipped = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
+    assert shipped["binocle.retriever.servers.http"] == ["page.html"]
+    assert {path.name for path in (root / "retriever/servers/http").iterdir() if path.suffix not in (".py", "")} == {
+        "page.html"
+    }
+
+
+def test_facets_are_counted_without_a_query(ask, retriever):
+    body = ask.get("/facets", params={"facets": ["type"], "where": "path='notes/**'"}).json()
+    expected = retriever.facets("type", "path='notes/**'")["type"].counts
+    assert [(row["value"], row["count"]) for row in body["facets"]["type"]["counts"]] == list(expected)

@@ -1,0 +1,39 @@
+"""A server at a socket of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+
+@pytest.fixture
+def serving():
+    """`with serving(retriever, reranker=, access=) as address`."""
+    return _serving
+
+
+@contextlib.contextmanager
+def _serving(retriever, reranker=None, access=None):
+    """The address of a server at a socket of its own, in a thread."""
+    import uvicorn
+
+    from binocle.retriever.servers.http import server
+    from binocle.retriever.servers.http.access import Access
+    from binocle.retriever.servers.http.application import Server, application
+    from binocle.retriever.servers.http.caller import Served, ServedIndex
+
+    app = application(Server(Served({"notes": ServedIndex("notes", retriever)}, reranker), access or Access()))
+    runner = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+    with server.listen("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not runner.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            runner.should_exit = True
+            thread.join()

@@ -1,0 +1,174 @@
+"""The search page in a real browser: typing, filters, keys, hostile documents."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("selenium")
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from binocle import Retriever
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # of selenium
+    pytest.mark.skipif(not shutil.which("chromedriver"), reason="needs chromium and chromium-driver"),
+]
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --window-size=1200,900"
+)
+HOSTILE = [
+    "<script>window.ran = 1</script>",
+    "<img src=x onerror='window.ran = 1'>",
+    "<svg onload='window.ran = 1'>",
+    "<iframe srcdoc='<script>parent.ran = 1</script>'></iframe>",
+    "<a href='javascript:window.ran = 1'>click</a>",
+    "<style>body { display: none }</style>",
+    "</mark></li></ol><h1 id=query>stolen</h1>",
+    "<base href='https://evil.example/'>",
+    "<meta http-equiv=refresh content='0;url=https://evil.example/'>",
+    "<form action='https://evil.example/'><button>send</button></form>",
+    "<object data='https://evil.example/'></object>",
+    "<link rel=stylesheet href='https://evil.example/x.css'>",
+    "&lt;script&gt;window.ran = 1&lt;/script&gt;",
+    "${window.ran = 1} {{constructor.constructor('window.ran = 1')()}}",
+    "\u202egnp.exe\u202c and \u2066more",
+    "\x1b]0;title\x07 and \x00 nothing",
+    "__proto__ constructor toString",
+    "<details open ontoggle='window.ran = 1'>",
+    "<input autofocus onfocus='window.ran = 1'>",
+    "data:text/html,<script>window.ran = 1</script>",
+]
+
+
+@pytest.fixture
+def browser(tmp_path):
+    options = webdriver.ChromeOptions()
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path / 'profile'}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+def until(value, seconds=20):
+    """Wait for something to be true, and return it."""
+    end = time.monotonic() + seconds
+    while not (result := value()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return result
+
+
+def hits(browser):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('#hits .cite button')].map(node => node.innerText)"
+    )
+
+
+def type_query(browser, text):
+    browser.find_element(By.ID, "query").clear()
+    browser.find_element(By.ID, "query").send_keys(text)
+
+
+def press(browser, *keys):
+    for key in keys:
+        browser.switch_to.active_element.send_keys(key)
+
+
+def test_results_come_as_one_types_and_the_address_has_the_state(browser, serving, retriever):
+    expected = [hit.path for hit in retriever.search("cancel a task", 20)]
+    with serving(retriever) as address:
+        browser.get(address)
+        type_query(browser, "cancel a task")
+        until(lambda: hits(browser) == expected)
+        marks = {mark.text.lower() for mark in browser.find_elements(By.CSS_SELECTOR, "#hits mark")}
+        assert {"cancel", "task"} <= marks
+        assert browser.current_url.endswith("?q=cancel+a+task")
+        browser.get(browser.current_url)  # as someone else opens it
+        assert until(lambda: hits(browser)) == expected
+        chip = until(lambda: [c for c in browser.find_elements(By.CSS_SELECTOR, "button.chip") if "csv 1" in c.text])[0]
+        chip.click()
+        until(lambda: set(hits(browser)) == {"data/prices.csv"})
+        assert "type=csv" in browser.current_url and chip.get_attribute("aria-pressed") == "true"
+        browser.back()
+        until(lambda: hits(browser) == expected)
+        assert browser.get_log("browser") == []
+
+
+def test_the_keyboard_alone_is_enough(browser, serving, retriever):
+    with serving(retriever) as address:
+        browser.get(address)
+        type_query(browser, "cancel a task")
+        until(lambda: hits(browser))
+        press(browser, Keys.ARROW_DOWN, "w")
+        assert "by meaning" in browser.find_element(By.CSS_SELECTOR, "#hits li:first-child dl").text
+        press(browser, Keys.ENTER)
+        until(lambda: "Timeouts" in browser.find_element(By.ID, "reader-text").text)
+        assert "cancel()" in browser.find_element(By.CSS_SELECTOR, "#reader-text mark").text
+        press(browser, Keys.ESCAPE)
+        until(lambda: not browser.find_element(By.ID, "reader").is_displayed())
+        first = hits(browser)[0]
+        press(browser, "s")
+        until(
+            lambda: (
+                "similar=" in browser.current_url
+                and f"Passages like {first}" in browser.find_element(By.ID, "note").text
+            )
+        )
+        press(browser, "/")
+        assert browser.switch_to.active_element.get_attribute("id") == "query"
+        assert browser.get_log("browser") == []
+
+
+def test_hostile_documents_run_nothing_and_load_nothing(browser, serving, tmp_path, tiny_model):
+    retriever = Retriever.open(tmp_path / "hostile", model=tiny_model)
+    retriever.add(
+        [
+            {"id": f"{number}{text[:40]}", "title": text, "text": f"# {text}\n\nship {text}"}
+            for number, text in enumerate(HOSTILE)
+        ]
+    )
+    with serving(retriever) as address:
+        browser.get(f"{address}/?q=ship")
+        shown = until(lambda: hits(browser))
+        assert len(shown) >= 10
+        for number in range(len(shown)):
+            node = browser.find_elements(By.CSS_SELECTOR, "#hits li")[number]
+            node.find_element(By.CSS_SELECTOR, "[data-act=why]").click()
+            node.find_element(By.CSS_SELECTOR, "[data-act=open]").click()
+            until(lambda: len(browser.find_element(By.ID, "reader-text").text) > 3)
+            browser.find_element(By.ID, "close").click()
+        assert browser.execute_script("return window.ran") is None
+        elements = browser.execute_script(
+            "return [...document.querySelectorAll('#hits *, #reader *')].map(node => node.tagName.toLowerCase())"
+        )
+        assert set(elements) <= set("li div button span mark dl dt dd h2 pre".split())
+        requests = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+        assert all(name.startswith(address) for name in requests)
+        assert not {"\u202e", "\u2066", "\x1b"} & set(browser.find_element(By.ID, "hits").text)
+        assert browser.get_log("browser") == []
+
+
+def test_a_token_is_asked_for_where_one_is_needed(browser, serving, retriever):
+    import hashlib
+
+    from binocle.retriever.servers.http.access import Access, Token
+
+    rules = Access(tokens=(Token(hashlib.sha256(b"a-long-enough-token").digest()),))
+    with serving(retriever, access=rules) as address:
+        browser.get(f"{address}/?q=bread")
+        until(lambda: browser.find_element(By.ID, "key").is_displayed())
+        browser.find_element(By.ID, "token").send_keys("a-long-enough-token", Keys.ENTER)
+        assert until(lambda: hits(browser))
+        assert "token" not in browser.current_url
