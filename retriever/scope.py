@@ -15,6 +15,7 @@ import pyarrow as pa
 from ..core.errors import InputError, NotFoundError
 from .asynchronous import AsyncCalls
 from .documents.metadata import plain
+from .indexing.add import Addition, check_document
 from .indexing.delete import Erase, delete
 from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
@@ -287,6 +288,16 @@ def _row(number: int, document: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError):
         raise InputError(f"document {number} has metadata that cannot be kept: {shown(metadata)}") from None
     text, title, name = (str(document.get(key) or "") for key in ("text", "title", "id"))
+    is_markdown = document.get("format") == "markdown"
+    addition = check_document(number, document) if is_markdown else None
+    if isinstance(addition, Addition):
+        title = addition.document.title
     size = len(text.encode("utf-8", "replace"))
-    row = {"path": name, "source": "added", "size": size, "mtime_ns": 0, "format": document.get("format") or "text"}
+    row = {
+        "path": name,
+        "source": "added",
+        "size": size,
+        "mtime_ns": 0,
+        "format": "markdown" if is_markdown else "text",
+    }
     return row | {"title": title, "metadata": encoded}

@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -24,13 +24,13 @@ from .report import DocumentError, Failure, Report
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ...core.arrays import Floats
     from ..models.encoder import Encoder
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
 
 _BATCH_SIZE = 1_000  # documents checked together; of several with the same id the last counts
-_FIELDS = ("embedding", "id", "metadata", "text", "title")
+_FIELDS = ("embedding", "format", "id", "metadata", "text", "title")
+_FORMATS = ("text", "markdown")
 _METADATA = "a mapping of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"
 
 IfExists = Literal["replace", "skip", "fail"]
@@ -211,24 +211,38 @@ def _parse(number: int, record: Mapping[str, Any]) -> Addition:
     embedding = record.get("embedding")
     if embedding is not None:
         embedding = unit_vector(embedding, f"the embedding of {label}")
-    sha256 = sha256_of(text, title, metadata, embedding)
-    document = Document.from_text(text, title=title, metadata=metadata, embedding=embedding)
+    document = _read(label, record.get("format", "text"), text, title)
+    document = replace(document, metadata=metadata, embedding=embedding)
+    sha256 = sha256_of(text, document.title, metadata)
+    if embedding is not None:
+        sha256 = _xor(sha256, hashlib.sha256(np.ascontiguousarray(embedding, "<f4").tobytes()).hexdigest())
+    if document.format != "text":
+        sha256 = _xor(sha256, hashlib.sha256(document.format.encode()).hexdigest())
     return Addition(number, name or sha256[:16], sha256, document)
 
 
-def sha256_of(text: str, title: str, metadata: Mapping[str, Any], embedding: Floats | None = None) -> str:
-    """Hash what makes an added document equal to another.
+def _read(label: str, format_name: Any, text: str, title: str) -> Document:
+    """Split a text into its parts.
 
-    The hash of an embedding is added by exclusive or, so that `with_metadata` can do without it.
+    :param title: "" for the first heading of Markdown.
     """
-    digest = hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
-    if embedding is None:
-        return digest
-    return _xor(digest, hashlib.sha256(np.ascontiguousarray(embedding, "<f4").tobytes()).hexdigest())
+    if format_name not in _FORMATS:
+        raise InputError(f"{label} has format {format_name!r:.80}: expected one of {', '.join(map(repr, _FORMATS))}")
+    if format_name == "text":
+        return Document.from_text(text, title=title)
+    from ..readers.markup.lightweight import parse_markdown  # a search needs no reader
+
+    document = parse_markdown(text, format_name)
+    return replace(document, title=title or document.title)
+
+
+def sha256_of(text: str, title: str, metadata: Mapping[str, Any]) -> str:
+    """Hash an added document. The hashes of an embedding and of a format come to it by exclusive or."""
+    return hashlib.sha256(f"{text}\0{title}\0{sorted(metadata.items())}".encode()).hexdigest()
 
 
 def with_metadata(sha256: str, text: str, title: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the hash of a document, embedding or not, after a change of its metadata."""
+    """Return the hash of a document after a change of its metadata, whatever else it hashes."""
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         return sha256_of(text, title, after)
     return _xor(_xor(sha256, sha256_of(text, title, before)), sha256_of(text, title, after))

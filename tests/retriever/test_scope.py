@@ -257,6 +257,13 @@ def test_a_document_with_an_embedding_is_added_to_the_scope(index):
     assert index.scope(F.tenant == "t2").search(vector=vector, k=9)[0].score < 0.9
 
 
+def test_the_title_of_markdown_does_not_leave_the_scope(index):
+    scope = index.scope(F.title != "Secret")
+    with pytest.raises(InputError, match="document 0 is outside of this scope"):
+        scope.add([{"id": "x", "text": "# Secret\n\nThe ship.", "format": "markdown"}])
+    assert scope.add([{"id": "x", "text": "# Plain\n\nThe ship.", "format": "markdown"}]).ids == ["x"]
+
+
 def test_an_update_keeps_a_document_in_the_scope(index):
     scope = index.scope((F.tenant == "t1") & (F.level < 3))
     assert index.update(["a"], metadata={"level": 1}).indexed == 1
@@ -349,6 +356,7 @@ def test_a_scope_needs_a_filter(where, shared):
     [
         (3, "document 0 is of type int"),
         ({"text": "x", "metadata": 3}, "metadata of type int"),
+        ({"text": "x", "format": 3}, "document 0 has format 3"),
         ({"text": "x", "metadata": {"x": object()}}, "metadata that cannot be kept"),
         ({"text": "x", "metadata": {"x": {"y": 1}}}, "document 0 has metadata 'x' of type dict that cannot be kept"),
     ],

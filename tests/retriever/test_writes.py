@@ -69,6 +69,35 @@ def test_the_metadata_of_a_file_are_not_updated(retriever):
         retriever.update(["notes/cats.txt"], metadata={"n": 1})
 
 
+# Formats
+
+
+MARKDOWN = "# Guide\n\nWelcome, cat.\n\n## Install\n\nThe ship sails at night.\n\n```sh\n# run it\n```\n"
+
+
+def test_the_passages_of_markdown_have_its_headings(notes):
+    document = {"id": "m", "text": MARKDOWN, "format": "markdown", "metadata": {"n": 1}}
+    assert notes.add([document]).indexed == 1
+    record = notes.get("m")
+    assert (record.text, record.title, record.format) == (MARKDOWN, "Guide", "markdown")
+    (hit,) = notes.search("ship at night", 1, ids=["m"])
+    assert hit.heading[0] == "Guide"
+    assert hit.text == MARKDOWN[hit.char_start : hit.char_end]
+    assert notes.add([document]).unchanged == 1
+    assert notes.update(["m"], metadata={"n": 2}).indexed == 1
+    assert notes.add([document | {"metadata": {"n": 2}}]).unchanged == 1
+    assert notes.add([{"id": "m", "text": MARKDOWN, "title": "Guide", "metadata": {"n": 2}}]).indexed == 1
+    assert not notes.verify().faults
+    assert notes.add([document | {"title": "Mine"}]).indexed == 1
+    assert (notes.get("m").title, notes.verify().faults) == ("Mine", [])
+
+
+@pytest.mark.parametrize("name", ["html", "", 3, ["markdown"]])
+def test_an_unknown_format_is_refused(name, notes):
+    with pytest.raises(InputError, match="document 0 has format .*: expected one of 'text', 'markdown'"):
+        notes.add([{"text": "x", "format": name}])
+
+
 # Deletions
 
 
