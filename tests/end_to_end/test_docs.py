@@ -34,7 +34,7 @@ DOCS = ROOT / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))}
 OUTSIDE = {"README.md": ROOT / "README.md", "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md"}
 ROOMS = ("*.py", "core/**/*.py", "indexes/**/*.py", "retriever/**/*.py", "training/**/*.py", "commands/**/*.py")
-FRAMEWORKS = ("langchain_core", "haystack", "llama_index")
+FRAMEWORKS = ("langchain_core", "haystack", "llama_index", "mteb")
 TRAINING = ("train", "tune", "distill", "pretrain", "fill", "audit", "invert", "mine", "compare", "evaluate")
 
 
@@ -60,6 +60,7 @@ NOT_RUN = {  # every block that cannot run here, and why
     ("how-to/agents.md", "installs packages"): 1,
     ("how-to/cluster.md", "needs S3 and a Ray cluster"): 1,
     ("how-to/encoders.md", "downloads a model"): 2,
+    ("how-to/frameworks.md", "downloads a benchmark"): 1,
     ("how-to/frameworks.md", "installs packages"): 1,
     ("how-to/python.md", "needs lancedb, which some installations lack"): 1,
     ("how-to/serve.md", "a server runs until it is stopped"): 1,

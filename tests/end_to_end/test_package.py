@@ -223,7 +223,7 @@ HEAVY = [
 ]
 
 
-FRAMEWORKS = ("haystack", "langchain_core", "llama_index")  # each adapter imports its own
+FRAMEWORKS = ("haystack", "langchain_core", "llama_index", "mteb")  # each adapter imports its own
 
 
 def loaded_after(code, *arguments):

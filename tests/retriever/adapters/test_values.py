@@ -73,7 +73,8 @@ def test_a_filter_on_a_key_that_no_document_has_passes_nothing_if_it_asks_for_th
 
 
 @pytest.mark.parametrize(
-    ("module", "package"), [("langchain", "langchain_core"), ("haystack", "haystack"), ("llama_index", "llama_index")]
+    ("module", "package"),
+    [("langchain", "langchain_core"), ("haystack", "haystack"), ("llama_index", "llama_index"), ("mteb", "mteb")],
 )
 def test_a_framework_that_is_not_installed_is_named_with_its_pip_line(module, package, monkeypatch):
     name = f"binocle.retriever.adapters.{module}"

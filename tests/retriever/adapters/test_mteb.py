@@ -1,0 +1,139 @@
+"""MTEB measures what `binocle evaluate` measures."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mteb")
+
+import ir_measures
+import mteb
+from datasets import Dataset
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models.hybrid_wrappers import HybridSearch
+from mteb.models.models_protocols import SearchProtocol
+
+from binocle import InputError, evaluate
+from binocle.retriever.adapters.mteb import BinocleSearch
+from binocle.training.data import beir
+
+DATA = Path("/work/shared/data")
+
+
+class Collection(AbsTaskRetrieval):
+    """A folder in BEIR's layout as a task."""
+
+    metadata = TaskMetadata(
+        name="LocalCollection",
+        description="A test collection on this machine",
+        dataset={"path": "local", "revision": "1"},
+        type="Retrieval",
+        modalities=["text"],
+        eval_splits=["test"],
+        eval_langs=["eng-Latn"],
+        main_score="ndcg_at_10",
+    )
+
+    def __init__(self, folder, top_ranked=None):
+        super().__init__()
+        self.folder, self.top_ranked = folder, top_ranked
+
+    def load_data(self, *_, **__):
+        qrels = beir.qrels(self.folder, "test")
+        texts = beir.queries(self.folder)
+        queries = Dataset.from_list([{"id": name, "text": texts[name]} for name in qrels])
+        corpus = Dataset.from_list(list(beir.documents(self.folder)))
+        split = {"corpus": corpus, "queries": queries, "relevant_docs": qrels, "top_ranked": self.top_ranked}
+        self.dataset = {"default": {"test": split}}
+        self.data_loaded = True
+
+
+def scores(search, task):
+    result = mteb.evaluate(search, task, cache=None, show_progress_bar=False)
+    return result.task_results[0].scores["test"][0]
+
+
+def exact(search, task):
+    """The mean nDCG@10 of a search that has its index: MTEB rounds it to 5 digits."""
+    split = task.dataset["default"]["test"]
+    run = search.search(split["queries"], top_k=1000)
+    measure = ir_measures.nDCG @ 10
+    return ir_measures.calc_aggregate([measure], split["relevant_docs"], run)[measure]
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("collection")
+    words = "cat dog queen king moon sun sea ship".split()
+    documents = [(f"{a}-{b}", a, f"The {a} and the {b} sat in the house at night.") for a in words for b in words]
+    rows = [json.dumps({"_id": name, "title": title, "text": text}) for name, title, text in documents]
+    (folder / "corpus.jsonl").write_text("\n".join(rows), "utf-8")
+    queries = [json.dumps({"_id": f"q{n}", "text": f"{a} {words[n - 1]}"}) for n, a in enumerate(words)]
+    (folder / "queries.jsonl").write_text("\n".join(queries), "utf-8")
+    (folder / "qrels").mkdir()
+    judged = "".join(f"q{n}\t{a}-{words[n - 1]}\t2\nq{n}\t{words[n - 2]}-{a}\t1\n" for n, a in enumerate(words))
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, "utf-8")
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+def test_mteb_measures_what_evaluate_measures(collection, tiny_model):
+    for mode in ("hybrid", "lexical"):
+        search = BinocleSearch(tiny_model, mode=mode)
+        assert isinstance(search, SearchProtocol)
+        expected = evaluate(collection, mode=mode, model=tiny_model).per_query["nDCG@10"]
+        mean = sum(expected.values()) / len(expected)
+        task = Collection(collection)
+        assert scores(search, task)["ndcg_at_10"] == pytest.approx(mean, abs=5.1e-6)
+        assert exact(search, task) == pytest.approx(mean, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+def test_each_query_ranks_only_its_candidates(collection, tiny_model):
+    texts = beir.queries(collection)
+    top_ranked = {name: [f"{text.split()[0]}-cat", f"{text.split()[0]}-sea"] for name, text in texts.items()}
+    task = Collection(collection, top_ranked)
+    task.load_data()
+    search = BinocleSearch(tiny_model)
+    split = task.dataset["default"]["test"]
+    place = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
+    with pytest.raises(InputError, match=r"index\(\) comes before"):
+        search.search(split["queries"], top_k=10, **place)
+    search.index(split["corpus"], encode_kwargs={}, num_proc=None, **place)
+    run = search.search(split["queries"], top_k=10, top_ranked=top_ranked, **place)
+    assert {name: set(ranked) for name, ranked in run.items()} == {name: set(ids) for name, ids in top_ranked.items()}
+    for ranked in search.search(split["queries"], top_k=7, **place).values():
+        values = list(ranked.values())
+        assert len(values) == 7
+        assert all(before > after for before, after in pairwise(values))
+    assert scores(search, task)["ndcg_at_10"] >= 0
+
+
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+def test_the_hybrid_wrapper_of_mteb_joins_two_searches(collection, tiny_model):
+    both = HybridSearch([BinocleSearch(tiny_model, mode=mode) for mode in ("semantic", "lexical")])
+    assert 0 < scores(both, Collection(collection))["ndcg_at_10"] <= 1
+
+
+def test_results_are_stored_under_the_name_of_all_models(tiny_model, make_reranker, tmp_path):
+    search = BinocleSearch(tiny_model, mode="semantic", rerank=str(make_reranker(tmp_path / "judge")))
+    assert search.mteb_model_meta.name == "binocle/tiny-semantic-judge"
+    assert search.mteb_model_meta.revision == search.encoder.fingerprint[:12]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of mteb and its libraries about themselves
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs scifact")
+def test_scifact_scores_the_same_in_mteb(tmp_path):
+    search = BinocleSearch(folder=tmp_path)
+    task = Collection(DATA / "scifact")
+    measured = scores(search, task)["ndcg_at_10"]
+    expected = evaluate(DATA / "scifact", index=next(tmp_path.iterdir())).per_query["nDCG@10"]
+    mean = sum(expected.values()) / len(expected)
+    assert measured == pytest.approx(mean, abs=5.1e-6)
+    assert exact(search, task) == pytest.approx(mean, abs=1e-6)
