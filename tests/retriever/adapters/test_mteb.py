@@ -60,6 +60,7 @@ def scores(search, task):
 
 def exact(search, task):
     """The mean nDCG@10 of a search that has its index: MTEB rounds it to 5 digits."""
+    task.load_data()
     split = task.dataset["default"]["test"]
     run = search.search(split["queries"], top_k=1000)
     measure = ir_measures.nDCG @ 10
