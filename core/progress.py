@@ -31,7 +31,7 @@ def ignore(_event: Progress) -> None:
 def per_second(count: int, start: float, unit: str) -> str:
     """Format a rate, such as "1,234 passages/s".
 
-    :param start: the `time.monotonic()` at which counting began.
+    :param start: `time.monotonic()` at the start.
     """
     return f"{count / max(time.monotonic() - start, 1e-9):,.0f} {unit}/s"
 

@@ -196,7 +196,7 @@ class FactoryKind(FaissKind):
         if not isinstance(recipe, str) or not recipe or re.search("IDMap|Refine|RFlat|NSG", recipe):
             raise InputError(
                 f"{recipe!r} is not the factory string of an index of vectors: expected one such as IVF1024,PQ48x4fs, "
-                "without IDMap and Refine, which are seen to here, and without NSG, whose damaged graphs never end"
+                "without IDMap and Refine, which Binocle adds, and without NSG: damaged graphs of it never end"
             )
         check_parameters("building this kind of index", self.build_parameters, build)
         check_parameters("searching this kind of index", self.search_parameters, search)

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 50
 
-_EXACT = 16_384  # passages up to which all are compared
+_EXACT = 16_384  # maximum of passages to compare each with all
 _CLUSTER = 1_024  # passages of a cluster, in the mean
 _NEARBY = 8  # clusters that a cluster is compared with
 _CELLS = 2**24  # of a matrix of cosines: 64 MiB
 _GROUP = 32  # cosines of a row that are first compared by their maximum
-_MOST = 1.01  # a cosine, with what rounding adds
+_MOST = 1.01  # the highest cosine, with rounding
 _BLOCK = 65_536  # vectors summed at a time
 
 
@@ -148,7 +148,7 @@ def _blocks_of_groups(starts: NDArray[Any]) -> Iterator[tuple[int, int]]:
 def nearest_rows(vectors: Floats, documents: Ids, keys: Ids, *, count: int = NEIGHBOURS) -> Rows:
     """Return the positions of the `count` nearest rows of other documents and texts, best first; -1 for none.
 
-    Up to 16,384 rows all are compared. Beyond, the rows of a cluster are compared with those of the nearest clusters.
+    Up to 16,384 rows all are compared. Beyond, a cluster is compared with the nearest clusters.
     """
     nearest = np.full((len(vectors), count), -1, np.int32)
     _, first_of_key, key_of_row = np.unique(keys, return_index=True, return_inverse=True)

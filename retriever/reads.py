@@ -100,7 +100,7 @@ class DocumentReads:
         return grep(self._read(lambda snapshot: snapshot), checked, conditions, before=before, after=after, lines=lines)
 
     def count(self, where: Where = None) -> int:
-        """Count the documents, or those that pass a filter."""
+        """Count the documents, or only documents that pass a filter."""
         conditions = self._where(where)
         from .store import records
 

@@ -94,7 +94,7 @@ class DocumentWrites:
     ) -> Report:
         """Change the metadata of added documents; nothing is embedded again.
 
-        :param ids: of documents; with `where`, also those that pass the filter.
+        :param ids: of documents; with `where`, also all that pass the filter.
         :param metadata: new values. None removes a key.
         :param mode: "merge" keeps the other keys, "replace" does not.
         :returns: `indexed` documents that changed and `unchanged` ones, and the `ids` of both.

@@ -177,7 +177,7 @@ def _print_reading(reading: StateReading, *, as_json: bool) -> int:
 )
 @click.option("--layer", type=int, help="Layer of the hidden states. Default: the last.")
 @click.option("--layers", type=int, help="Layers of an LSTM or a Transformer. Default: 1 and 4.")
-@click.option("--bidirectional/--forward", default=True, show_default=True, help="Direction in which an LSTM reads.")
+@click.option("--bidirectional/--forward", default=True, show_default=True, help="The reading direction of an LSTM.")
 @click.option("--masked", type=float, default=0.0, show_default=True, help="Share of the states to hide.")
 @click.option("--column", metavar="NAME", help="The column of texts in a table.")
 @click.option("--max-length", type=int, help="Tokens of a text. Default: 32 for embeddings, 126 for hidden states.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--corpus", metavar="TEXTS", help="A BEIR folder or a file with a column of texts to take negatives from."
 )
 @click.option("--column", metavar="NAME", help="The column of texts in --corpus.")
-@click.option("--index", "index", metavar="DIR", type=FOLDER, help="An index whose passages serve as negatives.")
+@click.option("--index", "index", metavar="DIR", type=FOLDER, help="An index: its passages serve as negatives.")
 @click.option("--model", metavar="NAME", help="Encoder: a sentence-transformers folder or hub name.")
 @click.option(
     "--mode",

@@ -170,7 +170,7 @@ def encoder(
 @_data
 @_out
 @click.option("--base", metavar="MODEL", help="A reranker, a sentence-transformers folder or any Hugging Face encoder.")
-@click.option("--index", metavar="DIR", type=FOLDER, help="Whose hybrid search finds the negatives of pairs.")
+@click.option("--index", metavar="DIR", type=FOLDER, help="An index: its hybrid search finds the negatives of pairs.")
 @click.option("--encoder", metavar="MODEL", help="Of the index, where one is result of the data.")
 @click.option("--batch-size", type=int, default=8, show_default=True, help="Queries with their passages.")
 @click.option("--learning-rate", "--lr", type=float, default=3e-5, show_default=True)

@@ -1,4 +1,4 @@
-"""`binocle search --regex, --fixed`: print lines of the stored texts, as grep prints those of files."""
+"""`binocle search --regex, --fixed`: print lines of the stored texts, as grep prints lines of files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def line_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_line_options(options: LineOptions) -> None:
-    """Refuse options that have no effect: those of lines for passages, and those of passages for lines."""
+    """Refuse options that have no effect: options of lines for passages, and options of passages for lines."""
     if options.regex and options.fixed:
         raise click.UsageError("--regex does not go with --fixed")
     context, for_lines = click.get_current_context(), options.regex or options.fixed

@@ -41,7 +41,7 @@ def embedded_text(hit: Hit) -> str:
 
 
 def recovered(facts: RetainedFacts) -> str:
-    """Describe what a vector keeps and loses."""
+    """List the words that a vector keeps and loses."""
     missing = f"; lost: {', '.join(facts.missing)} (only its words find these)" if facts.missing else ""
     retained = f"; kept: {', '.join(facts.retained)}" if facts.retained else ""
     return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"

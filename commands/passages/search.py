@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ...retriever.retriever import Retriever
     from ...retriever.search.hits import Hits
     from ...retriever.search.query import Mode
+    from ...retriever.store.filters.filter import Filter
 
 
 class _RankingOptions(NamedTuple):
@@ -166,7 +167,7 @@ def search(
     query = _read_query(query)
     retriever = open_or_make(next(iter(folder), None), index, model, ray)
     root = retriever.folder
-    scope = [*where, *folder_filter(folder, root, retriever.path)]
+    scope: list[str | Filter] = [*where, *folder_filter(folder, root, retriever.path)]
     if lines.regex or lines.fixed:
         return print_lines(retriever, query, scope, lines, as_json=printing.as_json)
     recover = recovery(inverter, retriever, explain=printing.explain)

@@ -4,7 +4,7 @@ BM25 (Robertson and Zaragoza 2009) with k1 1.2 and b .75: the score of a passage
 
     idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average length)),  idf = ln(1 + (n - df + .5) / (df + .5))
 
-A term counts as often as the query has it. Statistics are those of the live passages of all segments.
+A term counts as often as the query has it. Statistics count the live passages of all segments.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class Segment:
         except (OSError, ValueError) as error:
             raise DamagedError(f"{file} cannot be read: {error}") from error
         if len(content) != sum(_padded(sizes[name] * _TYPES[name].itemsize) for name in _TYPES):
-            raise DamagedError(f"{file} has {len(content)} bytes, which are not those of its arrays")
+            raise DamagedError(f"{file} has {len(content)} bytes, which do not fit its arrays")
         arrays, offset = {}, 0
         for name, kind in _TYPES.items():
             arrays[name] = np.frombuffer(content, kind, sizes[name], offset)
@@ -162,7 +162,7 @@ class Segment:
     def check(self) -> None:
         """Check the values of all arrays.
 
-        :raises DamagedError: when they cannot be those of a segment.
+        :raises DamagedError: when no segment can have them.
         """
         if not (_ascends(self.ids) and self.stems.is_valid(len(self)) and self.whole.is_valid(len(self))):
             raise DamagedError("a segment of the inverted index holds impossible values")

@@ -53,7 +53,7 @@ def split(stream: BinaryIO, size: int) -> list[tuple[int, int]]:
 
 
 def _line_start(stream: BinaryIO, position: int, size: int) -> int:
-    """Return the first position from this one at which a line starts, else at which a UTF-8 character does."""
+    """Return the next start of a line, or if there is none, the next start of a UTF-8 character."""
     if position == 0:
         return 0
     for length in _LINE_BYTES:

@@ -145,7 +145,7 @@ class Indexer:
             self._writer.commit(drop=[*replaced, *drop], documents=documents)
 
     def take(self) -> tuple[pa.Table, list[int]]:
-        """Stage the queued chunks; return the rows of their documents, and the ids of those that they replace."""
+        """Stage the queued chunks; return the rows of their documents, and the ids of documents to replace."""
         self._stage()
         batch, self._batch = self._batch, _Batch()
         return pa.Table.from_pylist(batch.rows, document_schema()), batch.drop

@@ -29,7 +29,7 @@ def read_entries(
 
     :param formats: readers of more formats; see `ReaderPool`.
 
-    Members of a file come before it: when the row of the file is committed, those of its members are.
+    Members of a file come before it: their rows are committed when its row is.
     """
     from ..readers.pool.pool import ReaderPool
 

@@ -91,7 +91,7 @@ class Report:
 def progress_of_passages(stage: str, done: int, total: int, start: float) -> Progress:
     """Progress by passages.
 
-    :param start: the `time.monotonic()` at which the stage began.
+    :param start: `time.monotonic()` at the start of the stage.
     """
     rate = per_second(done, start, "passages")
     return Progress(stage, done, total, f"{done:,} of {total:,} passages, {rate}")
@@ -103,7 +103,7 @@ def progress_of_files(files: tuple[int, int], size: tuple[int, int], passages: i
     :param files: the number of files done, and of all.
     :param size: the bytes done, and of all.
     :param passages: the number of passages embedded or reused so far.
-    :param start: the `time.monotonic()` at which indexing began.
+    :param start: `time.monotonic()` at the start of indexing.
     """
     rate = per_second(passages, start, "passages") if passages else "reading"
     return Progress("indexing", *size, f"{files[0]:,} of {files[1]:,} files, {rate}")

@@ -64,7 +64,7 @@ def hide(text: str) -> str:
 
 
 def without_marks(text: str) -> str:
-    """Remove the characters of marks from a text in which they mean nothing."""
+    """Remove the characters that mark hidden text, from a text that has no such marks."""
     return text.translate(_MARKS) if HIDING in text or SHOWING in text else text
 
 
@@ -214,7 +214,7 @@ class DocumentBuilder:
         self._parts.append(part)
         self._first_line = first
 
-    _first_line: int = 1  # line in the extracted text on which the last part begins
+    _first_line: int = 1  # line of the extracted text where the last part begins
 
     def document(self, format_name: str) -> Document:
         """The document of all blocks so far."""
@@ -242,7 +242,7 @@ def _take_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _merge(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Join spans with only white space between them, and neighbours where there are too many."""
+    """Join spans that only white space separates; if there are too many, also join neighbours."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and (not text[joined[-1][1] : start].strip() or len(joined) >= _MAX_HIDDEN):

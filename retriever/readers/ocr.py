@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .formats import Format
 
 COMMAND = "tesseract"
-_SECONDS, _ALL_SECONDS = 60, 200  # for one picture, and for those of one file
+_SECONDS, _ALL_SECONDS = 60, 200  # for one picture, and for all pictures of a file
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".tif", ".tiff", ".bmp", ".webp", ".gif")
 FORMATS: dict[str, Format] = {

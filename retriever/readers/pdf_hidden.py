@@ -107,7 +107,7 @@ def _is_shown(text: Placed, look: _Look, areas: list[Placed]) -> bool:
     for area in areas:
         element, _, depth = area
         if _shows(element, look):
-            if depth or text[2]:  # places in forms are not those of the page
+            if depth or text[2]:  # a form has coordinates of its own
                 return True
             left, bottom, right, top = _box(element)
             if left <= x <= right and bottom <= y <= top:

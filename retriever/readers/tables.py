@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _BATCH = 200  # rows
-_SHORT = 600  # characters: a table up to this length is one passage, in which the names of its columns stand
+_SHORT = 600  # characters: a table up to this length is one passage, and so has the names of its columns in it
 _TITLE_ROWS = 5  # rows at the top that may come before the names of the columns
 
 

@@ -49,7 +49,7 @@ def row(snapshot: Snapshot, path: str | os.PathLike[str]) -> Row:
     if not candidates:
         names = snapshot.document_rows["path"].to_pylist()
         part = min((name for name in names if file_of(name) == path), default="")
-        hint = f"is in the index in parts, of which the first is {part!r}" if part else "is not in the index"
+        hint = f"is in the index in parts; the first is {part!r}" if part else "is not in the index"
         raise NotFoundError(f"{path!r} {hint}: 'binocle files' lists its files")
     best = min(candidates, key=lambda row: (not row["chunks"], row["source"] == "added"))
     return snapshot.documents_by_id([best["id"]], [*best, "text"])[best["id"]]

@@ -30,7 +30,7 @@ class Settings:
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
     encoder: EncoderId | None = None  # in format 1, where HEAD does not name it
-    id: str | None = None  # random, by which its maker knows it again; None in an index of an earlier version
+    id: str | None = None  # random; its maker recognizes the index by it; None in an index of an earlier version
     folders: tuple[str, ...] = ()  # of a collection: absolute paths of folders and files; `folder` is then "/"
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore
 

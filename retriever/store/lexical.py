@@ -161,7 +161,7 @@ class LexicalPublisher:
             yield part
 
     def _merged(self, parts: list[_Published], rows: int, before: Sequence[str]) -> list[_Published]:
-        """Merge the last segments as long as they are of similar size."""
+        """Merge the last segments while their sizes are similar."""
         while len(parts) > 1:
             first, second = parts[-2:]
             size = len(first.segment) + len(second.segment)

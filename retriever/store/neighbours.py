@@ -90,7 +90,7 @@ class LiveNeighbourhood:
 
 
 def load(snapshot: Snapshot) -> LiveNeighbourhood | None:
-    """Map the neighbourhoods that a state names; None if it names none, or those of another encoder.
+    """Map the neighbourhoods that a state names; None if it names none, or if another encoder made them.
 
     :raises DamagedError: when they were removed or changed.
     """

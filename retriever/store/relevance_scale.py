@@ -72,7 +72,7 @@ def scale_of(location: Location, encoder: EncoderId) -> Scale:
 
 
 def read_scale(location: Location, encoder: EncoderId) -> Scale | None:
-    """Read the scale that was measured with an encoder; None if there is none, or the file is not what was written."""
+    """Read the scale that was measured with an encoder; None without one, or if its file is damaged."""
     try:
         scale = Scale(**json.loads(location.read(_file(encoder))[0]))
         return scale if scale.is_valid() else None

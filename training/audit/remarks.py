@@ -20,12 +20,12 @@ def remarks(encoder: Encoder, results: Sequence[DefenceResult], frequent: ByLeng
     """Yield warnings about figures that cannot be relied on."""
     if isinstance(encoder, DefendedEncoder):
         yield (
-            f"The index is defended already, by {encoder.defence.kind}: 'none' is its vectors as they are stored, each "
-            "defence comes on top of that, and what is kept is a share of what they are worth."
+            f"The index is defended already, by {encoder.defence.kind}: 'none' means its stored vectors, each "
+            "defence comes on top of that, and quality is given as a share of theirs."
         )
     if not results[0].ndcg.value:
         yield (
-            "No query finds its document without a defence: what a defence costs could not be measured, and the share "
+            "No query finds its document without a defence, so its cost could not be measured, and the share "
             "of nDCG@10 that is kept is given as 0. Give other --queries."
         )
     attacked = results[0].attacks[PAIRS].by_length.values()

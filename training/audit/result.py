@@ -210,11 +210,11 @@ def _lengths(by_length: ByLength) -> dict[str, Any]:
 _ALWAYS = (
     (
         "The attacker has pairs of text and stored vector and knows the defence, not its key. Another, with more time, "
-        "text or a better model, recovers more: these figures are what is recoverable at least."
+        "text or a better model, recovers more: these figures are a minimum."
     ),
     (
         "Audited are vectors that leave the index: in a hosted store, an export, a backup. The index folder itself "
-        "holds the texts as well, and who has it needs no attack."
+        "holds the texts as well: with the index nobody needs an attack."
     ),
     (
         "Bounds of int8 and codebooks of pq are fitted to the index's passages; the shorter texts that were attacked "

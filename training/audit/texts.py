@@ -136,7 +136,7 @@ def _skipped_lengths(encoder: Encoder, config: AuditConfig, lengths: Sequence[in
 
 def _shortages(true: Mapping[int, Sequence[str]], copies: int, count: int) -> Iterator[str]:
     if copies:
-        yield f"{copies} texts were not attacked: most of each stands in what the attacker learned from."
+        yield f"{copies} texts were not attacked: the attacker had learned most of each text."
     for length, texts in true.items():
         if len(texts) < count:
             yield f"Of {length} tokens there were {len(texts)} texts to attack, not {count}."

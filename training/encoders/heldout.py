@@ -96,7 +96,7 @@ def account(data: TrainingSet) -> str:
     rows = counts(data)
     line = f"{rows['training']:,} rows to learn from, {rows['held_out']:,} held out"
     if rows["left_out"]:
-        line += f", {rows['left_out']:,} left out since they share a text with one of those"
+        line += f", {rows['left_out']:,} left out because they share a text with held-out rows"
     if rows["left_out"] > sum(rows.values()) / 10:
         line += ": hold out a smaller share, or other rows, to learn from more"
     if rows["held_out"] and not can_tell(data):

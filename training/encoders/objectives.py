@@ -77,7 +77,7 @@ def choose(name: str | None, shape: Shape, *, teacher: bool = False) -> str:
         expected = " or ".join(taken.value for taken in OBJECTIVES[name].shapes)
         raise InputError(f"the objective {name} takes {expected}, but the data are {shape.value}")
     if name == "embeddings" and not teacher:
-        raise InputError("the objective embeddings needs a teacher whose vectors are learned: give --teacher MODEL")
+        raise InputError("the objective embeddings learns the vectors of a teacher: give --teacher MODEL")
     return name
 
 

@@ -56,7 +56,7 @@ class TrainingResult:
         if self.steps < self.planned:
             notes.append(f"stopped early, after step {self.steps:,} of {self.planned:,}: no more gain on held-out rows")
         if self.best_step is not None and self.best_step < self.steps:
-            notes.append(f"the weights are those of step {self.best_step:,}, the best on held-out rows")
+            notes.append(f"the weights come from step {self.best_step:,}, the best on held-out rows")
         if self.before and self.after and self.after.value < self.before.value:
             notes.append(f"the model is worse than its base: {self.after.name} fell on held-out rows")
         return notes

@@ -61,7 +61,7 @@ def as_table(model: str, folder: Path, every: list[str]) -> None:
     """Write a static model: one vector per token, multiplied by a/(a + frequency), without the common part."""
     teacher = find(model)
     if not (teacher / "tokenizer.json").is_file():
-        raise InputError(f"{model} has no tokenizer.json, whose tokens the table is made of")
+        raise InputError(f"{model} has no tokenizer.json, and the table needs its tokens")
     tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -180,7 +180,7 @@ def thresholds(scores: Doubles, gold: Doubles) -> dict[str, float]:
     }
 
 
-# Common scales, on which the scores of two systems can be exchanged
+# Common scales: on them the scores of two systems can change places
 
 
 def _ranked(scores: Doubles) -> Doubles:

@@ -40,7 +40,7 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 class LoopResult:
     """The steps that were run, and their cost."""
 
-    steps: int  # of the whole run, with those of earlier processes
+    steps: int  # of the whole run, including earlier processes
     seconds: float  # of the loop; the trainer's loop counts this process alone
     texts_per_second: float  # in this process
     resumed_from: int | None = None  # step

@@ -32,7 +32,7 @@ class TuningConfig:
     pairs: int = 10_000  # maximum of queries to learn from
     teacher: str = HYBRID  # or the name of a model
     learning: DistillationConfig = field(default_factory=DistillationConfig)
-    held_out: float = 0.1  # share of the documents that judge; more where there are few documents
+    held_out: float = 0.1  # share of the documents to judge with; a larger share of few documents
     queries: int = 1_000  # maximum from held-out documents
     seed: int = 0
 

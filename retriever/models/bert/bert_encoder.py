@@ -90,7 +90,7 @@ class BertEncoder:
         return len(self.offsets([prompt])[0]) if prompt else 0
 
     def _normalize(self, text: str) -> str:
-        """Return the text for the tokenizer, of the same length, so that its offsets are those of the text."""
+        """Return the text for the tokenizer. Its length stays the same, so offsets in it are offsets in the text."""
         return lower_case(text) if self._settings.lowercase else text
 
 

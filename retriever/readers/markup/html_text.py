@@ -129,7 +129,7 @@ class HtmlReader:
         self._tables: list[_Table] = []
         self._text: list[str] = []
         self._start: int | None = None
-        self._next_line = 0  # in preformatted text: the line of the file on which its next line is expected
+        self._next_line = 0  # in preformatted text: the expected line of its next line in the file
         self._preformatted = 0
         self._level = 0  # the level of the heading being read, else 0
         self._link = 0  # the number of pieces of text before the last link in that heading

@@ -25,7 +25,7 @@ _DATA = re.compile(
 )
 _HASH_LENGTHS = frozenset({64, 96, 128})  # a list of SHA-2 sums is something to search
 _AROUND = 160  # characters
-_SAMPLE = 4_096  # characters that decide what a run is
+_SAMPLE = 4_096  # characters that decide the kind of a run
 
 
 def drop_encoded(document: Document) -> Document:
@@ -51,12 +51,12 @@ def _reason(characters: int) -> str:
 
 
 def _note(data: str) -> str:
-    """Return what stands for encoded data: an ellipsis, and as many newlines as the data has."""
+    """Return the replacement of encoded data: an ellipsis, and the number of newlines in the data."""
     return "…" + "\n" * data.count("\n")
 
 
 class _Moves:
-    """Maps positions of a text to those of the shorter one; one inside data keeps its line."""
+    """Maps positions of a text to positions of the shortened text. A position inside data keeps its line."""
 
     def __init__(self, text: str, spans: list[tuple[int, int]]) -> None:
         self._text, self._spans = text, spans

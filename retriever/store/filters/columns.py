@@ -44,7 +44,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What was read of the metadata of a state."""
+    """The metadata of a state, as far as they are read."""
 
     metadata: pa.Array  # the different ones
     values: dict[str, list[Any]]  # key -> its value in each of them
@@ -161,7 +161,7 @@ class DocumentColumns:
         self._values: dict[str, list[Any]] = {}  # key -> its value in each of the different metadata
 
     def carried(self) -> Carried | None:
-        """What a later state need not read again: a commit leaves most metadata as they are."""
+        """Metadata for a later state to reuse: a commit changes few of them."""
         return Carried(self._metadata[0], dict(self._values)) if self._values else self._carried
 
     def column(self, key: str) -> Column:
@@ -203,7 +203,7 @@ class DocumentColumns:
         return encoded.dictionary, order, np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
 
     def _values_of(self, key: str) -> list[Any]:
-        """Return the value under a key in each of the different metadata; those of an earlier state are known."""
+        """Return the value of a key in each distinct metadata; for metadata of an earlier state it is known."""
         texts, before = self._metadata[0], self._carried
         if before is None or key not in before.values:
             return [_decode(text).get(key) for text in texts.to_pylist()]

@@ -69,7 +69,7 @@ def escaped(path: str) -> str:
 
 
 def moments(value: Any) -> tuple[float, float]:
-    """Return the seconds since 1970 at which a time begins and ends: a date alone is the whole day.
+    """Return the start and the end of a time in seconds since 1970: a date alone is the whole day.
 
     :param value: a date or a date and time as text, in local time unless it has a zone, or seconds.
     """
@@ -129,7 +129,7 @@ def extension(path: str) -> str:
 
 
 def type_name(value: Any) -> str:
-    """Return a type as it is compared: `.MD` is `md`."""
+    """Return a type in the form for comparison: `.MD` gives `md`."""
     return folded(value).lstrip(".")
 
 

@@ -90,7 +90,7 @@ class FolderLocation:
         """Settle all new files, then rename HEAD.json into place; without `durable`, the state before is not kept."""
         states = [self._write_aside(HEAD, head)]
         if self.durable:
-            # HEAD.json first where there was none: it makes the folder an index.
+            # HEAD.json first if there is none: it makes the folder an index.
             states.insert(over == NEW, self._write_aside(PREVIOUS, previous))
         else:
             (self.cache / PREVIOUS).unlink(missing_ok=True)  # so that the next durable commit syncs everything

@@ -90,7 +90,7 @@ class WaitingLine:
         self._lock: BaseFileLock | None = None
 
     def join(self) -> None:
-        """Take the last place; nothing changes for who has one."""
+        """Take the last place, unless this process has one."""
         from filelock import FileLock
 
         if self._ticket is None or not self._ticket.exists():  # another writer took it for that of a dead one

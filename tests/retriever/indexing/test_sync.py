@@ -919,7 +919,7 @@ def test_a_large_text_file_is_indexed_in_parts_with_its_own_lines(world, small_p
     assert {hit.passage for hit in of_file} == {hit.passage for hit in hits if hit.path != "small.log"}
     (passage, *_) = world.retriever.context("cat", max_tokens=200, where="path=big.log").passages
     assert passage.citation == f"[1] big.log:{passage.line_start}-{passage.line_end}"
-    with pytest.raises(InputError, match=r"in parts, of which the first is 'big.log/bytes-000000000000-"):
+    with pytest.raises(InputError, match=r"in parts; the first is 'big.log/bytes-000000000000-"):
         world.retriever.text("big.log")
 
 

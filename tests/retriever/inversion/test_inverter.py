@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -228,31 +229,44 @@ def test_a_folder_that_is_no_inverter_or_a_damaged_one_is_told(embedding: Path, 
             load(copy)
 
 
-@pytest.mark.parametrize("kind", ["embedding", "hidden"])
+TRAIN_ALL = """
+import json, os, sys
+from binocle.training.inversion.config import InverterConfig
+from binocle.training.inversion.train import train_inverter
+
+texts, encoder, *runs = sys.argv[1:]
+for out, settings in zip(runs[::2], runs[1::2]):
+    process = os.fork()  # importing torch takes seconds, and once is enough
+    if process == 0:
+        train_inverter(texts, out, encoder=encoder, config=InverterConfig(**json.loads(settings)))
+        os._exit(0)
+    print(process, flush=True)
+    os.waitpid(process, 0)
+"""
+
+
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(
-    kind: str, texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: Path, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("_TEXTS", "_CONTROLS"):
         monkeypatch.setattr(f"binocle.training.inversion.evaluation.{name}", 2)
-    settings = {"kind": kind, "steps": 20, "evaluations": 4}
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    train_inverter(texts, whole, encoder=tiny_model, config=config(**settings))
-    code = (
-        "from binocle.training.inversion.config import InverterConfig\n"
-        "from binocle.training.inversion.train import train_inverter\n"
-        f"train_inverter({str(texts)!r}, {str(killed)!r}, encoder={tiny_model!r}, "
-        f"config=InverterConfig(max_length=8, batch_size=16, held_out=0.1, bf16=False, **{settings!r}))\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    checkpoints = killed / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
-    while child.poll() is None and not list(checkpoints.glob("checkpoint-*/whole.json")):
-        time.sleep(0.005)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    assert (killed / "run").is_dir()
-    result = train_inverter(texts, killed, encoder=tiny_model, config=config(**settings))
-    assert result.resumed_from
-    assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
+    configs = {kind: config(kind=kind, steps=20, evaluations=4) for kind in ("embedding", "hidden")}
+    runs = [word for kind in configs for word in (tmp_path / kind, json.dumps(dataclasses.asdict(configs[kind])))]
+    command = [sys.executable, "-c", TRAIN_ALL, texts, tiny_model, *runs]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        for kind in configs:
+            process = int(child.stdout.readline())
+            checkpoints = tmp_path / kind / "run" / "checkpoints" / ("" if kind == "hidden" else "text")
+            while child.poll() is None and not list(checkpoints.glob("checkpoint-*/whole.json")):
+                time.sleep(0.005)
+            os.kill(process, signal.SIGKILL)
+    for kind, settings in configs.items():
+        whole, killed = tmp_path / f"whole-{kind}", tmp_path / kind
+        assert (killed / "run").is_dir()
+        train_inverter(texts, whole, encoder=tiny_model, config=settings)
+        result = train_inverter(texts, killed, encoder=tiny_model, config=settings)
+        assert result.resumed_from
+        assert (killed / "inverter.safetensors").read_bytes() == (whole / "inverter.safetensors").read_bytes()
 
 
 class _Killed(BaseException):

@@ -849,12 +849,12 @@ def test_of_a_few_held_out_pairs_a_figure_is_had_but_nothing_is_chosen(tmp_path)
 
 ACCOUNTS = {
     (90, 10, 0): "90 rows to learn from, 10 held out",
-    (81, 10, 9): "81 rows to learn from, 10 held out, 9 left out since they share a text with one of those",
+    (81, 10, 9): "81 rows to learn from, 10 held out, 9 left out because they share a text with held-out rows",
     (
         70,
         10,
         20,
-    ): "70 rows to learn from, 10 held out, 20 left out since they share a text with one of those: hold out a "
+    ): "70 rows to learn from, 10 held out, 20 left out because they share a text with held-out rows: hold out a "
     "smaller share, or other rows, to learn from more",
     (
         98,
