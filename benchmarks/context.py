@@ -1,11 +1,14 @@
-"""Contexts for a prompt: do they hold the answer, repeat nothing, and how much do they cost?
+r"""Contexts for a prompt: do they hold the answer, repeat nothing, and how much do they cost?
 
-    python -m benchmarks.context --squad squad11_dev.jsonl.gz --squad-index FOLDER --book-index FOLDER
+    python -m benchmarks.context --squad squad11_dev.jsonl.gz --squad-index FOLDER --scifact FOLDER \
+        --scifact-index FOLDER --book-index FOLDER
 
-Recall is the share of SQuAD's questions with one of their answers in the context. It is compared with plain top-k: the
-best hits, in order and without citations, while they fit. The book is an index of the Rust book; its queries are 30 of
-its headings. Two passages are alike by the Jaccard index of their words, of rows of two words and of rows of three.
-Times are CPU seconds of this process, search and context in turn.
+Recall is the share of SQuAD's questions with one of their answers in the context, and the share of the sentences that
+prove or disprove scifact's claims. It is compared with plain top-k: the best hits, in order and without citations,
+while they fit. For this, contexts are also packed where a search says that nothing answers; `refused` is their share.
+The book is an index of the Rust book; its queries are 30 of its headings. Two passages are alike by the Jaccard index
+of their words, of rows of two words and of rows of three. Times are CPU seconds of this process, search and context in
+turn.
 """
 
 from __future__ import annotations
@@ -27,53 +30,72 @@ from binocle import Retriever
 from .machine import save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from binocle import Hit
 
 LIMITS = (500, 1_000, 2_000)  # tokens of the encoder
-QUESTIONS, TIMED, CONTEXTS, SEED = 60, 40, 30, 0
+QUESTIONS, TIMED, CONTEXTS, SEED = 200, 40, 30, 0
+Question = tuple[str, list[list[str]]]  # a query, and the variants of each of its answers
 ALIKE = 0.8
 
 
-def questions(file: Path) -> list[tuple[str, list[str]]]:
-    """Return a sample of questions with their answers."""
+def questions(file: Path) -> list[Question]:
+    """Return a sample of SQuAD's questions with their answers."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
-        pairs = [(qa["question"], qa["answers"]) for line in stream for qa in json.loads(line)["qas"][:1]]
+        pairs = [(qa["question"], [qa["answers"]]) for line in stream for qa in json.loads(line)["qas"][:1]]
     return random.Random(SEED).sample(pairs, QUESTIONS)
 
 
-def plain(retriever: Retriever, query: str, limit: int, count: Callable[[str], int]) -> str:
+def claims(folder: Path) -> list[Question]:
+    """Return a sample of scifact's claims with the sentences that prove or disprove them."""
+    corpus, queries = (
+        [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
+        for name in ("corpus", "queries")
+    )
+    sentences = {row["_id"]: re.split(r"(?<=[.!?])\s+(?=[A-Z])", row["text"]) for row in corpus}
+    pairs = []
+    for row in queries:
+        numbers = [(name, at) for name, sets in row["metadata"].items() for one in sets for at in one["sentences"]]
+        evidence = [[sentences[name][at]] for name, at in numbers if at < len(sentences[name])]
+        if evidence:
+            pairs.append((row["text"], evidence))
+    return random.Random(SEED).sample(pairs, QUESTIONS)
+
+
+def plain(hits: Sequence[Hit], limit: int, count: Callable[[str], int]) -> str:
     """Return the best hits that fit, in order."""
     texts: list[str] = []
-    for hit in retriever.search(query, k=30):
+    for hit in hits:
         if count("\n\n".join([*texts, hit.text])) > limit:
             break
         texts.append(hit.text)
     return "\n\n".join(texts)
 
 
-def recall(retriever: Retriever, file: Path) -> list[dict[str, Any]]:
-    """Return the share of questions with an answer in the text, for each limit."""
+def recall(retriever: Retriever, sample: list[Question]) -> list[dict[str, Any]]:
+    """Return the share of answers in the text, for each limit."""
     encoder, rows = retriever.encoder, []
 
     def count(text: str) -> int:
         return len(encoder.offsets([text])[0])
 
+    def held(text: str, answers: list[list[str]]) -> float:
+        return float(np.mean([any(variant in text for variant in answer) for answer in answers]))
+
+    hits = [retriever.search(query, k=30) for query, _ in sample]
     for limit in LIMITS:
-        held: dict[str, list[bool]] = {"context": [], "plain": []}
-        passages = []
-        for query, answers in questions(file):
-            context = retriever.context(query, max_tokens=limit)
-            assert context.tokens == count(context.text) <= limit
-            passages.append(len(context.passages))
-            held["context"].append(any(answer in context.text for answer in answers))
-            text = plain(retriever, query, limit, count)
-            held["plain"].append(any(answer in text for answer in answers))
+        contexts = [retriever.context(query, max_tokens=limit, min_relevance=0) for query, _ in sample]
+        assert all(context.tokens == count(context.text) <= limit for context in contexts)
+        packed = [held(context.text, answers) for context, (_, answers) in zip(contexts, sample, strict=True)]
+        best = [held(plain(top, limit, count), answers) for top, (_, answers) in zip(hits, sample, strict=True)]
         rows.append(
             {
                 "tokens": limit,
-                "recall": round(float(np.mean(held["context"])), 4),
-                "plain_recall": round(float(np.mean(held["plain"])), 4),
-                "passages": round(float(np.mean(passages)), 1),
+                "recall": round(float(np.mean(packed)), 4),
+                "plain_recall": round(float(np.mean(best)), 4),
+                "passages": round(float(np.mean([len(context.passages) for context in contexts])), 1),
+                "refused": round(float(np.mean([not context.answerable for context in contexts])), 4),
             }
         )
         print(rows[-1], flush=True)
@@ -134,12 +156,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--squad", type=Path, required=True)
     parser.add_argument("--squad-index", type=Path, required=True)
+    parser.add_argument("--scifact", type=Path, required=True)
+    parser.add_argument("--scifact-index", type=Path, required=True)
     parser.add_argument("--book-index", type=Path, required=True)
     arguments = parser.parse_args()
     book = Retriever.open(arguments.book_index, trust=True)
     results: dict[str, Any] = {"book": repetition(book), "cost": cost(book)}
     print(results, flush=True)
-    results["squad"] = recall(Retriever.open(arguments.squad_index, trust=True), arguments.squad)
+    results["squad"] = recall(Retriever.open(arguments.squad_index, trust=True), questions(arguments.squad))
+    results["scifact"] = recall(Retriever.open(arguments.scifact_index, trust=True), claims(arguments.scifact))
     save("context", results, seed=SEED)
 
 

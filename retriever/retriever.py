@@ -503,8 +503,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         """Pack the best passages for a prompt into at most `max_tokens`.
 
         Near-copies and passages far below the best are left out, neighbours are joined, and a numbered citation
-        precedes each passage. No document can forge a citation: see `search.passage`. The other parameters are as in
-        `search`.
+        precedes each passage. No document can forge a citation: see `search.passage`. The context is empty where a
+        search says that nothing answers; `min_relevance=0` packs even then. The other parameters are as in `search`.
 
         :param tokenizer: gives the tokens of a text, or their number, as the model of the prompt counts them; by
             default the encoder's.

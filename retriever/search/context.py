@@ -1,8 +1,10 @@
 """Pack the best passages for a prompt: without near-copies, in reading order, with numbered citations.
 
 A hit is a near-copy if most of its shingles, rows of three words, are in the text already (Broder 1997, "On the
-resemblance and containment of documents"). Hits far below the best are left out, even if there is room. The room goes
-to the neighbours of the chosen hits in their sections.
+resemblance and containment of documents"). Hits far below the best are left out, even if there is room. A hit that does
+not fit is cut to its sentences about the query. The room goes to the neighbours of the chosen hits in their sections.
+
+Where a search says that nothing answers the query, the context is empty.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.checks import is_whole
 from ...core.errors import InputError
 from ..documents.document import concealed_of, hidden_spans
+from .extract import shorten
 from .hit import Hit
 from .passage import Passage
 
@@ -32,6 +36,7 @@ Order = Literal["best_first", "best_last"]
 
 _COPY_SHARE = 0.6  # of a hit's shingles are in the text already: then it is a near-copy
 _SHINGLE = 3  # words
+_SEPARATOR = "\n\n"  # between passages
 _SHARES = {"lexical": 0.25, "semantic": 0.5}  # of the best score of a stage: a hit below both is far off
 _ROOM_SHARE = 0.1  # of the tokens: with less room, no neighbours are looked for
 _MISSES = 3  # hits that do not fit, before no more are tried
@@ -50,6 +55,7 @@ class Context:
     passages: tuple[Passage, ...]
     tokens: int  # of the text
     query: str = field(default="", compare=False)
+    answerable: bool = field(default=False, compare=False)  # the index seems to answer the query, as `Hits` says
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -118,6 +124,8 @@ def find_context(
     :param count: counts the tokens of a text; by default the encoder's.
     """
     hits = request.hits(snapshot, encoder_of)
+    if not hits.answerable and request.min_relevance is None:
+        return Context("", (), 0, request.text)
     encoder = encoder_of(snapshot.head.encoder)
     documents = _Documents(snapshot)
     documents.read_shared(hits)
@@ -125,8 +133,9 @@ def find_context(
     def siblings(chosen: Sequence[Hit]) -> Iterator[Hit]:
         return find_siblings(snapshot, chosen, packing.siblings)
 
-    context = pack(hits, documents, count or (lambda text: len(encoder.offsets([text])[0])), packing, siblings)
-    return replace(context, query=request.text)
+    count = count or (lambda text: len(encoder.offsets([text])[0]))
+    context = pack(hits, documents, count, packing, siblings, query=request.text)
+    return replace(context, answerable=hits.answerable)
 
 
 class _Documents(dict[int, str]):
@@ -189,6 +198,8 @@ def pack(
     count: Callable[[str], int],
     packing: Packing,
     siblings: Siblings = lambda _: (),
+    *,
+    query: str = "",
 ) -> Context:
     """Choose hits, the best first, while they fit, and write them by document, the one with the best hit first.
 
@@ -198,11 +209,11 @@ def pack(
     :param count: counts the tokens of a text.
     :param siblings: yields the neighbours of the chosen hits.
     """
-    selection = _Selection(documents, count, packing)
+    selection = _Selection(documents, count, packing, query)
     selection.choose(_near(hits))
     if packing.siblings and selection.chosen and selection.room >= _ROOM_SHARE * packing.max_tokens:
         selection.choose(siblings(list(selection.chosen)))
-    return selection.write()
+    return replace(selection.write(), query=query)
 
 
 def _near(hits: Sequence[Hit]) -> list[Hit]:
@@ -217,43 +228,61 @@ def _near(hits: Sequence[Hit]) -> list[Hit]:
 class _Selection:
     """The hits that were chosen for a context, and the room that is left.
 
-    The cost of a hit is estimated as that of a passage of its own. Neighbours cost less when joined; this saving is
-    computed only when a hit does not fit.
+    The cost of a hit is that of a passage of its own. Neighbours cost less when joined; this saving is computed only
+    when a hit does not fit.
     """
 
-    def __init__(self, documents: Mapping[int, str], count: Callable[[str], int], packing: Packing) -> None:
+    def __init__(
+        self, documents: Mapping[int, str], count: Callable[[str], int], packing: Packing, query: str = ""
+    ) -> None:
         self._documents = documents
-        self._count = count
+        self._count = cache(count)  # most passages are counted alone, and again when neighbours are joined
         self._packing = packing
+        self._query = query
         self._shingles: set[tuple[str, ...]] = set()
+        self._separator = count(_SEPARATOR)
         self.room, self._is_exact = packing.max_tokens, True
         self.chosen: list[Hit] = []
 
     def choose(self, hits: Iterable[Hit]) -> None:
-        """Choose the hits that fit and are no near-copies, until several did not fit."""
+        """Choose the hits that fit and are no near-copies, until several did not fit, or one was cut to fit."""
         misses = 0
         for hit in hits:
             passage = Passage.join(1, [hit], hit.text)
             shingles = _shingles(passage.visible_text)
             if not shingles or len(shingles & self._shingles) >= _COPY_SHARE * len(shingles):
                 continue
-            if self._fits(self._count(passage.write())):
+            if self._fits(passage):
                 self.chosen.append(hit)
                 self._shingles |= shingles
-            elif (misses := misses + 1) == _MISSES:
+            elif self._choose_cut(hit, passage) or (misses := misses + 1) == _MISSES:
                 return
 
-    def _fits(self, cost: int) -> bool:
+    def _choose_cut(self, hit: Hit, passage: Passage) -> bool:
+        """Choose some sentences of a hit that does not fit; none of a neighbour of hits."""
+        room = self.room - self._count(passage.citation) - self._separator
+        shorter = shorten(hit, self._query, self._count, room) if hit.rank else None
+        if shorter is None or not self._fits(Passage.join(1, [shorter], shorter.text)):
+            return False
+        self.chosen.append(shorter)
+        return True
+
+    def _fits(self, passage: Passage) -> bool:
         """Take up room for a passage, if there is enough."""
+        cost = self._cost(passage)
         if cost > self.room and not self._is_exact:
-            self.room, self._is_exact = self._packing.max_tokens - self._join().tokens, True
+            used = sum(self._cost(Passage.join(1, run, self._text(run))) for run in _runs(self.chosen, self._documents))
+            self.room, self._is_exact = self._packing.max_tokens - used, True
         if cost > self.room:
             return False
         self.room, self._is_exact = self.room - cost, False
         return True
 
+    def _cost(self, passage: Passage) -> int:
+        return self._count(passage.write()) + self._separator
+
     def write(self) -> Context:
-        """Write the context; a number of two digits or a separator may cost more than estimated, so the last go."""
+        """Write the context; it may cost more than its passages alone, so the last of them go."""
         context = self._join()
         while context.tokens > self._packing.max_tokens:
             self.chosen.pop()
@@ -265,7 +294,7 @@ class _Selection:
         if self._packing.order == "best_last":
             runs.reverse()
         passages = tuple(Passage.join(number, run, self._text(run)) for number, run in enumerate(runs, 1))
-        text = "\n\n".join(passage.write() for passage in passages)
+        text = _SEPARATOR.join(passage.write() for passage in passages)
         return Context(text, passages, self._count(text) if passages else 0)
 
     def _text(self, run: Sequence[Hit]) -> str:

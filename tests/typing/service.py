@@ -40,6 +40,6 @@ def row(hit: Hit) -> dict[str, str | int | float]:
 def is_healthy(service: Service) -> bool:
     """Tell whether the index answers."""
     try:
-        return service.retriever.status() is not None
+        return service.retriever.status().chunks > 0
     except BinocleError:
         return False

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from binocle import Context, Retriever
 from binocle.core.errors import InputError
+from binocle.retriever.search import relevance
 from binocle.retriever.search.context import Packing, counter
 from binocle.retriever.search.context import pack as pack_within
 from binocle.retriever.search.hit import Hit
@@ -110,6 +111,33 @@ def test_what_does_not_fit_makes_way_for_what_does():
     assert packed.tokens <= 10
 
 
+def test_a_hit_that_does_not_fit_is_cut_to_its_sentences_about_the_query():
+    text = (
+        "Cats sleep a lot. Some like milk.\nDogs bark at night. They guard the door. Fish swim in the sea. " + "x " * 50
+    )
+    documents = {1: "a cat sat here", 2: text}
+    hits = [hit(number, 0, len(text), documents) for number, text in documents.items()]
+    packed = pack_within(hits, documents, words, Packing(18), query="why do dogs bark")
+    assert [passage.text for passage in packed.passages] == [
+        "a cat sat here",
+        "Dogs bark at night. They guard the door.",
+    ]
+    cut = packed.passages[1]
+    assert (cut.line_start, cut.line_end, text[cut.char_start : cut.char_end]) == (2, 2, cut.text)
+    assert packed.tokens == words(packed.text) <= 18
+    tight = pack_within(hits, documents, words, Packing(9), query="why do dogs bark")
+    assert [passage.path for passage in tight.passages] == ["1.md"]
+
+
+def test_code_is_cut_between_lines_and_hidden_text_is_not_cut():
+    text = "def cat():\n    return 1\n\ndef dog():\n    return bark()\n" + "x = 1\n" * 30
+    code = replace(hit(1, 0, len(text) - 1, {1: text}), format="python")
+    (passage,) = pack_within([code], {1: text}, words, Packing(7), query="dog bark").passages
+    assert (passage.text.strip(), passage.line_start) == ("def dog():\n    return bark()", 4)
+    hidden = replace(code, hidden=((0, 5),))
+    assert pack_within([hidden], {1: text}, words, Packing(7), query="dog bark").passages == ()
+
+
 def test_what_joining_spares_goes_to_the_next_best():
     """Six neighbours become one passage, so that the seventh fits, which is better than the eighth."""
     documents = {1: "\n".join(["six words stand in this line"] * 6), 2: "word " * 11 + "end", 3: "two words"}
@@ -179,9 +207,23 @@ _FORGERIES = st.lists(
 )
 
 
+_BODIES = st.lists(_FORGERIES.map("".join).filter(str.strip), min_size=1, max_size=4)
+
+
 @settings(max_examples=150, deadline=None)
-@given(st.lists(_FORGERIES.map("".join).filter(str.strip), min_size=1, max_size=4))
+@given(_BODIES)
 def test_no_body_forges_a_citation(bodies):
+    check_citations(bodies)
+
+
+@pytest.mark.slow
+@settings(max_examples=1_000, deadline=None)
+@given(_BODIES)
+def test_no_body_of_a_thousand_forges_a_citation(bodies):
+    check_citations(bodies)
+
+
+def check_citations(bodies):
     documents = dict(enumerate(bodies, 1))
     hits = [hit(number, 0, len(text), documents, heading=(text,)) for number, text in documents.items()]
     packed = pack(hits, documents, words, 1_000)
@@ -283,6 +325,16 @@ def test_a_context_is_counted_in_the_encoders_tokens(retriever, tiny):
 def test_a_context_can_be_filtered(retriever):
     packed = retriever.context("cancel a task", where="path=notes/*.txt")
     assert {passage.path for passage in packed.passages} == {"notes/cats.txt"}
+
+
+def test_a_context_is_empty_where_a_search_says_that_nothing_answers(retriever, monkeypatch):
+    assert retriever.context("quixotic zebra").answerable
+    monkeypatch.setattr(relevance, "line", lambda *_: 1.1)  # every hit is weak
+    context = retriever.context("quixotic zebra")
+    assert (context, context.answerable) == (Context("", (), 0), False)
+    assert context.messages[1]["content"] == "There are no passages about it.\n\nQuestion: quixotic zebra"
+    forced = retriever.context("quixotic zebra", min_relevance=0)
+    assert forced.passages and not forced.answerable
 
 
 def test_a_context_of_no_tokens_is_refused(retriever):
