@@ -153,7 +153,7 @@ def _is_best(point: _Point, points: Sequence[_Point]) -> bool:
 
 
 def _without_pairs(report: Report, length: str | None, axes: _Axes) -> Iterable[str]:
-    """Draw a hollow point for the F1 of each attacker who has no pairs."""
+    """Draw a hollow point for the F1 of each attacker without pairs."""
     for setting in report["settings"]:
         without = {name: attack for name, attack in setting["attacks"].items() if name.endswith("without pairs")}
         for name, attack in without.items():
