@@ -32,10 +32,10 @@ SETTINGS = ("noise=0.03", "noise=0.06", "truncate=96", "int8", "binary", "pq=96"
 class Ridge:
     """In the place of the attacker that trains a decoder."""
 
-    def __init__(self, dim: int, seed: int, encoder: Encoder) -> None:
+    def __init__(self, dim: int, seed: int, encoder: Encoder) -> None:  # noqa: ARG002
         self._tokens = EncoderTokens(encoder)
 
-    def fit(self, vectors: Floats, texts: Sequence[str], steps: int, seconds: float) -> bool:
+    def fit(self, vectors: Floats, texts: Sequence[str], steps: int, seconds: float) -> bool:  # noqa: ARG002
         self._bag = RidgeBag.fit(vectors, self._tokens(texts), LENGTH)
         return False
 

@@ -135,13 +135,15 @@ def _print_inverted(result: InvertedVector, number: int | None, true: str | None
     if number is not None:
         echo(f"row {number}")
     if not result.recovered:
-        echo(f"no text recovered (the nearest has a cosine of {result.cosine:.3f})")
-        return
-    echo(f"{result.text}\n  cosine {result.cosine:.3f}")
+        words = ", but words:" if result.tokens else ""
+        echo(f"no text recovered (the nearest has a cosine of {result.cosine:.3f}){words}")
+    else:
+        echo(f"{result.text}\n  cosine {result.cosine:.3f}")
     likeliest: dict[str, float] = {}
     for guess in result.tokens:  # a repeated token is less likely each time
         likeliest.setdefault(guess.token, guess.probability)
-    echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in likeliest.items()))
+    if likeliest:
+        echo("  " + "  ".join(f"{token} {likely:.2f}" for token, likely in likeliest.items()))
 
 
 def _print_reading(reading: StateReading, *, as_json: bool) -> int:

@@ -41,7 +41,7 @@ def embedded_text(hit: Hit) -> str:
 
 
 def recovered(facts: RetainedFacts) -> str:
-    """List the words that a vector keeps and loses."""
-    missing = f"; lost: {', '.join(facts.missing)} (only its words find these)" if facts.missing else ""
-    retained = f"; kept: {', '.join(facts.retained)}" if facts.retained else ""
+    """Name the words and facts that are read from a vector, and facts that are not among its likeliest words."""
+    missing = f"; not among its likeliest words: {', '.join(facts.missing)}" if facts.missing else ""
+    retained = f"; read back: {', '.join(facts.retained)}" if facts.retained else ""
     return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"

@@ -115,7 +115,7 @@ class _QueryCommand(click.Command):
     "--inverter",
     metavar="DIR",
     type=FOLDER,
-    help="With --explain, also show which words the vectors keep and lose: the folder of a trained inverter.",
+    help="With --explain, also show which words can be read from the vectors: the folder of a trained inverter.",
 )
 @click.option("--model", metavar="NAME", help="Where the index's encoder is now, if it was moved.")
 @ray_option

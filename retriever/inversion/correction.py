@@ -120,10 +120,10 @@ class _Search:
         self._measured = _MeasuredChanges(len(vector))
         self._proposed: tuple[Ids, list[tuple[float, Change]]] = ((), [])
 
-    def run(self, proposals: Sequence[Ids], deadline: float, most: int | None = None) -> Correction:
+    def run(self, proposals: Sequence[Ids], deadline: float, limit: int | None = None) -> Correction:
         self._score([(ids, self._new_slots(len(ids) + 1)) for ids in proposals])
         waited = rounds = 0
-        while self._known and waited < _PATIENCE and time.monotonic() < deadline and rounds != most:
+        while self._known and waited < _PATIENCE and time.monotonic() < deadline and rounds != limit:
             rounds += 1
             best = self._best(1)[0]
             self._measure(best, 0.5 + waited)

@@ -1,4 +1,7 @@
-"""Find out which facts of a text its vector retains: numbers and names that can be read back from it."""
+"""Find out which facts of a text can be read back from its vector: numbers and names among its likeliest words.
+
+A fact that is not read back may still be in the vector: it tells the true number from other candidates.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ _WORDS = 12  # to return
 
 @dataclass(frozen=True, slots=True)
 class RetainedFacts:
-    """The words and facts of a text that can be read back from its vector, and the facts that cannot."""
+    """The words and facts of a text that are read back from its vector, and the facts that are not."""
 
     words: tuple[str, ...]  # read back, likeliest first
     retained: tuple[str, ...]  # numbers and names that are read back
-    missing: tuple[str, ...]  # numbers and names that are not: only lexical search finds the text by them
+    missing: tuple[str, ...]  # numbers and names that are not among the likeliest words of the vector
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields for JSON."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # of correction for a text
 _BATCH = 64  # vectors: their bags, as wide as the vocabulary, are in memory together
+_SHUFFLES = 16  # of a vector's dimensions: directions of no text
+_DEVIATIONS = 4.0  # standard deviations above the cosines of the shuffles
 _IN_BAG = 0.15  # minimum probability of a token of the bag to be proposed for a text
 
 
@@ -44,7 +46,7 @@ class InvertedVector:
     """The text recovered from one vector."""
 
     text: str  # empty if nothing was recovered
-    tokens: tuple[TokenGuess, ...]  # the bag, likeliest first
+    tokens: tuple[TokenGuess, ...]  # the bag, likeliest first; also without a text, if it beats chance
     cosine: float  # of the vector of `text` with the inverted vector
     recovered: bool  # whether the cosine reaches the threshold, which vectors of no text stay below
 
@@ -135,13 +137,25 @@ class EmbeddingInverter:
         for row, proposals in enumerate(self._proposals(vectors, shares, counts)):
             nearest = self.correct(vectors[row], seconds, proposals, seed=seed)
             recovered = nearest.cosine >= self.info.threshold
-            bag = expected_tokens(shares[row], float(counts[row]), 0.1)[:words] if recovered else []
+            shown = recovered or self._beats_chance(vectors[row], proposals[-1], seed)
+            bag = expected_tokens(shares[row], float(counts[row]), 0.1)[:words] if shown else []
             yield InvertedVector(
                 text=self.tokens.text(nearest.ids) if recovered else "",
                 tokens=tuple(TokenGuess(self.tokens.name(token), round(likely, 4)) for token, likely in bag),
                 cosine=nearest.cosine,
                 recovered=recovered,
             )
+
+    def _beats_chance(self, vector: Floats, bag: Ids, seed: int) -> bool:
+        """Whether a vector's bag, encoded again, comes nearer to it than the bags of its shuffles do to theirs.
+
+        A defence or another text length takes a vector away from all texts, and its words can still be read.
+        """
+        random = np.random.default_rng(seed)
+        shuffles = np.array([random.permutation(vector) for _ in range(_SHUFFLES)])
+        bags = [bag, *self._bags(*self.proposer.bag(shuffles))]
+        cosines = (self.embed(bags) * np.concatenate([vector[None], shuffles])).sum(1)
+        return bool(cosines[0] > cosines[1:].mean() + _DEVIATIONS * cosines[1:].std())
 
     def correct(
         self, vector: Floats, seconds: float, proposals: Sequence[Ids] | None = None, *, seed: int = 0
@@ -165,11 +179,17 @@ class EmbeddingInverter:
         return self._proposals(vectors, *self.proposer.bag(vectors))
 
     def _proposals(self, vectors: Floats, shares: Floats, counts: Floats) -> list[list[Ids]]:
+        bags = self._bags(shares, counts)
+        return [[*texts, bag] for texts, bag in zip(self.proposer.texts(vectors), bags, strict=True)]
+
+    @staticmethod
+    def _bags(shares: Floats, counts: Floats) -> list[Ids]:
+        """The tokens that each bag expects, likeliest first."""
         bags = []
         for share, count in zip(shares, counts.tolist(), strict=True):
             likely = expected_tokens(share, count, _IN_BAG)[: max(1, round(count))]
             bags.append(tuple(token for token, _ in likely))
-        return [[*texts, bag] for texts, bag in zip(self.proposer.texts(vectors), bags, strict=True)]
+        return bags
 
     def nearest(self, vector: Floats, proposals: Sequence[Ids]) -> Correction:
         """Return the nearest of these texts, without correction."""

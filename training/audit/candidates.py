@@ -81,14 +81,14 @@ def questions(texts: LeakTexts, seed: int) -> tuple[int, list[Question]]:
     """Return the length of the texts that are asked about, and the questions."""
     random = np.random.default_rng(seed)
     length = min(texts.true, key=lambda size: (abs(size - _LENGTH), size))
-    asked: list[Question] = []
+    chosen: list[Question] = []
     for kind, spans in _SPANS.items():
         pool = sorted({text[first:last] for text in texts.corpus for first, last in spans(text)})
-        rows = [(row, text, found) for row, text in enumerate(texts.true[length]) if (found := spans(text))]
-        made = [_question(kind, row, text, found, pool, random) for row, text, found in rows[:_QUESTIONS]]
-        made = [question for question in made if len(question.texts[UNKNOWN]) >= _LEAST]
-        asked += made if len(made) >= _LEAST else []
-    return length, asked
+        rows = [(row, text) for row, text in enumerate(texts.true[length]) if spans(text)][:_QUESTIONS]
+        of_kind = [_question(kind, row, text, spans(text), pool, random) for row, text in rows]
+        of_kind = [question for question in of_kind if len(question.texts[UNKNOWN]) >= _LEAST]
+        chosen += of_kind if len(of_kind) >= _LEAST else []
+    return length, chosen
 
 
 def _question(
@@ -135,14 +135,14 @@ class CandidateAttack:
         vectors, targets = comparison.texts(self._plain, self._texts), comparison.stolen(stolen)
         results = {}
         for kind in dict.fromkeys(question.kind for question in self._questions):
-            asked = [question for question in self._questions if question.kind == kind]
+            of_kind = [question for question in self._questions if question.kind == kind]
             ranks = {
-                known: [self._rank(question.texts[known], vectors, targets[question.row]) for question in asked]
+                known: [self._rank(question.texts[known], vectors, targets[question.row]) for question in of_kind]
                 for known in _KNOWN
             }
             results[kind] = FactResult(
-                len(asked),
-                round(float(np.mean([len(question.texts[UNKNOWN]) for question in asked]))),
+                len(of_kind),
+                round(float(np.mean([len(question.texts[UNKNOWN]) for question in of_kind]))),
                 {known: _value([first for first, _ in pairs], self._seed) for known, pairs in ranks.items()},
                 {known: float(np.median([rank for _, rank in pairs])) for known, pairs in ranks.items()},
             )

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,17 @@ def test_vectors_of_no_text_give_no_text(embedding: Path):
     random = np.random.default_rng(1).standard_normal((4, inverter.info.dim))
     for result in inverter.invert(random, seconds=0.2):
         assert (result.recovered, result.text, result.tokens) == (False, "", ())
+
+
+def test_a_vector_that_no_text_comes_near_still_gives_words_if_they_beat_chance(embedding: Path):
+    inverter = EmbeddingInverter.load(embedding)
+    inverter.info = replace(inverter.info, threshold=0.999)
+    text = "moon cheese ship night"
+    vector = inverter.encoder.encode([text])
+    noisy = vector + 0.5 / vector.shape[1] ** 0.5 * np.random.default_rng(2).standard_normal(vector.shape)
+    (result,) = inverter.invert(noisy.astype(np.float32), seconds=0)
+    assert (result.recovered, result.text) == (False, "")
+    assert {guess.token for guess in result.tokens} & set(text.split())
 
 
 def test_many_vectors_are_inverted_a_few_at_a_time(embedding: Path, monkeypatch: pytest.MonkeyPatch):
