@@ -197,5 +197,6 @@ def _line(text: str, path: list[str], key: str) -> int:
 
 def _shown(value: Any) -> str:
     """A value for a message: its text, or its kind if that is no single value."""
-    kinds = {dict: "a table", list: "a list"}
-    return kinds.get(type(value)) or ("true" if value is True else "false" if value is False else repr(value)[:100])
+    if isinstance(value, (dict, list)):
+        return "a table" if isinstance(value, dict) else "a list"
+    return str(value).lower() if isinstance(value, bool) else repr(value)[:100]

@@ -612,7 +612,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         """The folders and files of a collection; else the indexed folder, if there is one."""
         root = self.folder
         folders = self._opened().settings.folders if root else ()
-        return [Path(path) for path in folders] or [root] * (root is not None)
+        return [Path(path) for path in folders] or list(filter(None, [root]))
 
     @property
     def encoder(self) -> Encoder:

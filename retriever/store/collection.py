@@ -111,7 +111,7 @@ def _describe(name: str) -> Collection:
     folders, problem = [], ""
     try:
         settings = _read(path)
-        folders = list(settings.folders) or [settings.folder] * (settings.folder is not None)
+        folders = list(settings.folders or filter(None, [settings.folder]))
     except StoreError as error:
         problem = str(error)
     states = [file for file in (path / "HEAD.json", path / "HEAD.previous.json") if file.is_file()]
