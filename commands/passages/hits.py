@@ -199,6 +199,7 @@ _COPY_FIELDS = ["path", "line_start", "line_end", "page", "heading"]
 
 def _hit_fields(hit: Hit, *, explain: bool) -> dict[str, Any]:
     row = {name: getattr(hit, name) for name in _JSON_FIELDS}
+    row["symbols"] = hit.symbols
     row["parts"] = [{name: getattr(part, name) for name in _PART_FIELDS} for part in hit.parts]
     row["copies"] = [{name: getattr(copy, name) for name in _COPY_FIELDS} for copy in hit.copies]
     return row | ({"explanation": hit.explanation} if explain else {})

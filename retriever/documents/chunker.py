@@ -39,6 +39,7 @@ class Chunk:
     page: int | None
     heading: tuple[str, ...]
     text: str
+    symbols: tuple[str, ...] = ()  # qualified names of the definitions in it, in order
 
     @property
     def context(self) -> str:
@@ -106,6 +107,7 @@ def chunk(document: Document, offsets: Offsets, max_tokens: int) -> list[Chunk]:
                     section.page,
                     heading_of(section.path(start, end))[0],
                     document.text[start:end],
+                    section.symbols(start, end, document.text),
                 )
             )
     return chunks

@@ -7,6 +7,7 @@ small neighbours join (cAST, Zhang et al. 2025, arXiv:2506.15655).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ Path = tuple[str, ...]
 _TINY = 32  # tokens: a shorter section joins the next one on its page
 _SMALL = 128  # tokens: neighbours in code join up to this length
 _COUNTED = 16_384  # characters: no longer section fits an encoder
+_IMPLEMENTED = re.compile(r"^impl\b(?:.*\sfor\s+|<[^>]*>|\s)*|<.*")  # what is not the type of an impl in Rust
 _MAX_DEPTH = 16  # of definitions
 _BATCH = 256  # sections tokenized together
 
@@ -59,6 +61,12 @@ class Section:
         """Return the heading path that all parts of these characters share."""
         return reduce(common, (part.heading for part in overlapping(self.parts, start, end)))
 
+    def symbols(self, start: int, end: int, text: str) -> tuple[str, ...]:
+        """Return the qualified names of the definitions that have any of these characters of a source text."""
+        parts = [part for part in overlapping(self.parts, start, end) if part.kind == "code" and part.heading]
+        shown = [part for part in parts if text[max(start, part.start) : min(end, part.end)].strip()]
+        return tuple(dict.fromkeys(qualified_name(part.heading) for part in shown))
+
     def paths(self) -> set[Path]:
         """Return every possible result of `path`."""
         headings = {part.heading for part in self.parts}
@@ -70,6 +78,11 @@ def overlapping(parts: tuple[Part, ...], start: int, end: int) -> tuple[Part, ..
     """Return the parts with any of these characters."""
     first = bisect_right(parts, start, key=lambda part: part.end)
     return parts[first : bisect_left(parts, end, key=lambda part: part.start)]
+
+
+def qualified_name(path: Sequence[str]) -> str:
+    """Write the heading path of a definition as one name: ("impl Read for File", "read") is File.read."""
+    return ".".join(_IMPLEMENTED.sub("", name) if name.startswith("impl") else name for name in path)
 
 
 def common(first: Path, second: Path) -> Path:

@@ -14,7 +14,7 @@ from ...core.arrays import Keys, isin_sorted
 from ...core.errors import EncoderMismatchError
 from ..documents.chunker import Chunk, chunk, whole
 from ..models.encoder import encode_finite
-from ..store.tables import PREVIOUS, chunk_schema, document_schema, matrix
+from ..store.tables import PREVIOUS, SYMBOLS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -168,10 +168,12 @@ class Indexer:
                 "heading": list(passage.chunk.heading),
                 "text": passage.chunk.text,
                 "context": passage.context,
+                SYMBOLS: list(passage.chunk.symbols) or None,
             }
             for position, passage in enumerate(waiting)
         ]
-        schema = chunk_schema(self._encoder.dim, previous=self._has_previous)
+        has_symbols = self._writer.snapshot().has_symbols
+        schema = chunk_schema(self._encoder.dim, previous=self._has_previous, symbols=has_symbols)
         table = pa.Table.from_pylist(rows, pa.schema([field for field in schema if not field.name.endswith("vector")]))
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._encoder.dim)
         table = table.append_column(schema.field("vector"), column)

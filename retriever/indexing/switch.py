@@ -204,7 +204,7 @@ def _rows(
     snapshot: Snapshot, log: VectorLog, after: EncoderId, *, is_previous: bool, keep: bool
 ) -> Iterator[pa.RecordBatch]:
     """Every chunk with its new vector and, if `keep`, its old one as the previous."""
-    schema = chunk_schema(after.dim, previous=keep)
+    schema = chunk_schema(after.dim, previous=keep, symbols=snapshot.has_symbols)
     plain = [name for name in schema.names if name not in ("vector", PREVIOUS)]
     former = [*(["vector"] if keep else []), *([PREVIOUS] if is_previous else [])]
     for batch in snapshot.batches([*plain, *former]):

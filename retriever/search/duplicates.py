@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PER_DOCUMENT = 3  # passages of a document, by default
 _WORDS = 3  # in a shingle
-_SHARED = 0.9  # of the shingles of two near copies
+_SHARED = 9  # tenths of the shingles of two near copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ def _near(marks: frozenset[int], shingles: list[frozenset[int]], by_shingle: dic
 
     Near copies differ in at most a tenth of their shingles, so one of any tenth more is in both.
     """
-    sample = sorted(marks)[: int(len(marks) * (1 - _SHARED)) + 1]
+    sample = sorted(marks)[: len(marks) * (10 - _SHARED) // 10 + 1]
     for number in sorted({number for mark in sample for number in by_shingle.get(mark, ())}):
         theirs = shingles[number]
-        if len(marks & theirs) >= _SHARED * len(marks | theirs):
+        if 10 * len(marks & theirs) >= _SHARED * len(marks | theirs):
             return number
     return None
 

@@ -11,6 +11,8 @@ import numpy as np
 from ...core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
 from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, hidden_spans
+from ..store.symbols import symbols_of
+from ..store.tables import SYMBOLS
 from .citation import Citation, CitedText, Copy
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Hit(CitedText):
     source: str  # "file" or "added"
     document: int  # its row id
     passage: int  # its row id
+    symbols: tuple[str, ...] = ()  # qualified names of the definitions in source code
     parts: tuple[Hit, ...] = ()  # the passages that were joined, in the order of the document
     copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
@@ -79,7 +82,8 @@ def cite(
     :param line: a hit of less relevance is weak.
     :param seconds: stage -> how long it took.
     """
-    chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], _CHUNK_COLUMNS)
+    columns = [*_CHUNK_COLUMNS, *([SYMBOLS] if snapshot.has_symbols else [])]
+    chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], columns)
     documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
     evidence = _Evidence(candidates, relevance, line, mode, seconds)
     return [
@@ -109,6 +113,7 @@ def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> di
         "source": document["source"],
         "document": document["id"],
         "passage": chunk["id"],
+        "symbols": symbols_of(chunk, document["format"]),
     }
 
 

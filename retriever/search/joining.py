@@ -51,4 +51,6 @@ def _joined(run: Sequence[Hit], text: str) -> Hit:
     best = min(run, key=lambda hit: hit.rank)
     between = text[run[0].char_start : run[-1].char_end]
     copies = tuple(copy for hit in sorted(run, key=lambda hit: hit.rank) for copy in hit.copies)
-    return replace(best, **CitedText.joined_fields(run, between), parts=tuple(run), copies=copies)
+    symbols = tuple(dict.fromkeys(symbol for hit in run for symbol in hit.symbols))
+    fields = CitedText.joined_fields(run, between)
+    return replace(best, **fields, parts=tuple(run), copies=copies, symbols=symbols)

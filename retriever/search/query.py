@@ -345,6 +345,8 @@ class Query:
             if len(matches) >= depth or len(table) < limit:
                 return matches
             limit *= _MORE
+        if len(passing.chunks) < len(self._snapshot.chunks_of(passing.documents)):
+            return self._snapshot.full_text(words, depth, rows_among("id", passing.chunks.tolist()), every=every)
         return self._snapshot.full_text(words, depth, rows_among("document", passing.documents.tolist()), every=every)
 
     def _semantic(self, depth: int, passing: Passing | None) -> Candidates:

@@ -23,6 +23,7 @@ from .search_backend import CPU, SearchBackend
 from .tables import (
     LANCE_ERRORS,
     PREVIOUS,
+    SYMBOLS,
     document_schema,
     lance_message,
     matrix,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .head import Head
     from .neighbours import LiveNeighbourhood
     from .store import Store
+    from .symbols import PassageSymbols
 
     Table = Literal["documents", "chunks"]
 
@@ -98,6 +100,11 @@ class Snapshot:
         if table.schema.field("vector").type.list_size != dim:
             raise DamagedError(f"{location} does not hold vectors of dimension {dim}, as HEAD.json says: index again")
         return table
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether the chunks table has the names of definitions; those of earlier versions lack them."""
+        return SYMBOLS in self.chunks.schema.names
 
     @contextlib.contextmanager
     def reading(self, table: Table) -> Iterator[None]:
@@ -201,14 +208,29 @@ class Snapshot:
         return DocumentColumns(self.document_rows, self._carried)
 
     def select(self, where: Filter) -> Mask:
-        """Return which of `document_rows` pass a filter.
+        """Return which of `document_rows` pass a filter, or have a passage that passes it.
 
         :raises InputError: when it names a key that no document has.
         """
-        from .filters.evaluation import select
+        from .filters.evaluation import is_of_passages, select
 
         with self.once:
+            if is_of_passages(where):
+                mask = np.zeros(self.document_rows.num_rows, np.bool_)
+                mask[self._symbols.owners[self._select_passages(where)]] = True
+                return mask
             return select(where, self.columns)
+
+    def _select_passages(self, where: Filter) -> Mask:
+        from .filters.evaluation import select_passages
+
+        return select_passages(where, self.columns, self._symbols)
+
+    @locked_cached_property
+    def _symbols(self) -> PassageSymbols:
+        from .symbols import PassageSymbols
+
+        return PassageSymbols(self)
 
     def passing(self, where: Filter) -> Passing:
         """Select the documents with passages that pass a filter, and their chunks.
@@ -223,6 +245,11 @@ class Snapshot:
         return passing
 
     def _apply(self, where: Filter) -> Passing:
+        from .filters.evaluation import is_of_passages
+
+        if is_of_passages(where):
+            mask = self._select_passages(where)
+            return Passing(np.unique(self._searchable[0][self._symbols.owners[mask]]), self._symbols.ids[mask])
         ids, with_chunks = self._searchable
         documents = np.sort(ids[self.select(where) & with_chunks])
         return Passing(documents, self.chunks_of(documents))

@@ -47,16 +47,19 @@ def document_schema() -> pa.Schema:
 
 
 PREVIOUS = "previous_vector"
+SYMBOLS = "symbols"
 _LARGEST = 2**64 - 1
 
 
-def chunk_schema(dim: int, *, previous: bool = False) -> pa.Schema:
+def chunk_schema(dim: int, *, previous: bool = False, symbols: bool = True) -> pa.Schema:
     """Return the columns of the chunks table.
 
+    :param symbols: with the names of definitions, which indexes of earlier versions lack.
     :param previous: add the vectors of the encoder before the last switch, as bytes of float32. LanceDB would take a
         second column of vectors for another one to search.
     """
     previous_vectors = {PREVIOUS: pa.binary()} if previous else {}  # null in a chunk that came after the switch
+    names = {SYMBOLS: pa.list_(pa.string())} if symbols else {}  # of definitions in source code; null elsewhere
     return pa.schema(
         {
             "id": pa.int64(),  # ascending and never reused; rows may be stored in another order
@@ -70,6 +73,7 @@ def chunk_schema(dim: int, *, previous: bool = False) -> pa.Schema:
             "heading": pa.list_(pa.string()),
             "text": pa.string(),
             "context": pa.string(),  # heading path and text, for the encoder and full-text search
+            **names,
             "vector": pa.list_(pa.float32(), dim),
             **previous_vectors,
         }

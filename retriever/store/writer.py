@@ -244,7 +244,7 @@ class Writer:
         :returns: a note if the vector index no longer meets its requirements, or was repaired; else "".
         """
         with writing(self._location):
-            schema = chunk_schema(encoder.dim, previous=previous is not None)
+            schema = chunk_schema(encoder.dim, previous=previous is not None, symbols=self.snapshot().has_symbols)
             table = self._commits.table("chunks").write(chunks, schema=schema, mode="overwrite")
             self._commits.follow("chunks", table)
             table.create_scalar_index("context", "INVERTED", **FULL_TEXT)

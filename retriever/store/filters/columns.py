@@ -249,7 +249,7 @@ class DocumentColumns:
         return self._column([(number, str(value)) for number, value in self._stated("path")])
 
     def _column(self, members: Members) -> Column:
-        values, codes, owners = _encode(members)
+        values, codes, owners = encode(members)
         return Column(values, codes, owners, self.count)
 
     def _of_metadata(self, key: str) -> Column:
@@ -257,7 +257,7 @@ class DocumentColumns:
         self._values[key] = self._values_of(key)
         for earlier in list(self._values)[:-_MAX_COLUMNS]:
             self._values.pop(earlier, None)
-        values, codes, rows = _encode(_members(self._values[key]))
+        values, codes, rows = encode(_members(self._values[key]))
         counts = (starts[1:] - starts[:-1])[rows]
         before = np.cumsum(counts) - counts
         owners = documents[np.repeat(starts[rows] - before, counts) + np.arange(counts.sum())]
@@ -273,7 +273,7 @@ def _members(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
             yield number, value
 
 
-def _encode(members: Members) -> tuple[list[Any], Positions, Positions]:
+def encode(members: Members) -> tuple[list[Any], Positions, Positions]:
     """Return the different values, the code of each member's value, and its position."""
     known: dict[tuple[type, Any], int] = {}
     codes: list[int] = []

@@ -23,10 +23,21 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Doubles, Mask
     from ...documents.gitignore import Pattern
+    from ..symbols import PassageSymbols
     from .columns import Column, DocumentColumns
 
 _LISTED_KEYS = 20  # most keys of metadata that a message lists
 _ROUNDING = 1e-6  # seconds: `os.stat` rounds nanoseconds
+
+
+def is_of_passages(where: Filter | None) -> bool:
+    """Whether a filter asks for a field that passages have."""
+    if isinstance(where, Condition):
+        return where.key == fields.SYMBOL
+    if where is None:
+        return False
+    inner = (where.scope, where.part) if isinstance(where, Within) else _parts(where)
+    return any(map(is_of_passages, inner))
 
 
 def select(where: Filter, documents: DocumentColumns) -> Mask:
@@ -38,20 +49,37 @@ def select(where: Filter, documents: DocumentColumns) -> Mask:
     return evaluate(where, documents)
 
 
-def evaluate(where: Filter, documents: DocumentColumns) -> Mask:
-    """Return which documents pass a filter, shape (documents,); unknown keys have no values."""
+def select_passages(where: Filter, documents: DocumentColumns, passages: PassageSymbols) -> Mask:
+    """Return which passages pass a filter, shape (passages,).
+
+    :raises InputError: when it names a key that no document has.
+    """
+    check_keys(where, documents)
+    return evaluate(where, documents, passages)
+
+
+def evaluate(where: Filter, documents: DocumentColumns, passages: PassageSymbols | None = None) -> Mask:
+    """Return which documents pass a filter, shape (documents,); unknown keys have no values.
+
+    :param passages: return which of these pass it, shape (passages,): a passage has the fields of its document too.
+    """
     if isinstance(where, Condition):
-        return _compare(where, documents)
+        mask = _compare(where, documents)
+        if passages is None:
+            return mask
+        symbols = where.key == fields.SYMBOL and _COMPARISONS[where.operator](passages.column, where.value)
+        return mask[passages.owners] | symbols
     if isinstance(where, Negation):
-        return ~evaluate(where.part, documents)
+        return ~evaluate(where.part, documents, passages)
     if isinstance(where, Within):
-        inside = evaluate(where.scope, documents)
-        return inside if where.part is None else inside & evaluate(where.part, documents)
+        inside = evaluate(where.scope, documents, passages)
+        return inside if where.part is None else inside & evaluate(where.part, documents, passages)
     assert isinstance(where, Junction)
-    masks = (evaluate(part, documents) for part in where.parts)
+    masks = (evaluate(part, documents, passages) for part in where.parts)
+    count = documents.count if passages is None else len(passages.owners)
     if where.operator == "and":
-        return reduce(np.logical_and, masks, np.ones(documents.count, np.bool_))
-    return reduce(np.logical_or, masks, np.zeros(documents.count, np.bool_))
+        return reduce(np.logical_and, masks, np.ones(count, np.bool_))
+    return reduce(np.logical_or, masks, np.zeros(count, np.bool_))
 
 
 def check_keys(

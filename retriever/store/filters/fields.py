@@ -13,8 +13,9 @@ from ...documents.file_parts import file_of
 from ...documents.gitignore import Pattern
 
 METADATA = "metadata."  # before a key of metadata that has the name of a field
+SYMBOL = "symbol"  # of passages; all other fields are of documents
 NAMES = ("path", "type", "modified", "size", "title")
-BUILT_IN = (*NAMES, "format")
+BUILT_IN = (*NAMES, "format", SYMBOL)
 _EQUALITY = ("eq", "in", "exists")
 _OPERATORS = {
     "path": (*_EQUALITY, "startswith", "glob", "like", "same"),

@@ -4,8 +4,8 @@ A filter compares the values that a document has under a key. Values are exact a
 no character of a text is special. A list passes if one of its members does. A document without the key passes no
 comparison; `!=` and `~` pass exactly the documents that the opposite does not.
 
-The built-in fields are path, type (or format), modified, size and title. `F.metadata["path"]` is the key of the
-metadata that has the name of a field; `F["any key"]` is any other.
+The built-in fields are path, type (or format), modified, size and title, and symbol, which is of passages.
+`F.metadata["path"]` is the key of the metadata that has the name of a field; `F["any key"]` is any other.
 """
 
 from __future__ import annotations

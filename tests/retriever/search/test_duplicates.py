@@ -45,6 +45,14 @@ def test_copies_have_the_same_words_or_all_but_one_of_many(text, other, alike):
     assert grouped(other, text) == ([[0, 1]] if alike else [[0], [1]])
 
 
+def test_a_copy_with_exactly_nine_tenths_of_the_shingles_is_found_whichever_shingle_it_lacks():
+    words = [f"word{number}" for number in range(12)]  # ten shingles
+    for seed in range(20):
+        text = " ".join(f"{word}x{seed}" for word in words)
+        assert grouped(" ".join(text.split()[:-1]), text) == [[0, 1]]
+        assert grouped(" ".join(text.split()[1:]), text) == [[0, 1]]
+
+
 def test_near_copies_are_found_as_comparing_all_finds_them():
     draw = random.Random(1)
     base = [[draw.choice("abcdefghijklmnop") * 3 for _ in range(80)] for _ in range(6)]
