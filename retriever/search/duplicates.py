@@ -11,10 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ...core.arrays import Floats
 
 PER_DOCUMENT = 3  # passages of a document, by default
+_GAP = 0.2  # standard deviations of the scores of all candidates
 _WORDS = 3  # in a shingle
 _SHARED = 9  # tenths of the shingles of two near copies
 
@@ -25,12 +30,14 @@ class Passage:
 
     :param level: the higher, the better it holds the exact parts of the query. Passages of a lower level come later,
         whatever document they are of.
+    :param score: in standard deviations of those of all candidates.
     """
 
     passage: int
     document: int
     text: str
     level: int = 0
+    score: float = 0.0
 
 
 @dataclass(slots=True)
@@ -82,23 +89,37 @@ def _near(marks: frozenset[int], shingles: list[frozenset[int]], by_shingle: dic
     return None
 
 
-def select(groups: list[Group], k: int, per_document: int | None, *, all_read: bool) -> list[Group] | None:
-    """The first k groups with a limit on the passages of each document, in their order.
+def standard_scores(scores: Floats, levels: Sequence[int]) -> Floats:
+    """Divide scores by their standard deviation among candidates of the same level, shape (n,)."""
+    if not len(scores):
+        return scores
+    numbers = np.asarray(levels, np.intp)
+    means = np.bincount(numbers, scores) / np.maximum(np.bincount(numbers), 1)
+    return (scores / max(float(np.std(scores - means[numbers])), 1e-6)).astype(np.float32)
 
-    :param per_document: the number at most; 0 for no limit. None: `PER_DOCUMENT`, and more where other documents have
-        no passages on the same level.
+
+def select(
+    groups: list[Group], k: int, per_document: int | None, *, all_read: bool, offset: int = 0
+) -> list[Group] | None:
+    """The first k groups with a limit on the passages of each document; those of each page in their order.
+
+    :param per_document: the number at most; 0 for no limit. None: each passage of a document beyond `PER_DOCUMENT`
+        gives way to passages of other documents that are a little worse, the more the more it has.
     :param all_read: there are no more candidates.
+    :param offset: the number of groups on earlier pages. A group is on one page, whatever page is asked for.
     :returns: None if more candidates might change the answer.
     """
     limit = PER_DOCUMENT if per_document is None else per_document or len(groups)
     counts: dict[int, int] = {}
-    within: list[int] = []
-    beyond: list[int] = []
+    keys: list[tuple[int, float, int]] = []
     for number, group in enumerate(groups):
-        document = group.first.document
-        counts[document] = counts.get(document, 0) + 1
-        (within if counts[document] <= limit else beyond).append(number)
-    if len(within) < k and not all_read:
+        first = group.first
+        counts[first.document] = counts.get(first.document, 0) + 1
+        excess = max(0, counts[first.document] - limit)
+        if per_document is None or not excess:
+            keys.append((-first.level, _GAP * excess - first.score, number))
+    best = sorted(keys)[:k] if per_document is None else keys[:k]
+    if not all_read and (len(best) < k or (best and best[-1][:2] > (-groups[-1].first.level, -groups[-1].first.score))):
         return None
-    order = sorted(within + beyond, key=lambda number: -groups[number].first.level) if per_document is None else within
-    return [groups[number] for number in sorted(order[:k])]
+    order = [number for *_, number in best]
+    return [groups[number] for number in sorted(order[:offset]) + sorted(order[offset:])]

@@ -29,7 +29,7 @@ from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
 from .diversity import POOL
-from .duplicates import Passage, distinct, select
+from .duplicates import Passage, distinct, select, standard_scores
 from .fusion import Candidates, fuse, mean_standard_scores
 from .hit import cite
 from .hits import Hits
@@ -118,6 +118,7 @@ class Query:
         with_vectors: bool = False,
         by_document: bool = False,
         diversity: Diversity | None = None,
+        offset: int = 0,
     ) -> Hits:
         """The k best passages, best first; of equal ones the first in the index. The best of copies cites the others.
 
@@ -126,6 +127,7 @@ class Query:
         :param collapse: leave out copies, and passages beyond the limit of a document.
         :param with_vectors: give each hit the stored vector of its passage.
         :param by_document: give the best passage of each of k documents.
+        :param offset: the number of passages on earlier pages, the first of the k.
         :param diversity: choose among more than k passages, for hits that differ.
         """
         k = min(k, self._snapshot.chunks.count_rows())
@@ -142,7 +144,7 @@ class Query:
             if without is not None:
                 candidates = candidates.take(np.flatnonzero(candidates.ids != without))
             limit_each = 1 if by_document else per_document if collapse else 0
-            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse)
+            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=offset)
             is_deepest = depth >= self._snapshot.chunks.count_rows() or len(candidates.ids) + 1 < depth  # one left out
             if len(copies) >= k or is_deepest or not (by_document or (collapse and not reranking and depth < limit)):
                 break
@@ -161,11 +163,11 @@ class Query:
         return Hits(hits, answerable=bool(hits) and not hits[0].weak)
 
     def _selected(
-        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool
+        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int
     ) -> dict[int, list[int]]:
         """The k best passages, best first, with the copies of each."""
         if collapse:
-            groups = self._distinct(candidates, k, mode, per_document)
+            groups = self._distinct(candidates, k, mode, per_document, offset)
             return {group.first.passage: [copy.passage for copy in group.copies] for group in groups}
         ids = candidates.ids
         if per_document == 1:  # as only `by_document` has it here
@@ -194,19 +196,22 @@ class Query:
                 candidates = self._exact_first(candidates, self._exact, mode)
         return self._lifted(candidates, self._exact, mode) if self._exact else candidates
 
-    def _distinct(self, candidates: Candidates, k: int, mode: Mode, per_document: int | None) -> list[Group]:
+    def _distinct(
+        self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, offset: int
+    ) -> list[Group]:
         """The k best passages, each with its copies. First only the texts of some candidates are read."""
         count = len(candidates.ids)
         levels = self._levels(candidates, self._exact, mode).tolist() if self._exact else [0] * count
+        scores = standard_scores(candidates.score, levels).tolist()
         groups = None
         for limit in (_READ * k + _READ_AT_LEAST, count):
             ids = candidates.ids[:limit].tolist()
             rows = self._snapshot.chunks_by_id(ids, ["document", "text"])
             passages = [
-                Passage(number, rows[number]["document"], rows[number]["text"], level)
-                for number, level in zip(ids, levels, strict=False)
+                Passage(number, rows[number]["document"], rows[number]["text"], level, score)
+                for number, level, score in zip(ids, levels, scores, strict=False)
             ]
-            groups = select(distinct(passages), k, per_document, all_read=limit >= count)
+            groups = select(distinct(passages), k, per_document, all_read=limit >= count, offset=offset)
             if groups is not None:
                 break
         return groups or []

@@ -87,6 +87,7 @@ class SearchRequest:
             with_vectors=self.with_vectors,
             by_document=self.by_document,
             diversity=diversity,
+            offset=self.offset,
         )
         hits.corrections = corrections
         if self.min_relevance is not None:

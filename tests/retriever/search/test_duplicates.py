@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
-from binocle.retriever.search.duplicates import Passage, distinct, select
+from binocle.retriever.search.duplicates import Passage, distinct, select, standard_scores
 from binocle.retriever.search.query import MODES
 from binocle.retriever.search.snippet import blocks
 
@@ -104,6 +105,44 @@ def selected(documents, k, per_document, levels=None, *, all_read=True):
 )
 def test_a_document_gives_few_passages_by_default_more_where_others_have_none(documents, k, per_document, expected):
     assert selected(list(documents), k, per_document) == expected
+
+
+def spread(documents, scores, k, offset=0, *, all_read=True):
+    rows = [
+        Passage(number, document, f"text {number}", 0, score)
+        for number, (document, score) in enumerate(zip(documents, scores, strict=True))
+    ]
+    groups = select(distinct(rows), k, None, all_read=all_read, offset=offset)
+    return groups if groups is None else [group.first.passage for group in groups]
+
+
+def test_a_much_better_passage_stays_however_many_its_document_has():
+    assert spread("aaaaab", [9, 8, 7, 6, 5, 4.9], 5) == [0, 1, 2, 3, 5]  # the fifth is little better
+    assert spread("aaaaab", [9, 8, 7, 6, 5, 1], 5) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 7])
+def test_each_passage_is_on_one_page(k):
+    draw = random.Random(k)
+    documents = draw.choices("abc", k=28)
+    scores = sorted((draw.gauss(0, 1) for _ in documents), reverse=True)
+    pages = [spread(documents, scores, offset + k, offset)[offset:] for offset in range(0, 28, k)]
+    assert sorted(number for page in pages for number in page) == list(range(28))
+    assert all(page == sorted(page) for page in pages)
+
+
+def test_more_candidates_are_read_while_one_of_them_may_displace_a_passage():
+    assert spread("aaaab", [9, 9, 9, 9, 9], 4, all_read=False) == [0, 1, 2, 4]
+    assert spread("aaaa", [9, 9, 9, 9], 4, all_read=False) is None
+    assert spread("aaaab", [9, 8, 7, 6, 5], 4, all_read=False) == [0, 1, 2, 3]
+
+
+def test_scores_are_compared_within_a_level():
+    scores = np.array([105, 103, 101, 4, 2, 0], np.float32)
+    standard = standard_scores(scores, [1, 1, 1, 0, 0, 0])
+    assert np.allclose(standard, scores / np.std([2, 0, -2, 2, 0, -2]))
+    assert standard_scores(scores[:0], []).shape == (0,)
+    assert np.isfinite(standard_scores(scores[:1], [0])).all()
 
 
 def test_passages_that_hold_what_was_asked_for_come_before_others_whatever_document_they_are_of():
