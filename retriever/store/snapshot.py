@@ -24,6 +24,7 @@ from .tables import (
     LANCE_ERRORS,
     PREVIOUS,
     SYMBOLS,
+    chunk_schema,
     document_schema,
     lance_message,
     matrix,
@@ -104,7 +105,8 @@ class Snapshot:
     @property
     def has_symbols(self) -> bool:
         """Whether the chunks table has the names of definitions; those of earlier versions lack them."""
-        return SYMBOLS in self.chunks.schema.names
+        schema, expected = self.chunks.schema, chunk_schema(1).field(SYMBOLS)
+        return SYMBOLS in schema.names and schema.field(SYMBOLS).type == expected.type
 
     @contextlib.contextmanager
     def reading(self, table: Table) -> Iterator[None]:

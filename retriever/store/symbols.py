@@ -25,7 +25,7 @@ def symbols_of(chunk: Mapping[str, Any], format_name: str) -> tuple[str, ...]:
     :param chunk: its row, with `symbols` if the table has them, or else with `heading`.
     """
     if SYMBOLS in chunk:
-        return tuple(chunk[SYMBOLS] or ())
+        return tuple(name for name in chunk[SYMBOLS] or () if name)
     from ..readers.plain_text.definitions import GRAMMARS
 
     return (qualified_name(chunk["heading"]),) if chunk["heading"] and format_name in GRAMMARS else ()

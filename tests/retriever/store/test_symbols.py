@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from binocle import F, Retriever
@@ -120,3 +121,20 @@ def test_an_index_without_stored_symbols_has_those_of_its_headings(tmp_path, tin
     retriever.switch(tiny_model)
     assert retriever.search("value", where=F.symbol == "Bag.open")
     assert retriever.verify().faults == []
+
+
+def test_a_column_of_another_type_is_no_column_of_symbols(tmp_path, tiny_model):
+    from binocle.retriever.store import tables
+
+    schema = tables.chunk_schema
+    (tmp_path / "box.py").write_text(SOURCE)
+    with pytest.MonkeyPatch.context() as patch:
+        strange = pa.field("symbols", pa.int64())
+        patch.setattr(
+            "binocle.retriever.store.store.chunk_schema", lambda dim: schema(dim, symbols=False).append(strange)
+        )
+        Retriever.open(tmp_path, model=tiny_model).sync()
+    retriever = Retriever.open(tmp_path)
+    assert not retriever.snapshot().has_symbols
+    hits = retriever.search("value", where=F.symbol == "open")
+    assert {hit.symbols for hit in hits} == {("Box.open",)}
