@@ -85,7 +85,7 @@ def serve(
         from ..retriever.servers.http import access, server, work_queue
         from ..retriever.servers.http.application import Server
     except ImportError as error:
-        raise MissingExtraError("its HTTP server", "serve", "binocle serve") from error
+        raise MissingExtraError("starlette", "serve", "binocle serve") from error
     rules = access.Access(
         access.read_tokens(tokens) if tokens else (),
         access.check_hosts([*allow_host, *([] if access.is_address(host) else [host])]),

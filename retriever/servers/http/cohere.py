@@ -70,7 +70,7 @@ def _scores(caller: Caller, request: RerankInput) -> tuple[Floats, str]:
     reranker = caller.server.reranker
     if reranker is not None:
         logits = reranker.score(request.query, request.documents).astype(np.float64)
-        return 1 / (1 + np.exp(-np.clip(logits, -500, 500))), reranker.name
+        return (1 / (1 + np.exp(-np.clip(logits, -500, 500)))).astype(np.float32), reranker.name
     encoder = caller.retriever.encoder
     query = encode_finite(encoder, [request.query], kind="query")[0]
     return np.clip(encode_finite(encoder, request.documents) @ query, 0, 1), encoder.name

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .refusal import Refusal
 
@@ -72,7 +72,7 @@ class WorkQueue:
     async def _answer(self, future: Future[_T], waiter: asyncio.Future[object] | None) -> _T:
         answer = asyncio.wrap_future(future)
         # The place of a client that went away is free for another one.
-        awaited = {answer, waiter} if waiter else {answer}
+        awaited: set[asyncio.Future[Any]] = {answer, waiter} if waiter else {answer}
         done, _ = await asyncio.wait(awaited, timeout=self.deadline, return_when=asyncio.FIRST_COMPLETED)
         if answer in done:
             return answer.result()

@@ -11,12 +11,12 @@ import pytest
 
 @pytest.fixture
 def serving():
-    """`with serving(retriever, reranker=, access=) as address`."""
+    """`with serving(retriever, reranker=, access=, writable=) as address`."""
     return _serving
 
 
 @contextlib.contextmanager
-def _serving(retriever, reranker=None, access=None):
+def _serving(retriever, reranker=None, access=None, writable=False):
     """The address of a server at a socket of its own, in a thread."""
     import uvicorn
 
@@ -25,7 +25,9 @@ def _serving(retriever, reranker=None, access=None):
     from binocle.retriever.servers.http.application import Server, application
     from binocle.retriever.servers.http.caller import Served, ServedIndex
 
-    app = application(Server(Served({"notes": ServedIndex("notes", retriever)}, reranker), access or Access()))
+    app = application(
+        Server(Served({"notes": ServedIndex("notes", retriever)}, reranker, writable), access or Access())
+    )
     runner = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
     with server.listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=runner.run, kwargs={"sockets": [listener]})

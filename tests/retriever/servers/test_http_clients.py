@@ -1,6 +1,10 @@
-"""The HTTP server, asked by the clients of OpenAI and Cohere, where they are installed."""
+"""The HTTP server, asked by the clients of OpenAI and Cohere and by a fuzzer, where they are installed."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -54,3 +58,28 @@ def test_the_client_of_cohere_reranks(serving, retriever, make_reranker, tmp_pat
         assert 0 <= answer.results[1].relevance_score <= answer.results[0].relevance_score <= 1
         with pytest.raises(cohere.BadRequestError, match="documents"):
             client.rerank(model="any", query="ship", documents=[])
+
+
+SETTINGS = """
+[checks.positive_data_acceptance]
+enabled = false  # a filter that is a text but no filter fits the schema, and is refused
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429]
+"""
+
+
+def test_no_request_of_a_fuzzer_gets_an_answer_that_openapi_does_not_describe(serving, retriever, tmp_path):
+    pytest.importorskip("schemathesis")
+    settings = tmp_path / "schemathesis.toml"
+    settings.write_text(SETTINGS)
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings), "run", "--seed", "1"]
+    with serving(retriever, writable=True) as address:
+        result = subprocess.run(
+            [*command, "--max-examples", "20", f"{address}/openapi.json"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert result.returncode == 0, result.stdout[-5_000:] + result.stderr[-1_000:]
+    assert "Tested:" in result.stdout

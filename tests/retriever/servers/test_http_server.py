@@ -8,12 +8,16 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import tomllib
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +38,7 @@ from binocle.retriever.servers.http.refusal import Refusal
 from binocle.retriever.servers.http.work_queue import WorkQueue
 
 QUERY = "cancel a task"
+ROOT = Path(__file__).parents[3]
 
 
 def client(retriever, *, indexes=(), reranker=None, writable=False, queue=None, **rules):
@@ -706,15 +711,27 @@ def test_the_page_is_one_small_file_that_asks_no_other_host(ask):
 
 
 def test_the_page_ships_with_the_package():
-    import tomllib
-    from pathlib import Path
-
-    root = Path(__file__).parents[3]
-    shipped = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
     assert shipped["binocle.retriever.servers.http"] == ["page.html"]
-    assert {path.name for path in (root / "retriever/servers/http").iterdir() if path.suffix not in (".py", "")} == {
-        "page.html"
-    }
+    others = {path.name for path in (ROOT / "retriever/servers/http").iterdir() if path.suffix not in (".py", "")}
+    assert others == {"page.html"}
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_page(tmp_path):
+    pytest.importorskip("setuptools")
+    left_out = shutil.ignore_patterns(".*", "tests", "docs", "benchmarks", "build", "__pycache__")
+    shutil.copytree(ROOT, tmp_path / "binocle", ignore=left_out)
+    build = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+    command = [sys.executable, "-c", build, str(tmp_path)]
+    name = subprocess.run(command, cwd=tmp_path / "binocle", capture_output=True, text=True, check=True).stdout.split()[
+        -1
+    ]
+    with zipfile.ZipFile(tmp_path / name) as wheel:
+        assert (
+            wheel.read("binocle/retriever/servers/http/page.html")
+            == (ROOT / "retriever/servers/http/page.html").read_bytes()
+        )
 
 
 def test_facets_are_counted_without_a_query(ask, retriever):
