@@ -611,7 +611,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
     def folders(self) -> list[Path]:
         """The folders and files of a collection; else the indexed folder, if there is one."""
         root = self.folder
-        folders = self._opened().settings.folders if root else ()
+        folders = self._opened().read_settings().settings.folders if root else ()
         return [Path(path) for path in folders] or list(filter(None, [root]))
 
     @property

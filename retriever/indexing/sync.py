@@ -93,7 +93,7 @@ def sync(
     formats = ocr_reader.FORMATS if ocr else None
     _index(writer, root, encoder, changes, entries, retry=retry, formats=formats, progress=progress)
     report.note = "; ".join(
-        filter(None, [_note_of_missing(report, root, away(root, within)), _note_of_code(report), writer.finish()])
+        filter(None, [_note_of_missing(report, root, within), _note_of_code(report), writer.finish()])
     )
     report.count_chunks(chunks_before, writer.snapshot().chunks.count_rows())
     report.seconds = time.monotonic() - start
@@ -138,12 +138,13 @@ def _index(
     indexer.commit(drop=changes.drop)
 
 
-def _note_of_missing(report: Report, root: Path, folders: list[str]) -> str:
+def _note_of_missing(report: Report, root: Path, within: Sequence[str]) -> str:
     """Say which documents stay without their files.
 
-    :param folders: of a collection, relative to `root`, that are not there.
+    :param within: the folders and files of a collection, relative to `root`.
     """
-    gone = f"not there: {', '.join(str(root / folder) for folder in folders)}" if folders else ""
+    folders = [str(root / folder) for folder in away(root, within)]
+    gone = f"not there: {', '.join(folders)}" if folders else ""
     if not report.missing:
         return gone
     if gone:
@@ -151,8 +152,9 @@ def _note_of_missing(report: Report, root: Path, folders: list[str]) -> str:
             f"{gone}; the index keeps {report.missing:,} documents: is a disk not mounted? 'binocle index --name NAME "
             "--drop FOLDER' takes a folder out"
         )
+    where = "the collection" if within else root
     return (
-        f"{report.missing:,} indexed documents are missing from {root}, and the index keeps them: is a disk not "
+        f"{report.missing:,} indexed documents are missing from {where}, and the index keeps them: is a disk not "
         "mounted? If they were deleted, 'binocle index --yes' or sync(drop_missing=True) drops them"
     )
 

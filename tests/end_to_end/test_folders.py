@@ -231,6 +231,20 @@ def test_index_of_an_earlier_version_among_the_collections(number: int, home: Pa
     assert "damaged: " in run("collections").out
 
 
+def test_settings_that_binocle_did_not_write_are_refused(collected: Path, run, tmp_path):
+    settings = tmp_path / "data/binocle/collections/all/settings.json"
+    text = settings.read_text()
+    folders: list = [["home"], ["/home/../etc"], "/", [3], [""], ["/a\0b"]]
+    changes = [{"folders": value} for value in folders]
+    changes += [{"folder": ".."}, {"exclude": "*.log"}, {"exclude": [["*.log"]]}, {"more": []}]
+    for change in changes:
+        settings.write_text(json.dumps(json.loads(text) | change))
+        for words in (["search", "cat"], ["index"]):
+            ran = run(*words, "-n", "all")
+            assert (ran.code, ran.out) == (2, "")
+            assert "is not what was written" in ran.err
+
+
 def test_index_of_one_folder_keeps_its_ids(here: Path, run, tmp_path, write):
     write(tmp_path / "else", {"a.md": "The cat.\n"})
     before = run("files", "--json").out
