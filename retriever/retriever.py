@@ -24,7 +24,6 @@ from ..indexes.registry import IndexSpec
 from ..indexes.tuning.benchmark import Requirements
 from ..indexes.tuning.optimize import TuningResult, check_kinds
 from .asynchronous import AsyncCalls, CallPool
-from .deferred import DeferredErasure
 from .documents.scan import INDEX_NAME, is_index
 from .indexing.report import Report
 from .indexing.switch import SwitchReport, previous_encoder, rollback, switch
@@ -44,7 +43,6 @@ from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
 from .search.currency import Currency, check_passage
 from .search.deadline import Deadline
-from .search.diversity import check_mmr
 from .search.events import SearchEvent
 from .search.hit import Hit
 from .search.hits import Hits
@@ -72,6 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .cluster.cluster import Cluster
+    from .deferred import DeferredErasure
     from .scope import Scope
     from .store.head import Head
     from .store.writer import Writer
@@ -118,7 +117,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         self._connecting = threading.Lock()
         self._writing = threading.RLock()  # threads that write take turns
         self._calls = CallPool()
-        self._erasure = DeferredErasure(self._erase_deleted)
+        self._erasure: DeferredErasure | None = None  # made when something waits to be erased
         self._is_closed = False
         self.on_search: Callable[[SearchEvent], None] | None = None  # called after each search that succeeds
 
@@ -555,7 +554,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         arguments.check_reranking(rerank_depth, rerank_seconds)
         arguments.check_per_document(per_document)
         by_document = arguments.check_grouping(group_by, per_document)
-        check_mmr(mmr)
+        arguments.check_mmr(mmr)
         check_join(join=join, collapse=collapse)
         conditions = parse(where)
         reranker = None if rerank is None else self._models.reranker_of(rerank)
@@ -706,7 +705,8 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         Deleted documents that wait to be erased are erased first.
         """
         self._calls.close()
-        self._erasure.close()
+        if self._erasure:
+            self._erasure.close()
         with self._writing, self._lock:
             self._is_closed, self._store, self._current, self._damaged = True, None, None, None
 
@@ -823,9 +823,17 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
             finally:
                 with self._lock:
                     self._current = writer.snapshot()
-                self._erasure.note_write(writer.erasure_due)
+                self._note_erasure(writer.erasure_due)
             if self._cluster:
                 self._cluster.retire(store, writer.head)
+
+    def _note_erasure(self, due: float | None) -> None:
+        if self._erasure is None and due is None:
+            return
+        from .deferred import DeferredErasure  # few indexes need it
+
+        self._erasure = self._erasure or DeferredErasure(self._erase_deleted)
+        self._erasure.note_write(due)
 
     def _erase_deleted(self) -> None:
         with self._writer() as writer:

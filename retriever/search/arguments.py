@@ -55,6 +55,12 @@ def check_grouping(group_by: str, per_document: int | None) -> bool:
     return group_by == "document"
 
 
+def check_mmr(weight: float | None) -> None:
+    """Check the weight of relevance against novelty."""
+    if weight is not None and not (is_real(weight) and 0 <= weight <= 1):
+        raise InputError(f"mmr is the weight of relevance against novelty, from 0 to 1, not {weight!r}")
+
+
 def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]]:
     """Pair the texts of several queries with their vectors.
 

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.checks import is_real
-from ...core.errors import InputError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from ...core.arrays import Floats, Ids, Positions
     from .fusion import Candidates
 
-POOL = 50  # candidates at least: the page after the first is chosen from the same
+_POOL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +30,7 @@ class Diversity:
 
     weight: float  # of relevance, against novelty
     minimum: float = 0.0  # relevance of a hit
+    pool: int = _POOL  # candidates at least: the page after the first is chosen from the same
 
     def choose(
         self,
@@ -54,12 +52,6 @@ class Diversity:
         by_cosine = np.array_equal(scores, candidates.semantic[rows])
         order = mmr(scores if by_cosine else as_cosines(scores), vectors_of(ids), self.weight, k)
         return {number: copies[number] for number in ids[order].tolist()}
-
-
-def check_mmr(weight: float | None) -> None:
-    """Check the weight of relevance against novelty."""
-    if weight is not None and not (is_real(weight) and 0 <= weight <= 1):
-        raise InputError(f"mmr is the weight of relevance against novelty, from 0 to 1, not {weight!r}")
 
 
 def mmr(scores: Floats, vectors: Floats, weight: float, k: int) -> Positions:

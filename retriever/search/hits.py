@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .hit import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class Hits(list[Hit]):
@@ -19,18 +19,34 @@ class Hits(list[Hit]):
     """
 
     def __init__(
-        self, hits: Iterable[Hit] = (), *, answerable: bool = False, corrections: dict[str, str] | None = None
+        self,
+        hits: Iterable[Hit] = (),
+        *,
+        answerable: bool = False,
+        corrections: dict[str, str] | None = None,
+        seconds: Mapping[str, float] | None = None,
+        version: int = 0,
     ) -> None:
         """:param answerable: whether the index seems to answer the query: the best hit is not weak.
         :param corrections: words of the query that the index does not know -> those that were searched for instead.
+        :param seconds: stage of the search -> how long it took.
+        :param version: of the index: it grows with each commit.
         """
         super().__init__(hits)
         self.answerable = answerable
         self.corrections = corrections or {}
+        self.seconds = dict(seconds or {})
+        self.version = version
 
     def replaced_by(self, hits: Iterable[Hit]) -> Hits:
         """Other hits of the same query."""
-        return Hits(hits, answerable=self.answerable, corrections=self.corrections)
+        return Hits(
+            hits,
+            answerable=self.answerable,
+            corrections=self.corrections,
+            seconds=self.seconds,
+            version=self.version,
+        )
 
     def after(self, offset: int) -> Hits:
         """The hits after the first ones."""
@@ -39,4 +55,6 @@ class Hits(list[Hit]):
     def from_relevance(self, threshold: float) -> Hits:
         """The hits with at least this relevance."""
         hits = [hit for hit in self if hit.relevance >= threshold]
-        return Hits(hits, answerable=self.answerable and bool(hits), corrections=self.corrections)
+        remaining = self.replaced_by(hits)
+        remaining.answerable = self.answerable and bool(hits)
+        return remaining

@@ -28,7 +28,6 @@ from ...indexes.tuning.benchmark import DEPTH
 from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
-from .diversity import POOL
 from .duplicates import Passage, distinct, select, standard_scores
 from .fusion import Candidates, fuse, mean_standard_scores
 from .hit import cite
@@ -137,7 +136,7 @@ class Query:
         if passing and not len(passing.chunks):
             return Hits()
         depth = max(k, reranking.depth) if reranking else k
-        depth, pool = max(DEPTH, depth + (without is not None)), max(k, POOL) if diversity else k
+        depth, pool = max(DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
         limit = _DEEPER * depth
         while True:
             candidates = self._ordered(depth, mode, passing, reranking)
@@ -160,7 +159,7 @@ class Query:
             hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
-        return Hits(hits, answerable=bool(hits) and not hits[0].weak)
+        return Hits(hits, answerable=bool(hits) and not hits[0].weak, seconds=self._seconds)
 
     def _selected(
         self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int

@@ -11,7 +11,6 @@ from ..models.encoder import encode_finite
 from ..models.no_encoder import check_encoder
 from . import exact
 from .corrections import corrections_for, replace_words
-from .diversity import Diversity
 from .joining import with_neighbours_joined
 from .query import Mode, Query, Reranking
 
@@ -75,7 +74,11 @@ class SearchRequest:
                 return vectors[parts.text][None]
             return encode_finite(encoder(), [parts.text], kind="query")
 
-        diversity = None if self.mmr is None else Diversity(self.mmr, self.min_relevance or 0.0)
+        diversity = None
+        if self.mmr is not None:
+            from .diversity import Diversity  # few searches need it
+
+            diversity = Diversity(self.mmr, self.min_relevance or 0.0)
         query = Query(snapshot, parts.text, encode, parts, self.deadline)
         hits = query.hits(
             self.k,
@@ -89,7 +92,7 @@ class SearchRequest:
             diversity=diversity,
             offset=self.offset,
         )
-        hits.corrections = corrections
+        hits.corrections, hits.version = corrections, snapshot.head.commits
         if self.min_relevance is not None:
             hits = hits.from_relevance(self.min_relevance)
         return with_neighbours_joined(hits, snapshot, self.offset) if self.join else hits

@@ -45,6 +45,17 @@ def paths(hits):
     return [hit.path for hit in hits]
 
 
+# Hits
+
+
+def test_hits_say_how_long_they_took_and_of_what_state_they_are(points):
+    hits = points.search("cat", vector=[1, 0, 0], offset=2, min_relevance=0.0)
+    assert {"lexical", "semantic"} <= hits.seconds.keys()
+    assert all(seconds >= 0 for seconds in hits.seconds.values())
+    assert hits.version == points.snapshot().head.commits > 0
+    assert points.search("cat", where="n=-1").version == hits.version
+
+
 # Maximal marginal relevance
 
 
