@@ -143,7 +143,9 @@ class Query:
             if without is not None:
                 candidates = candidates.take(np.flatnonzero(candidates.ids != without))
             limit_each = 1 if by_document else per_document if collapse else 0
-            copies = self._selected(candidates, pool, mode, limit_each, collapse=collapse, offset=offset)
+            copies = self._selected(
+                candidates, pool, mode, limit_each, collapse=collapse, offset=0 if diversity else offset
+            )
             is_deepest = depth >= self._snapshot.chunks.count_rows() or len(candidates.ids) + 1 < depth  # one left out
             if len(copies) >= k or is_deepest or not (by_document or (collapse and not reranking and depth < limit)):
                 break

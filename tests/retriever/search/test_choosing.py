@@ -93,6 +93,12 @@ def test_hits_are_chosen_by_mmr_among_the_fifty_best(points):
         assert paths(points.search(vector=query, k=5, offset=10, mmr=weight)) == expected[10:15]
 
 
+def test_pages_of_hits_that_differ_have_each_once(books):
+    whole = [hit.passage for hit in books.search("cat number", 30, mmr=0.5)]
+    pages = [books.search("cat number", 10, mmr=0.5, offset=offset) for offset in (0, 10, 20)]
+    assert [hit.passage for page in pages for hit in page] == whole
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 def test_all_weight_on_relevance_keeps_the_order(points, mode):
     for query in ("cat", "the number7 dog"):
