@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 COLLECTION = "collection"  # the only key that is no table, and the one of click's `meta` for its value
+_INDEXED_BY = {"search": ["index"], "pick": ["index"]}  # commands that offer to index a folder
 FILE = "configuration"  # the key of click's `meta` for the file in force
 
 
@@ -48,8 +49,8 @@ def configure(context: click.Context, group: click.Group) -> None:
     context.meta[FILE], context.meta[COLLECTION] = str(file), _collection(file, text, content)
     name = context.invoked_subcommand
     _check_names(file, text, [], content, [COLLECTION, *group.commands])
-    if name in content:
-        context.default_map = {name: _defaults(file, text, [name], content[name], group.commands[name])}
+    names = {name, *_INDEXED_BY.get(str(name), ())} & content.keys()
+    context.default_map = {name: _defaults(file, text, [name], content[name], group.commands[name]) for name in names}
 
 
 def check_all(group: click.Group) -> str:

@@ -183,7 +183,7 @@ def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: s
         if at or not missing.is_dir() or not is_interactive() or not click.confirm(_question(missing), err=True):
             raise
     with contextlib.redirect_stdout(sys.stderr):
-        click.get_current_context().invoke(index, folder=(missing,), model=model, ray=ray)
+        click.get_current_context().find_root().invoke(index, folder=(missing,), model=model, ray=ray)
     return open_index(folder, at, model, ray)
 
 

@@ -115,6 +115,7 @@ def _list_folder(root: str, folder: _Folder, leave_out: Container[str]) -> Itera
     by_name = {entry.name: entry for entry in entries}
     files = [by_name[name] for name in IGNORE_FILES if name in by_name]
     rules = folder.rules + [rule for entry in files for rule in _rules(entry, folder.prefix + entry.name)]
+    strongest_last = rules + folder.last
     for entry in entries:
         path = folder.prefix + _name(entry.name, by_name)
         try:
@@ -126,7 +127,7 @@ def _list_folder(root: str, folder: _Folder, leave_out: Container[str]) -> Itera
         if leave_out and (os.path.realpath(entry.path) if is_folder else entry.path) in leave_out:
             continue
         path = path + "/" if is_folder else path
-        reason = _skip_reason(entry, rules + folder.last)
+        reason = _skip_reason(entry, strongest_last)
         if is_folder and not reason:
             yield _Folder(path, rules, folder.last)
             continue

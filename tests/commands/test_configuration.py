@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 
@@ -116,3 +117,16 @@ def test_documented_file_is_valid(configured):
     (example,) = re.findall(r"^```text\n(collection.*?)^```", page, re.MULTILINE | re.DOTALL)
     file = configured(example)
     assert check_all(cli) == str(file)
+
+
+def test_folder_that_search_offers_to_index_is_indexed_with_these_defaults(
+    configured, tmp_path, run, write, monkeypatch, tiny_model
+):
+    from binocle.commands import index
+
+    write(tmp_path / "new", {"cat.md": "The cat.\n", "cat.log": "The cat.\n"})
+    monkeypatch.chdir(tmp_path / "new")
+    monkeypatch.setattr(index, "is_interactive", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    configured(f'[index]\nexclude = ["*.log"]\n\n[search]\nmodel = "{tiny_model}"\njson = true\n')
+    assert [row["path"] for row in run("search", "cat").rows] == ["cat.md"]
