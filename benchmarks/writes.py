@@ -1,8 +1,10 @@
-"""CPU of single writes at two sizes of an index, and of a batch beside one `add`.
+"""CPU of single writes at several sizes of an index, and of a batch beside one `add`.
 
-    python -m benchmarks.writes --debian debian12_descriptions.jsonl.gz --sizes 5000,20000 --folder FOLDER
+    python -m benchmarks.writes --debian debian12_descriptions.jsonl.gz --folder FOLDER
 
 Each write is its own commit, of one package's description. The median of CPU milliseconds of the whole process counts.
+An index that the folder has from an earlier run is copied and not filled again. Beyond the packages of Debian, their
+descriptions come again with a number.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +32,11 @@ WRITES = 15
 def documents(file: Path, start: int, count: int) -> list[dict[str, Any]]:
     """Return packages as documents."""
     with gzip.open(file, "rt", encoding="utf-8") as stream:
-        rows = [json.loads(line) for line in stream][start : start + count]
+        rows = [json.loads(line) for line in stream]
+    chosen = ((number // len(rows), rows[number % len(rows)]) for number in range(start, start + count))
     return [
-        {"id": f"{row['package']}-{number}", "text": row["long"] or row["short"]} for number, row in enumerate(rows)
+        {"id": f"{row['package']}-{number}", "text": (row["long"] or row["short"]) + f" {turn}" * (turn > 0)}
+        for number, (turn, row) in enumerate(chosen)
     ]
 
 
@@ -64,15 +69,19 @@ def cpu_seconds(write: Callable[[], object]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--debian", type=Path, required=True)
-    parser.add_argument("--sizes", default="5000,20000")
+    parser.add_argument("--sizes", default="2000,20000,200000")
     parser.add_argument("--batch", type=int, default=10_000)
     parser.add_argument("--model", help="an encoder; the default one takes minutes to fill the indexes")
     parser.add_argument("--folder", type=Path, required=True, help="a new folder for the indexes")
     arguments = parser.parse_args()
     results: dict[str, Any] = {"writes": WRITES, "cpu_ms": {}}
     for size in map(int, arguments.sizes.split(",")):
-        retriever = Retriever.open(arguments.folder / str(size), model=arguments.model)
-        retriever.add(documents(arguments.debian, 0, size))
+        filled, index = arguments.folder / str(size), arguments.folder / f"{size}-copy"
+        if not filled.exists():
+            Retriever.open(filled, model=arguments.model).add(documents(arguments.debian, 0, size))
+        shutil.rmtree(index, ignore_errors=True)
+        shutil.copytree(filled, index)
+        retriever = Retriever.open(index, model=arguments.model, trust=True)
         results["cpu_ms"][str(size)] = single_writes(retriever, documents(arguments.debian, size, WRITES))
         print(results["cpu_ms"], flush=True)
     many = documents(arguments.debian, 0, arguments.batch)
