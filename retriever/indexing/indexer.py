@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import Keys, isin_sorted
+from ...core.arrays import Keys
 from ...core.errors import EncoderMismatchError
 from ..documents.chunker import Chunk, chunk, whole
 from ..models.encoder import encode_finite
+from ..store.fragment_columns import among
 from ..store.tables import PREVIOUS, SYMBOLS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ class Indexer:
         if self._keys is None:
             stored = self._writer.snapshot().numbers("chunks", "key")
             if len(keys) + len(self._new_keys) <= _FEW_KEYS:
-                matches = stored[isin_sorted(stored, keys)]
+                matches = stored[among(stored, keys)]
                 return keys[np.isin(keys, matches) | np.isin(keys, self._new_keys)]
             self._keys = Keys(stored)
             self._keys.add(np.array(self._new_keys, np.int64))
