@@ -345,7 +345,8 @@ def assert_confined(root: Path, attacks: list[str], commands: list[str], *, trus
     before = state_of(root / "victim")
     log = root / "strace.log"
     words = [*STRACE, "-o", str(log), sys.executable, "-c", CHILD, str(root / "jobs.json")]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1", "BINOCLE_TRUST": trust}
+    quiet = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}  # Python itself writes nothing
+    environment = {**os.environ, **quiet, "HF_HUB_OFFLINE": "0", "BINOCLE_TRUST": trust}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-2_000:]
     answers = [json.loads(line) for line in done.stdout.splitlines()]
