@@ -58,7 +58,8 @@ class TestDocumentStore(
     def document_store(self, document_store):
         return document_store
 
-    def assert_documents_are_equal(self, received, expected):
+    @staticmethod
+    def assert_documents_are_equal(received, expected):
         """A store has documents in order of id, and embeddings in 32 bits."""
         assert [document.id for document in received] == sorted(document.id for document in expected)
         for document, original in zip(received, sorted(expected, key=lambda document: document.id), strict=True):
@@ -92,7 +93,7 @@ def test_every_field_of_a_document_comes_back(document_store):
         Document(id="f", content=None, embedding=[1.0, 0.5, *[0.0] * 766]),
     ]
     document_store.write_documents(documents)
-    TestDocumentStore().assert_documents_are_equal(document_store.filter_documents(), documents)
+    TestDocumentStore.assert_documents_are_equal(document_store.filter_documents(), documents)
     document_store.update_by_filter({"field": "id", "operator": "in", "value": ["a", "b"]}, {"tags": "y", "path": "p"})
     updated = {document.id: document for document in document_store.filter_documents()}
     assert updated["a"] == Document(id="a", blob=documents[0].blob, meta={"tags": "y", "path": "p"})

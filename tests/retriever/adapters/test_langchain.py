@@ -228,7 +228,7 @@ def test_indexing_follows_its_source(store, cleanup):
         result = langchain_indexing.index(
             documents, records, store, cleanup=cleanup, source_id_key="source", key_encoder="sha256"
         )
-        return tuple(result[f"num_{name}"] for name in ("added", "updated", "skipped", "deleted"))
+        return result["num_added"], result["num_updated"], result["num_skipped"], result["num_deleted"]
 
     def texts():
         return sorted(document.page_content for document in store.similarity_search("the", k=10))
