@@ -62,12 +62,8 @@ def queries(retriever: Retriever, count: int) -> list[str]:
 def measure(retriever: Retriever, count: int) -> dict[str, Any]:
     texts = queries(retriever, count)
     result: dict[str, Any] = {"passages": retriever.snapshot().chunks.count_rows(), "queries": len(texts)}
-    for name, options in (
-        ("before", {"collapse": False}),
-        ("after", {}),
-        ("after, joined", {"join": True}),
-    ):
-        counts = [copies(retriever.search(text, TOP, **options)) for text in texts]
+    for name, collapse in (("before", False), ("after", True)):
+        counts = [copies(retriever.search(text, TOP, collapse=collapse)) for text in texts]
         result[name] = {
             "exact": sum(exact for exact, _ in counts),
             "near": sum(near for _, near in counts),
