@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from binocle.retriever.models.encoder import Encoder
 
 TOKENS = 32
-SIZES = {"scifact": (700, 1_000, 2_250), "debian": (1_000, 2_250, 10_000)}  # vectors of each side
-SEEDS = range(3)
+SIZES = {"scifact": (1_000, 2_250), "debian": (2_250, 10_000)}  # vectors of each side
+SEEDS = range(2)
 
 
 def documents(file: Path, field: str) -> Iterator[str]:
