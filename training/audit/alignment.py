@@ -6,7 +6,7 @@ Both sets of vectors have the same shape. Their principal axes agree but for sig
 1. Try all signs of the first seven axes, and keep the ones with the nearest neighbours across both sets.
 2. Match each vector with its neighbours in the other set, and turn one set onto the other by those matches
    (Schönemann 1966, the orthogonal Procrustes problem). Repeat with more and more axes, up to all.
-3. Repeat with more vectors, in all dimensions.
+3. Grow twice more, from 45 and from 90 axes of the map so far, then with fewer neighbours and with more vectors.
 
 Neighbours are compared by CSLS, which corrects for vectors that are near to all others (Conneau et al. 2018,
 arXiv:1710.04087). That embeddings of two models can be translated without pairs was shown by vec2vec (Jha et al. 2025,
@@ -39,7 +39,10 @@ _COARSE = 2_250  # vectors of each set while the axes grow
 _ALL = 10_000  # vectors of each set at the end
 _ROUNDS = 3  # for each number of axes
 _LAST = 2  # with all vectors
-_NEIGHBOURS = 8  # in the other set, whose mean a vector is matched with
+_NEIGHBOURS = 8  # in the other set; a vector is matched with their mean
+_AGAIN = ((45, 8), (90, 4))  # axes to grow from once more, and neighbours
+_AGAIN_GROWTH = (45, 90, 180)
+_FEW = 3  # neighbours at the end
 _HOOD = 10  # neighbours that the density around a vector is measured by
 _LEAST = 10  # vectors of each set
 _CELLS = 2_000_000  # of a block of cosines
@@ -74,6 +77,11 @@ def _turn(first: Floats, second: Floats) -> Floats:
     starts = [_grown(left, right, turn, [k for k in sizes if k <= _DECIDED]) for turn in _starts(left, right)]
     turn = max(starts, key=lambda start: _nearness(left, right, start))
     turn = _grown(left, right, turn, [*(k for k in sizes if k > _DECIDED), dim])
+    for axes, neighbours in ((axes, neighbours) for axes, neighbours in _AGAIN if axes < dim):
+        begin = _nearest_orthogonal(turn[:axes, :axes])
+        turn = _grown(left, right, begin, [*(k for k in _AGAIN_GROWTH if axes <= k < dim), dim], neighbours)
+    for _ in range(_ROUNDS):
+        turn = _procrustes(left, right, turn, dim, _FEW)
     for _ in range(_LAST if max(len(first), len(second)) > _COARSE else 0):
         turn = _procrustes(first, second, turn, dim)
     return turn
@@ -99,25 +107,30 @@ def _starts(first: Floats, second: Floats) -> list[Floats]:
     return [turn for _, turn in sorted(costs, key=lambda cost_and_turn: cost_and_turn[0])[:_STARTS]]
 
 
-def _grown(first: Floats, second: Floats, turn: Floats, sizes: Iterable[int]) -> Floats:
+def _grown(first: Floats, second: Floats, turn: Floats, sizes: Iterable[int], neighbours: int = _NEIGHBOURS) -> Floats:
     for size in sizes:
         for _ in range(_ROUNDS):
-            turn = _procrustes(first, second, turn, size)
+            turn = _procrustes(first, second, turn, size, neighbours)
     return turn
 
 
-def _procrustes(first: Floats, second: Floats, turn: Floats, size: int) -> Floats:
+def _procrustes(first: Floats, second: Floats, turn: Floats, size: int, neighbours: int = _NEIGHBOURS) -> Floats:
     """Match both sets by a map of few axes, and return the map of the first `size` axes that fits the matches."""
     count = len(turn)
     left, right = normalized(first[:, :count] @ turn), normalized(second[:, :count])
     first, second = first[:, :size], second[:, :size]
-    matches = _matched(left, right, _density(right, left), second)
-    return _orthogonal(first, second, matches, _matched(right, left, _density(left, right), first))
+    matches = _matched(left, right, _density(right, left), second, neighbours)
+    back_matches = _matched(right, left, _density(left, right), first, neighbours)
+    return _orthogonal(first, second, matches, back_matches)
 
 
 def _orthogonal(first: Floats, second: Floats, matches: Floats, back_matches: Floats) -> Floats:
     """The orthogonal map that brings `first` nearest to `matches`, and `back_matches` nearest to `second`."""
-    left, _, right = np.linalg.svd(first.T @ matches + back_matches.T @ second)
+    return _nearest_orthogonal(first.T @ matches + back_matches.T @ second)
+
+
+def _nearest_orthogonal(matrix: Floats) -> Floats:
+    left, _, right = np.linalg.svd(matrix)
     turn: Floats = (left @ right).astype(np.float32)
     return turn
 
@@ -129,12 +142,12 @@ def _density(vectors: Floats, targets: Floats) -> Floats:
     return np.concatenate([block.mean(1) for block in blocks])
 
 
-def _matched(vectors: Floats, targets: Floats, density: Floats, values: Floats) -> Floats:
+def _matched(vectors: Floats, targets: Floats, density: Floats, values: Floats, neighbours: int) -> Floats:
     """The mean of the `values` of each vector's nearest targets, by CSLS.
 
     :param density: of each target among the vectors.
     """
-    count = min(_NEIGHBOURS, len(targets))
+    count = min(neighbours, len(targets))
     blocks = (np.argpartition(density - 2 * block, count - 1, axis=1) for block in _cosines(vectors, targets))
     return np.concatenate([values[block[:, :count]].mean(1) for block in blocks])
 

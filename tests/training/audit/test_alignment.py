@@ -25,6 +25,7 @@ def rotation(seed: int = 1) -> np.ndarray:
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((DIM, DIM)))[0].astype(np.float32)
 
 
+@pytest.mark.slow
 def test_a_rotation_is_undone_without_a_known_pair():
     true, own = vectors(1_200, seed=2), vectors(1_000, seed=12)
     stolen = true @ rotation(2)
