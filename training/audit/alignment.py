@@ -6,7 +6,7 @@ Both sets of vectors have the same shape. Their principal axes agree but for sig
 1. Try all signs of the first seven axes, and keep the ones with the nearest neighbours across both sets.
 2. Match each vector with its neighbours in the other set, and turn one set onto the other by those matches
    (Schönemann 1966, the orthogonal Procrustes problem). Repeat with more and more axes, up to all.
-3. Grow twice more, from 45 and from 90 axes of the map so far, then with fewer neighbours and with more vectors.
+3. Grow twice more, from 90 and from 45 axes of the map so far, then with fewer neighbours and with more vectors.
 
 Neighbours are compared by CSLS, which corrects for vectors that are near to all others (Conneau et al. 2018,
 arXiv:1710.04087). That embeddings of two models can be translated without pairs was shown by vec2vec (Jha et al. 2025,
@@ -40,7 +40,7 @@ _ALL = 10_000  # vectors of each set at the end
 _ROUNDS = 3  # for each number of axes
 _LAST = 2  # with all vectors
 _NEIGHBOURS = 8  # in the other set; a vector is matched with their mean
-_AGAIN = ((45, 8), (90, 4))  # axes to grow from once more, and neighbours
+_AGAIN = ((90, 4), (45, 8))  # axes to grow from once more, and neighbours
 _AGAIN_GROWTH = (45, 90, 180)
 _FEW = 3  # neighbours at the end
 _HOOD = 10  # neighbours that the density around a vector is measured by
