@@ -72,7 +72,8 @@ def _read(table: lance.LanceDataset, fragments: Sequence[lance.LanceFragment], c
 def _numbers(column: pa.ChunkedArray) -> Ids:
     values = column.to_numpy()
     if values.dtype != object:
-        return values.astype(np.int64)
+        numbers: Ids = values.astype(np.int64)
+        return numbers
     return np.fromiter(map(_hash, values), np.int64, len(values))
 
 

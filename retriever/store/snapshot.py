@@ -302,7 +302,7 @@ class Snapshot:
     def _by_id(self, table: Table, ids: Sequence[int], columns: list[str]) -> dict[int, dict[str, Any]]:
         return {row["id"]: row for row in self.take(table, ids, columns).to_pylist()}
 
-    def take(self, table: Table, ids: Sequence[int], columns: list[str]) -> pa.Table:
+    def take(self, table: Table, ids: Sequence[int] | Ids, columns: list[str]) -> pa.Table:
         """Read columns of the rows with these ids, in order of id.
 
         The rows are taken by their offset: a condition on ids would read all of them for each query.
