@@ -29,8 +29,7 @@ def unique_values(index: Any, key: str, where: Filter | None = None) -> list[Any
         mask = np.ones(columns.count, np.bool_) if inside is None else snapshot.select(inside)
         prefix = f"[{json.dumps(key)}, "
         encoded = [text for text in _values(columns.column(JSON_VALUES), mask) if str(text).startswith(prefix)]
-        decoded = [json.loads(text)[1] for text in encoded]
-        nested = [value for value in decoded if isinstance(value, (list, dict))]
+        nested = [value for value in map(_decoded, encoded) if isinstance(value, (list, dict))]
         return _values(columns.column(f"metadata.{key}"), mask & ~evaluate(is_list(key), columns)) + nested
 
     values: list[Any] = index._read(answer)  # noqa: SLF001 - as above
@@ -49,6 +48,14 @@ def value_types(index: Any) -> dict[str, type]:
 
     types: dict[str, type] = index._read(answer)  # noqa: SLF001 - as above
     return types
+
+
+def _decoded(text: str) -> Any:
+    """Return the value of a key, as `to_metadata` encodes both; None if this is no such text."""
+    try:
+        return json.loads(text)[1]
+    except (ValueError, IndexError, RecursionError):  # an index may come from elsewhere
+        return None
 
 
 def _values(column: Column, mask: Mask) -> list[Any]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binocle import F, InputError, MissingExtraError
+from binocle import F, InputError, MissingExtraError, Retriever
+from binocle.retriever.adapters.stored_values import unique_values
 from binocle.retriever.adapters.values import JSON_VALUES, contains, equals, exists, from_metadata, is_list, to_metadata
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("ab\n\xe9", max_size=3)
@@ -36,8 +37,6 @@ VALUES = [None, "a", 1, True, 1.5, [], ["a"], ["a", "b"], [["a"]], {"b": "a"}, {
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory, tiny_model):
-    from binocle import Retriever
-
     index = Retriever.open(tmp_path_factory.mktemp("values") / "index", model=tiny_model, durable=False)
     documents = ({"key": value} if value != "missing" else {} for value in VALUES)
     index.add(
@@ -62,6 +61,17 @@ def test_lists_are_told_from_other_values(index):
     assert sorted(map(str, numbers(is_list("key")))) == sorted(map(str, [[], ["a"], ["a", "b"], [["a"]]]))
     assert len(numbers(exists("key"))) == len(VALUES) - 2
     assert numbers(equals("key.b", "a")) == [{"b": "a"}]
+
+
+def test_values_of_another_origin_are_no_values_of_a_key(tmp_path, tiny_model):
+    index = Retriever.open(tmp_path / "index", model=tiny_model, durable=False)
+    index.add(
+        [
+            {"id": str(number), "text": "the cat", "metadata": {JSON_VALUES: [f'["key", {rest}']}}
+            for number, rest in enumerate(('["a"]]', "no JSON", "", "[" * 9_000))
+        ]
+    )
+    assert unique_values(index, "key") == [["a"]]
 
 
 def test_a_filter_on_a_key_that_no_document_has_passes_nothing_if_it_asks_for_the_key_first(index):
