@@ -10,13 +10,13 @@ a citation in `meta["citation"]`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, MissingExtraError
 from ..models.load import load_encoder, load_reranker
+from ..models.reranker import best
 from ..search.query import Mode
 from .haystack_store import BinocleDocumentStore, Filters
 from .opening import CALLS
@@ -240,11 +240,8 @@ class BinocleRanker:
         self.warm_up()
         assert self._reranker
         texts = [_text(document, self.meta_fields_to_embed, self.embedding_separator) for document in documents]
-        logits = self._reranker.score(query, texts).tolist()
-        order = sorted(range(len(logits)), key=lambda position: -logits[position])
-        best = order[: self.top_k if top_k is None else top_k]
-        scores = {position: 1 / (1 + math.exp(-logits[position])) for position in best}
-        return {"documents": [replace(documents[position], score=scores[position]) for position in best]}
+        pairs = best(self._reranker, query, texts, self.top_k if top_k is None else top_k)
+        return {"documents": [replace(documents[position], score=relevance) for position, relevance in pairs]}
 
     @component.output_types(documents=list[Document])
     async def run_async(

@@ -11,7 +11,6 @@ citation in `metadata["citation"]`.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -19,7 +18,7 @@ import numpy as np
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ..models.load import load_reranker
-from ..models.reranker import Reranker
+from ..models.reranker import Reranker, best
 from ..search.query import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .langchain_filters import BinocleTranslator, where_of
@@ -121,9 +120,8 @@ class BinocleReranker(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """Return the best documents, best first, and change none."""
-        logits = self.model.score(query, [document.page_content for document in documents]).tolist()
-        order = sorted(range(len(logits)), key=lambda position: -logits[position])[: self.top_n]
-        return [_with_score(documents[position], 1 / (1 + math.exp(-logits[position]))) for position in order]
+        pairs = best(self.model, query, [document.page_content for document in documents], self.top_n)
+        return [_with_score(documents[position], relevance) for position, relevance in pairs]
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

@@ -10,12 +10,12 @@ with a citation in `metadata["citation"]`.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, MissingExtraError, NoIndexError
 from ..models.load import load_reranker
+from ..models.reranker import best
 from ..search.query import Mode
 from .citations import passage_id, passage_metadata, passage_text
 from .embeddings import EMBEDDED, embedding_of, with_embedding
@@ -51,7 +51,6 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from ..models.encoder import Encoder, Kind
-    from ..models.reranker import Reranker
     from ..search.hit import Hit
     from ..store.records import Record
 
@@ -319,11 +318,9 @@ class BinocleReranker(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise InputError("there is no query to rank by: expected a query_bundle or a query_str")
-        reranker: Reranker = self._model
         texts = [node.node.get_content(MetadataMode.NONE) for node in nodes]
-        logits = reranker.score(query_bundle.query_str, texts).tolist()
-        order = sorted(range(len(logits)), key=lambda position: -logits[position])[: self.top_n]
-        return [NodeWithScore(node=nodes[at].node, score=1 / (1 + math.exp(-logits[at]))) for at in order]
+        pairs = best(self._model, query_bundle.query_str, texts, self.top_n)
+        return [NodeWithScore(node=nodes[position].node, score=relevance) for position, relevance in pairs]
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -77,6 +77,19 @@ class Reranker(ABC):
         """Return a function for the logits of pairs[start:stop], with all preparation done."""
 
 
+def best(reranker: Reranker, query: str, passages: Sequence[str], count: int | None = None) -> list[tuple[int, float]]:
+    """Return the positions of the best passages, best first, each with its relevance from 0 to 1.
+
+    The relevance is the logistic function of the reranker's logit.
+
+    :param count: the number at most; None for all of them.
+    """
+    logits = reranker.score(query, passages).astype(np.float64)
+    relevances = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+    order = np.argsort(-logits, kind="stable")[:count].tolist()
+    return [(position, float(relevances[position])) for position in order]
+
+
 def _pairs(query: str, passages: Sequence[str]) -> Pairs:
     if not isinstance(query, str):
         raise InputError(f"a query is a text, but this one is of type {type(query).__name__}")

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ....core.errors import InputError
 from ...models.encoder import encode_finite
+from ...models.reranker import best
 from . import shapes
 from .operations import Operation
 
 if TYPE_CHECKING:
-    from ....core.arrays import Floats
     from .caller import Caller
     from .operations import Answer
 
@@ -58,22 +58,22 @@ def rerank(caller: Caller, request: RerankInput) -> Answer:
     """Order texts by how well they answer a query."""
     if sum(map(len, request.documents)) > _MAX_CHARACTERS:
         raise InputError(f"the documents have more than {_MAX_CHARACTERS:,} characters: send fewer at once")
-    scores, model = _scores(caller, request)
-    order = np.argsort(-scores, kind="stable")[: request.top_n]
-    results = [{"index": int(number), "relevance_score": round(float(scores[number]), 6)} for number in order]
+    pairs, model = _ranked(caller, request)
+    results = [{"index": position, "relevance_score": round(relevance, 6)} for position, relevance in pairs]
     meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 0}, "model": model}
     return {"id": str(uuid.uuid4()), "results": results, "meta": meta}
 
 
-def _scores(caller: Caller, request: RerankInput) -> tuple[Floats, str]:
-    """The relevance of each document, from 0 to 1, and the model that gave it."""
+def _ranked(caller: Caller, request: RerankInput) -> tuple[list[tuple[int, float]], str]:
+    """The positions and the relevance of the best documents, best first, and the name of the model."""
     reranker = caller.server.reranker
     if reranker is not None:
-        logits = reranker.score(request.query, request.documents).astype(np.float64)
-        return (1 / (1 + np.exp(-np.clip(logits, -500, 500)))).astype(np.float32), reranker.name
+        return best(reranker, request.query, request.documents, request.top_n), reranker.name
     encoder = caller.retriever.encoder
     query = encode_finite(encoder, [request.query], kind="query")[0]
-    return np.clip(encode_finite(encoder, request.documents) @ query, 0, 1), encoder.name
+    cosines = np.clip(encode_finite(encoder, request.documents) @ query, 0, 1)
+    order = np.argsort(-cosines, kind="stable")[: request.top_n].tolist()
+    return [(position, float(cosines[position])) for position in order], encoder.name
 
 
 OPERATIONS = (Operation("POST", "/v2/rerank", rerank, RerankInput, RerankOutput, is_of_index=False),)

@@ -488,6 +488,17 @@ class ByTable(Reranker):
         return lambda start, stop: np.array([self.of(passage) for _, passage in pairs[start:stop]], np.float32)
 
 
+def test_the_best_passages_have_a_relevance_from_0_to_1_whatever_the_logits():
+    logits = {"a": -1_000, "b": 0, "c": 1_000, "d": 0}
+    assert rerankers.best(ByTable(logits.get), "query", list(logits)) == [
+        (2, 1.0),
+        (1, 0.5),
+        (3, 0.5),
+        (0, pytest.approx(0)),
+    ]
+    assert rerankers.best(ByTable(logits.get), "query", list(logits), 1) == [(2, 1.0)]
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, tiny_model):
     """90 passages, each with a heading."""
