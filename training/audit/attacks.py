@@ -198,7 +198,7 @@ class Attacks:
         """Measure recovered texts by length, with examples."""
         by_length, examples = {}, []
         for length, texts in recovered.items():
-            of_length = tokens and tokens[length]
+            of_length = None if tokens is None else tokens[length]
             by_length[length] = self._compared(length, texts, self._cosines(length, texts), of_length)
             examples += self._examples(length, texts, by_length[length])
         return AttackResult(by_length, examples)

@@ -119,7 +119,7 @@ class _Sums:
 
     def solved(self, strength: float) -> tuple[Floats, Floats]:
         """Return the weights of a strength, and the frequencies."""
-        frequencies = self.counts / max(1, self.texts)
+        frequencies = (self.counts / max(1, self.texts)).astype(np.float32)
         added = strength * max(np.trace(self.squares), 1e-9) / len(self.squares) * np.eye(len(self.squares))
         weights = np.linalg.solve((self.squares + added).astype(np.float32), self.products)
         return weights.astype(np.float32), frequencies
