@@ -64,7 +64,7 @@ def check_mmr(weight: float | None) -> None:
 def check_queries(queries: Any, vectors: Any) -> Iterator[tuple[str | None, Any]]:
     """Pair the texts of several queries with their vectors.
 
-    :raises InputError: when there are neither, or as many vectors as texts.
+    :raises InputError: when there are neither, or not as many vectors as texts.
     """
     texts = None if queries is None else _listed(queries, "queries")
     arrays = None if vectors is None else _listed(vectors, "vectors")

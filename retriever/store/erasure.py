@@ -40,6 +40,6 @@ def promise(location: Location, moment: float) -> float:
     return moment
 
 
-def keep(location: Location) -> None:
+def clear(location: Location) -> None:
     """Note that nothing waits any more."""
     location.remove(_FILE)

@@ -222,7 +222,7 @@ class Writer:
         benchmark_queries.forget(self._location)
         note = self.finish(rebuild=True)
         if self.erasure_due is not None:
-            erasure.keep(self._location)
+            erasure.clear(self._location)
             self.erasure_due = None
         return note
 

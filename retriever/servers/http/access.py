@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
 _SHORTEST = 16  # characters of a token
+_HEADER_TEXT = "^[!-~]+$"  # ASCII without spaces: a header holds nothing else unchanged
 
 
 class _TokenEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    token: Annotated[str, Field(min_length=_SHORTEST, max_length=1_000)]
+    token: Annotated[str, Field(min_length=_SHORTEST, max_length=1_000, pattern=_HEADER_TEXT)]
     where: str | list[str] | dict[str, Any] | None = None
     indexes: list[str] | None = None
     write: bool = False
@@ -62,7 +63,7 @@ ANYONE = Token(b"", write=True)
 def read_tokens(file: str | os.PathLike[str]) -> tuple[Token, ...]:
     """Read a file of tokens: {"tokens": [{"token": "…", "where": "tenant=t1", "indexes": ["docs"], "write": true}]}.
 
-    :raises InputError: when it cannot be read, has another shape, or other users may read it.
+    :raises InputError: when it cannot be read, has another shape, names a token twice, or other users may read it.
     """
     path = Path(file)
     try:
@@ -77,11 +78,17 @@ def read_tokens(file: str | os.PathLike[str]) -> tuple[Token, ...]:
         fault = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, fault["loc"])) or "content"
         raise InputError(f"the file of tokens {path}: {name}: {fault['msg']}") from None
-    return tuple(_token(entry) for entry in entries)
+    if len({entry.token for entry in entries}) < len(entries):
+        raise InputError(f"the file of tokens {path}: two entries have the same token: expected one for each")
+    return tuple(_token(path, entry) for entry in entries)
 
 
-def _token(entry: _TokenEntry) -> Token:
+def _token(path: Path, entry: _TokenEntry) -> Token:
     where = filter_of(entry.where)
+    if where is None and entry.where is not None:
+        raise InputError(
+            f"the file of tokens {path}: a filter has no condition: a token that sees all documents has no 'where'"
+        )
     return Token(
         hashlib.sha256(entry.token.encode()).digest(),
         where,

@@ -1,7 +1,7 @@
 """The ASGI application: check the caller, read the input, answer in a thread, write JSON.
 
-Every refusal is problem details (RFC 9457) with one line for people; OpenAI's and Cohere's clients find it where they
-look for it.
+A refusal is problem details (RFC 9457) with one line for people. Below /v1/ and /v2/ it also has the fields in which
+the clients of OpenAI and Cohere look for this line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .refusal import Refusal, invalid, refusal_of
 from .work_queue import WorkQueue
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,7 +48,7 @@ _EVERY_ANSWER = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-ref
 
 @dataclass(frozen=True)
 class Server:
-    """What answers requests: indexes, rules, and the queue of work."""
+    """The parts of a server: its indexes, its rules, its queue of work and its metrics."""
 
     served: Served
     access: Access = field(default_factory=Access)
@@ -77,8 +77,8 @@ def application(server: Server) -> ASGIApp:
         return Response(page_text, media_type="text/html", headers=page_headers)
 
     async def gauges(request: Request) -> Response:
-        server.access.token_of(request.headers)
-        return Response(_metrics(server), media_type=None, headers={"Content-Type": metrics.CONTENT_TYPE})
+        names = server.served.names(server.access.token_of(request.headers))
+        return Response(_metrics(server, names), media_type=None, headers={"Content-Type": metrics.CONTENT_TYPE})
 
     routes = [_route(server, path, methods) for path, methods in by_path.items()]
     for path, endpoint in (("/", page), ("/health", health), ("/openapi.json", openapi), ("/metrics", gauges)):
@@ -201,14 +201,15 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def _metrics(server: Server) -> str:
-    queue = server.queue
-    commits = [({"index": name}, float(index.commits)) for name, index in server.served.indexes.items()]
+def _metrics(server: Server, names: Iterable[str]) -> str:
+    """Write the metrics of the server, and those of these indexes."""
+    queue, indexes = server.queue, server.served.indexes
+    commits = [({"index": name}, float(indexes[name].commits)) for name in names]
     gauges: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
         ("binocle_requests_pending", "Requests at work and waiting.", [({}, queue.pending)]),
         ("binocle_requests_refused_total", "Requests refused because too many wait.", [({}, queue.refused)]),
         ("binocle_requests_late_total", "Requests that passed their deadline.", [({}, queue.late)]),
-        ("binocle_index_commits", "Commits of each index; it grows when the index changes.", commits),
+        ("binocle_index_commits", "Commits of the state of each index that the last request read.", commits),
         ("binocle_info", "The version of Binocle.", [({"version": __version__}, 1)]),
     ]
     return server.metrics.write(gauges)
@@ -255,7 +256,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str], *, path: str) 
 
 
 class _Gate:
-    """What holds for every request: host and origin, CORS, headers, metrics, and no traceback ever."""
+    """Check the host and the origin of every request, and add headers and metrics; an error never shows a traceback."""
 
     def __init__(self, routed: Starlette, server: Server) -> None:
         self._routed = routed

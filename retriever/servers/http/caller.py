@@ -41,13 +41,13 @@ class ServedIndex:
 
     @property
     def commits(self) -> int:
-        """The commits of the state that was answered from last."""
+        """The number of commits of the state that the last request read; 0 before the first request."""
         return 0 if self._version is None else self._version[0].commits
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server has: its indexes, the first being the default, its reranker, and whether it writes."""
+    """The indexes of a server by name (the first is the default), its reranker, and whether it writes."""
 
     indexes: dict[str, ServedIndex]
     reranker: Reranker | None = None

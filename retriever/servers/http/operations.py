@@ -11,7 +11,6 @@ from ....core.errors import InputError
 from ...search.snippet import highlights
 from . import shapes
 from .access import filter_of
-from .refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 _HIT = [name for name in shapes.SearchHit.model_fields if name not in ("copies", "highlights", "explanation")]
 _COPY = list(shapes.CopyOf.model_fields)
 _WAIT = 10.0  # seconds for another process that writes
+_PAGE_CHARACTERS = 8_000_000  # of the texts of a page, which goes on until it has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Operation:
 def search(caller: Caller, request: shapes.SearchInput) -> Answer:
     """Find the passages that answer a query, best first."""
     hits = caller.documents.search(request.query, request.k, **_options(caller, request))
-    return _found(caller, request, request.query, hits)
+    return _found(request, request.query, hits) | _counts(caller, request)
 
 
 def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
@@ -55,9 +55,8 @@ def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     options = _options(caller, request)
     options["where"] = caller.inside(options["where"])
     lists = caller.retriever.search_many(request.queries, request.k, **options)
-    return {
-        "results": [_found(caller, request, query, hits) for query, hits in zip(request.queries, lists, strict=True)]
-    }
+    pairs, counts = zip(request.queries, lists, strict=True), _counts(caller, request)
+    return {"results": [_found(request, query, hits) | counts for query, hits in pairs]}
 
 
 def similar(caller: Caller, request: shapes.SimilarInput) -> Answer:
@@ -90,9 +89,14 @@ def facets(caller: Caller, request: shapes.FacetsInput) -> Answer:
 def page(caller: Caller, request: shapes.PageInput) -> Answer:
     """List documents, also those without text, with the reason."""
     where = filter_of(request.where)
-    records = list(caller.documents.iterate(where, after=request.after, limit=request.limit + 1))
-    rows = [_record(record, with_text=request.text) for record in records[: request.limit]]
-    return {"documents": rows, "next_after": rows[-1]["id"] if len(records) > request.limit else None}
+    rows: list[dict[str, Any]] = []
+    characters = 0
+    for record in caller.documents.iterate(where, after=request.after, limit=request.limit + 1):
+        if len(rows) == request.limit or characters > _PAGE_CHARACTERS:
+            return {"documents": rows, "next_after": rows[-1]["id"]}
+        rows.append(_record(record, with_text=request.text))
+        characters += len(record.text) if request.text else 0
+    return {"documents": rows, "next_after": None}
 
 
 def document(caller: Caller, request: shapes.DocumentInput) -> Answer:
@@ -112,11 +116,9 @@ def add(caller: Caller, request: shapes.AddInput) -> Answer:
 
 def update(caller: Caller, request: shapes.UpdateInput) -> Answer:
     """Change the metadata of added documents."""
-    if caller.token.where is not None:
-        raise Refusal(403, "a token with a filter cannot change metadata: add the document again with other values")
     where = filter_of(request.where)
     return _report(
-        caller.retriever.update(request.ids, metadata=request.metadata, where=where, mode=request.mode, wait=_WAIT)
+        caller.documents.update(request.ids, metadata=request.metadata, where=where, mode=request.mode, wait=_WAIT)
     )
 
 
@@ -182,12 +184,14 @@ def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
     }
 
 
-def _found(caller: Caller, request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
+def _found(request: shapes.SearchOptions, query: str, hits: Hits) -> dict[str, Any]:
     rows = [_hit(hit, query if request.highlights else None, explain=request.explain) for hit in hits]
-    answer = {"query": query, "answerable": hits.answerable, "corrections": hits.corrections, "hits": rows}
-    if request.facets:
-        answer["facets"] = _facets(caller, request)
-    return answer
+    return {"query": query, "answerable": hits.answerable, "corrections": hits.corrections, "hits": rows}
+
+
+def _counts(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
+    """The part of an answer that counts documents, if the request asks for one; the query does not matter."""
+    return {"facets": _facets(caller, request)} if request.facets else {}
 
 
 def _hit(hit: Hit, query: str | None = None, *, explain: bool = False) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class _Runner(uvicorn.Server):
 
 @contextlib.contextmanager
 def _signals_end_quietly() -> Iterator[None]:
-    """Uvicorn raises the signal that ended it again when all is done: here nothing is left to do."""
+    """Ignore the signal that Uvicorn raises once more after its end: it would end the process with an error."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -81,6 +81,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}") from None
+    except UnicodeError:
+        raise InputError(f"cannot listen at {host[:100]!r}: it is not the name of a host") from None
 
 
 @contextlib.contextmanager

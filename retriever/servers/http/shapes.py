@@ -110,7 +110,7 @@ class PageInput(Input):
     where: Where = None
     after: Annotated[str | None, Field(max_length=4_096, description="Begin after this id.")] = None
     limit: Annotated[int, Field(ge=1, le=MAX_DOCUMENTS)] = 100
-    text: Annotated[bool, Field(description="With the texts.")] = False
+    text: Annotated[bool, Field(description="With the texts; fewer documents come if these are long.")] = False
 
 
 class DocumentInput(Input):
