@@ -95,6 +95,9 @@ def index(
     binocle index docs --index /tmp/docs-index --json
     binocle index ~/notes docs/report.pdf --name all --exclude "*.log"
     """
+    from ..core.arrow import leave_out_pandas
+
+    leave_out_pandas()  # before the modules that import pyarrow
     from ..retriever.retriever import Retriever
 
     where, folders = _place(folder, index)

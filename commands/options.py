@@ -227,19 +227,20 @@ def open_index(
     :param wait: the seconds that a write waits for another process.
     :param narrow: FOLDER may be a file or a glob too, for commands that have a filter.
     """
+    from ..core.arrow import leave_out_pandas
+
+    leave_out_pandas()  # before the modules that import pyarrow
     from ..retriever.documents.scan import find_index, is_index
     from ..retriever.retriever import Retriever
 
-    if index:
-        return Retriever.open(index, model=model, ray=ray, wait=wait, on_wait=print_waiting)
     start = folder or Path.cwd()
     if narrow:
         start = folder_above(start)
-    if not start.exists():
+    if not index and not start.exists():
         raise InputError(f"there is no folder {start}")
-    if start.is_file():
+    if not index and start.is_file():
         raise InputError(f"{start} is a file: expected a folder")
-    path = start if is_index(start) else find_index(start) or _default_collection()
+    path = index or (start if is_index(start) else find_index(start) or _default_collection())
     if path is None:
         raise NoIndexError(
             f"no index in {start} or above it: make one with {command_hint('index', start if folder else Path())}"

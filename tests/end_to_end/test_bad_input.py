@@ -913,7 +913,7 @@ def test_evaluation_in_an_unknown_mode(mode: object, collection: Path, tiny_mode
 # The library
 
 CALLS = {
-    "query None": (lambda r: r.search(None), InputError, "NoneType"),
+    "query None": (lambda r: r.search(None), InputError, "no query: give a text, a vector, or both"),
     "query bytes": (lambda r: r.search(b"cat"), InputError, "bytes"),
     "query list": (lambda r: r.search(["cat"]), InputError, "list"),
     "query empty": (lambda r: r.search(" "), InputError, "empty"),

@@ -126,7 +126,7 @@ def test_hits_tell_which_of_their_text_is_hidden(hidden: Path, run):
     assert not any("hidden" in hit.metadata for hit in hits)
     rows = run("search", "walrus", hidden, "--json").rows
     assert [row["hidden"] for row in rows] == [[list(span) for span in hit.hidden] for hit in hits]
-    heads = [line for line in run("search", "walrus", hidden).out.splitlines() if line[:2].strip()]
+    heads = [line for line in run("search", "walrus", hidden, "--no-join").out.splitlines() if line[:2].strip()]
     assert [line.endswith("  [hidden text]") for line in heads] == [bool(hit.hidden) for hit in hits]
     assert {hit.path for hit in retriever.search("walrus", where="hidden>=0")} == {"page.html", "bare.html"}
 

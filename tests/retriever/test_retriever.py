@@ -422,7 +422,8 @@ def test_a_document_that_is_none_is_refused_by_its_number(document, notes):
 
 def test_metadata_that_is_no_mapping_is_called_so(notes):
     with pytest.raises(
-        InputError, match=r"^document 0 \('q'\) has 'meta': expected only 'id', 'metadata', 'text', 'title'"
+        InputError,
+        match=r"^document 0 \('q'\) has 'meta': expected only 'embedding', 'format', 'id', 'metadata', 'text', 'title'",
     ):
         notes.add([{"id": "q", "text": "b", "meta": {}}])
     with pytest.raises(InputError, match=r"document 0 \('q'\) has metadata of type str: expected a mapping"):
@@ -514,7 +515,7 @@ def test_a_document_that_cannot_be_added_is_named_and_how_many_were(number, adde
     with pytest.raises(InputError) as caught:
         notes.add([*documents, {"id": "faq-1", "text": "cat"}, {"id": "faq-2", "text": 3}])
     assert str(caught.value) == (
-        f"document {number + 1} ('faq-2') has no text: expected a mapping whose 'text' and 'title' are strings; {added}"
+        f"document {number + 1} ('faq-2') has no text: expected strings as 'text' and 'title', or an 'embedding'; {added}"
     )
 
 

@@ -293,13 +293,13 @@ def test_a_store_takes_the_vectors_of_any_embeddings(tmp_path):
     assert found[1][1] == pytest.approx(11 / (26 * 5) ** 0.5, abs=1e-3)
     assert [document.id for document in store.similarity_search_by_vector([0, 0, 1, 0], k=1)] == ["ccc"]
     assert store.similarity_search_by_vector([0, 1, 0, 0], k=1, filter={"n": {"$ne": 2}})[0].id == "aab"
-    for found in (
+    for chosen in (
         store.max_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=0.5),
         store.max_marginal_relevance_search_by_vector([3, 0, 1, 0], k=2, fetch_k=4, lambda_mult=0.5),
         asyncio.run(store.amax_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=0.5)),
         store.as_retriever(search_type="mmr", search_kwargs={"k": 2, "fetch_k": 4}).invoke("aaac"),
     ):
-        assert [document.id for document in found] == ["aaa", "ccc"]
+        assert [document.id for document in chosen] == ["aaa", "ccc"]
     nearest = store.max_marginal_relevance_search("aaac", k=2, fetch_k=4, lambda_mult=1)
     assert [document.id for document in nearest] == ["aaa", "aab"]
 

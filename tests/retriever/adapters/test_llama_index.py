@@ -232,7 +232,7 @@ def test_passages_of_files_come_with_their_citation(request):
     retriever = BinocleRetriever(index.scope(F.path == "notes/guide/tasks.md"), similarity_top_k=1)
     for (best,) in (retriever.retrieve("cancel a task"), asyncio.run(retriever.aretrieve("cancel a task"))):
         place = best.node.metadata["citation"]
-        assert best.node.text == index.text(place["path"])[place["char_start"] : place["char_end"]]
+        assert best.node.get_content() == index.text(place["path"])[place["char_start"] : place["char_end"]]
         assert best.node.ref_doc_id == best.node.metadata["source"] == "notes/guide/tasks.md"
         assert place["heading"][0] == "Tasks"
         assert "sha256" not in best.node.get_content("llm")

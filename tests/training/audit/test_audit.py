@@ -327,7 +327,7 @@ def test_of_an_index_that_is_defended_already_none_is_its_vectors_as_stored(inde
     made = audit(Retriever.open(index.path), settings=["rotation"], attacker=Ridge, progress=events.append, **OPTIONS)
     assert [(result.name, result.dim) for result in made.results] == [("none", 16), ("rotation", 16)]
     said = "\n".join(made.as_dict()["statements"])
-    assert "defended already, by truncate: 'none' is its vectors as they are stored" in said
+    assert "defended already, by truncate: 'none' means its stored vectors" in said
     assert "undefended" not in "\n".join([said, *(event.stage for event in events)])
 
 
