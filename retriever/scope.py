@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from ..core.arrays import Mask
     from .indexing.report import Report
     from .retriever import Retriever
     from .search.context import Context
@@ -163,7 +164,7 @@ class Scope(DocumentReads, AsyncCalls):
         if not isinstance(metadata, Mapping):
             raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
         names = list(ids or ())
-        if not names and where is None:
+        if not names and parse(where) is None:
             raise InputError("nothing is chosen: give ids, or a filter as where")
         change = MetadataChange.of(self._retained(metadata, mode), mode)
         with self._writing(wait) as writer:
@@ -180,7 +181,9 @@ class Scope(DocumentReads, AsyncCalls):
     def clear(self, *, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove all documents of the scope."""
         with self._writing(wait) as writer:
-            return delete(writer, self._chosen((), ()), erase=erase)
+            return delete(
+                writer, lambda snapshot: _rows(snapshot, snapshot.select(Within(self._inside, None))), erase=erase
+            )
 
     @contextlib.contextmanager
     def _writing(self, wait: float | None) -> Iterator[Writer]:
@@ -190,10 +193,10 @@ class Scope(DocumentReads, AsyncCalls):
     def _chosen(self, ids: Iterable[Id], where: Where = None, *, must_exist: bool = False) -> Choice:
         """Return a function that finds the documents of the scope with these ids, and others that pass a filter.
 
-        :param where: None for no others.
+        :param where: None, or a filter without conditions, for no others.
         """
         names = list(map(records.name_of, ids))
-        conditions = None if where is None else self._where(where)
+        conditions = None if parse(where) is None else self._where(where)
 
         def choose(snapshot: Snapshot) -> list[dict[str, Any]]:
             if must_exist:
@@ -201,7 +204,7 @@ class Scope(DocumentReads, AsyncCalls):
             mask = np.zeros(snapshot.document_rows.num_rows, np.bool_)
             mask |= False if conditions is None else snapshot.select(conditions)
             mask[[at for at in records.positions(snapshot, names, self._inside) if at is not None]] = True
-            return snapshot.document_rows.filter(pa.array(mask)).to_pylist()  # type: ignore[no-any-return]
+            return _rows(snapshot, mask)
 
         return choose
 
@@ -242,6 +245,11 @@ class Scope(DocumentReads, AsyncCalls):
         for (number, name), known, taken in zip(named, inside, anywhere, strict=True):
             if taken is not None and taken != known:
                 raise InputError(f"document {number} has id {name!r}, which cannot be used here: give it another id")
+
+
+def _rows(snapshot: Snapshot, mask: Mask) -> list[dict[str, Any]]:
+    """Return the rows of the documents of a mask, without their texts."""
+    return snapshot.document_rows.filter(pa.array(mask)).to_pylist()  # type: ignore[no-any-return]
 
 
 def _with_values(number: int, document: Mapping[str, Any], inside: Filter) -> tuple[int, Mapping[str, Any]]:

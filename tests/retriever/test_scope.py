@@ -257,6 +257,16 @@ def test_a_document_with_an_embedding_is_added_to_the_scope(index):
     assert index.scope(F.tenant == "t2").search(vector=vector, k=9)[0].score < 0.9
 
 
+@pytest.mark.parametrize("where", [[], (), {}])
+def test_a_filter_without_conditions_chooses_nothing_to_delete_or_change(index, where):
+    for documents in (index, index.scope(F.tenant == "t2")):
+        assert documents.delete(where=where).removed == 0
+        with pytest.raises(InputError, match="nothing is chosen"):
+            documents.update(where=where, metadata={"x": 1})
+    assert index.scope(F.tenant == "t2").clear().removed == 2
+    assert len(index) == 1
+
+
 def test_the_title_of_markdown_does_not_leave_the_scope(index):
     scope = index.scope(F.title != "Secret")
     with pytest.raises(InputError, match="document 0 is outside of this scope"):
