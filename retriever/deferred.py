@@ -60,7 +60,7 @@ class DeferredErasure:
             except LockedError:
                 with self._changed:
                     self._not_before = time.time() + _AGAIN
-            except BinocleError as error:
+            except (BinocleError, OSError) as error:
                 _LOG.warning("deleted documents are not erased yet, the next write does it: %s", error)
                 with self._changed:
                     self._due = None

@@ -54,6 +54,24 @@ def test_what_is_deleted_is_erased_at_a_quiet_moment(secrets, monkeypatch):
     assert not secrets.verify().faults
 
 
+def test_a_full_disk_does_not_end_later_erasures(monkeypatch):
+    monkeypatch.setattr(deferred, "_QUIET", 0.0)
+    attempts = []
+
+    def erase():
+        attempts.append(None)
+        if len(attempts) == 1:
+            raise OSError("no space left on device")
+        promise.note_write(None)
+
+    promise = deferred.DeferredErasure(erase)
+    promise.note_write(time.time())
+    until(lambda: attempts and promise._thread is None)
+    promise.note_write(time.time())
+    until(lambda: len(attempts) == 2)
+    promise.close()
+
+
 def test_no_quiet_moment_delays_it_for_longer_than_was_said(secrets):
     secrets.delete("a", "b", "c", erase=timedelta(milliseconds=50))
     until(lambda: erasure.due(secrets.location) is None)
