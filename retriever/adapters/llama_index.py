@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InputError, MissingExtraError, NoIndexError
+from ...core.errors import InputError, MissingExtraError, NoIndexError, NotFoundError
 from ..models.load import load_reranker
 from ..models.reranker import best
 from ..search.query import Mode
@@ -138,9 +138,11 @@ class BinocleVectorStore(BasePydanticVectorStore):
     def get(self, text_id: str) -> list[float]:
         """Return the embedding of a node.
 
-        :raises NotFoundError: when it is not there.
+        :raises NotFoundError: when it is not there, or has neither a text nor an embedding.
         """
         record = self._index.get(text_id, vectors=True)
+        if not len(record.vectors):
+            raise NotFoundError(f"{text_id!r} has no embedding, and no text that gives one")
         embedding = embedding_of(record, record.vectors[0])
         return record.vectors[0].tolist() if embedding is None else embedding
 

@@ -41,11 +41,12 @@ def opened(index: Any, dim: Callable[[], int] | None) -> Any:
     """
     if dim is None or not isinstance(index, (str, os.PathLike)):
         return reads_of(index)
+    retriever = Retriever.open(index)
     try:
-        Retriever.open(index).snapshot()
+        retriever.snapshot()
     except NoIndexError:
         return Retriever.open(index, encoder=None, dim=dim())
-    return Retriever.open(index)
+    return retriever
 
 
 def retriever_of(index: Any) -> Retriever:

@@ -1,4 +1,4 @@
-"""The place of an encoder in an index that has none: it holds the vectors that came with its documents."""
+"""The stand-in for an encoder in an index without one, which holds only vectors that came with its documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REASON = "this index has no encoder, only the vectors of its documents"
 
 @dataclass(slots=True)
 class NoEncoder:
-    """An encoder for which every text is one too many."""
+    """Has the dimension of the vectors, and refuses to encode any text."""
 
     dim: int
     name: str = ""

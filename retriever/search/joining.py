@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_join(*, join: bool, collapse: bool) -> None:
-    """Check that neighbours are not joined where every passage is to be measured."""
+    """Refuse to join neighbours when the caller wants each passage by itself."""
     if join and not collapse:
         raise InputError("join=True makes one hit of several passages, but collapse=False keeps each: choose one")
 

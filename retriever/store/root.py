@@ -56,7 +56,7 @@ def relative_folder(root: Path, index: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a sync is asked to hold; what was asked before stays."""
+    """The folders and patterns that a sync adds to the settings of an index, or takes out of them."""
 
     root: Path  # paths in the index are relative to it
     folders: tuple[str, ...] = ()  # to add to a collection: absolute paths

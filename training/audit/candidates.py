@@ -156,7 +156,7 @@ class CandidateAttack:
 
 
 def membership(members: Floats, outsiders: Floats, store: Floats, seed: int) -> Value:
-    """The share of indexed texts that are told as such, at 1 % of other texts.
+    """The share of indexed texts that are recognized, if 1 % of other texts are mistaken for indexed ones.
 
     :param members: (n, dim), vectors of texts that have their stolen vectors in `store`.
     :param store: all stolen vectors; these and the members are in the space of a comparison.

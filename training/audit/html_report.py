@@ -141,9 +141,10 @@ def _candidates(report: Report) -> Iterable[str]:
         member = setting["membership"]
         cells.append(f"<td>{_value(member, 2) if member else '–'}</td>")
         rows.append(f"<tr><td>{escaped(setting['name'])}</td>{''.join(cells)}</tr>")
-    heads = ["setting", *(f"{kind}, {name}" for kind in kinds for name in known), "indexed texts told"]
+    heads = ["setting", *(f"{kind}, {name}" for kind in kinds for name in known), "indexed texts recognized"]
     yield "<h2>Candidates</h2><p>How often the true name, number or date is the nearest of 30 candidates, by what is "
-    yield "known of the rest of the text; and the share of indexed texts told as such, at 1 % of other texts.</p>"
+    yield "known of the rest of the text; and the share of indexed texts that are recognized, if 1 % of other texts "
+    yield "are mistaken for indexed ones.</p>"
     yield _table(heads, rows)
 
 

@@ -68,7 +68,7 @@ class DefenceResult:
     epsilon: float | None = None  # of noise, at delta 1e-5
     cut_off: bool = False  # whether the limit of time stopped an attacker's learning
     facts: dict[str, FactResult] = field(default_factory=dict)  # names, numbers and dates, picked from candidates
-    membership: Value | None = None  # share of indexed texts told as such, at 1 % of other texts
+    membership: Value | None = None  # see `candidates.membership`
 
     @property
     def leak(self) -> float:

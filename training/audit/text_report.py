@@ -71,7 +71,7 @@ def _candidates(report: AuditReport) -> list[str]:
             f"{kind} {' '.join(_short(value) for value in fact.first.values())}" for kind, fact in result.facts.items()
         ]
         if result.membership:
-            parts.append(f"indexed texts told {_short(result.membership)}")
+            parts.append(f"indexed texts recognized {_short(result.membership)}")
         rows += [f"  {result.name}: {'; '.join(parts)}"] if parts else []
     heading = f"picked out of {CANDIDATES} candidates with the rest of the text known, half known and unknown:"
     return [heading, *rows] if rows else []

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(Exception):  # noqa: N818 - a request is refused, the server is well
-    """An answer that is no success.
+    """The refusal of a request.
 
     :param detail: one line: the expectation, the actual value, and the remedy.
     """
@@ -24,7 +24,7 @@ class Refusal(Exception):  # noqa: N818 - a request is refused, the server is we
 
 
 def refusal_of(error: BinocleError) -> Refusal:
-    """The refusal for an error of the engine: 404, 409, 403 and 400 by its kind, 503 where the index itself is ill."""
+    """The refusal for an error of the engine: 404, 409, 403 and 400 by its kind, 503 if the index is damaged."""
     if isinstance(error, LockedError):
         return Refusal(409, str(error), {"Retry-After": "1"})
     if isinstance(error, UntrustedError):

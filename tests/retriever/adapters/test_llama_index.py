@@ -146,6 +146,14 @@ def test_nodes_come_back_as_they_were(filled, nodes):
         filled.get("nobody")
 
 
+def test_a_node_without_text_in_an_index_with_an_encoder_has_no_embedding(tmp_path, tiny_model):
+    store = BinocleVectorStore(Retriever.open(tmp_path / "index", model=tiny_model))
+    store.add([TextNode(id_="a", text="The cat."), TextNode(id_="b", text="")])
+    assert len(store.get("a")) == 32
+    with pytest.raises(NotFoundError, match="'b' has no embedding"):
+        store.get("b")
+
+
 def test_a_search_is_limited_to_nodes_and_documents(filled):
     request = {"query_embedding": [1.0] * DIM, "similarity_top_k": 100}
     assert set(filled.query(VectorStoreQuery(node_ids=["n1", "n2"], **request)).ids) == {"n1", "n2"}

@@ -433,7 +433,7 @@ def test_facts_are_measured_of_every_setting_and_count_for_the_gate(filled):
     plain, rotated, _ = made.results
     assert rotated.facts == plain.facts or rotated.facts["names"].rank == plain.facts["names"].rank
     lines = text_report.lines(made, Gate())
-    assert any(line.startswith("  rotation: names ") and "indexed texts told" in line for line in lines)
+    assert any(line.startswith("  rotation: names ") and "indexed texts recognized" in line for line in lines)
     Reading(page(made.as_dict()))
 
 
