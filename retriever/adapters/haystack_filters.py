@@ -45,7 +45,10 @@ def _filter(filters: Mapping[str, Any]) -> Filter:
     if "field" in filters:
         return _comparison(filters)
     _check_keys(filters, "operator", "conditions")
-    operator, parts = filters["operator"], list(map(_filter, filters["conditions"]))
+    operator, conditions = filters["operator"], filters["conditions"]
+    if not isinstance(conditions, (list, tuple)):
+        raise FilterError(f"conditions are a list of filters, not {conditions!r}")
+    parts = list(map(_filter, conditions))
     if operator not in ("AND", "OR", "NOT"):
         raise FilterError(f"there is no operator {operator!r} for conditions: expected AND, OR or NOT")
     return ~joined("and", parts) if operator == "NOT" else joined(operator.lower(), parts)
@@ -54,7 +57,9 @@ def _filter(filters: Mapping[str, Any]) -> Filter:
 def _comparison(filters: Mapping[str, Any]) -> Filter:
     _check_keys(filters, "operator", "value")
     name, operator, value = filters["field"], filters["operator"], filters["value"]
-    if operator not in _COMPARISONS:
+    if not isinstance(name, str):
+        raise FilterError(f"a field has a name such as meta.year, not {name!r}")
+    if not isinstance(operator, str) or operator not in _COMPARISONS:
         raise FilterError(f"there is no operator {operator!r}: expected one of {', '.join(_COMPARISONS)}")
     if operator in ("in", "not in") and not isinstance(value, list):
         raise FilterError(f"{operator!r} compares with a list of values, not with {value!r}")

@@ -35,7 +35,9 @@ def where_of(where: Any) -> Filter | None:
     return parse(where)
 
 
-def _mapping(where: Mapping[str, Any]) -> Filter:
+def _mapping(where: Any) -> Filter:
+    if not isinstance(where, Mapping):
+        raise InputError(f"a part of a filter is a mapping such as {{'year': {{'$gte': 2020}}}}, not {where!r}")
     return joined("and", [_part(key, value) for key, value in where.items()])
 
 
@@ -46,6 +48,8 @@ def _part(key: str, value: Any) -> Filter:
         return joined(key[1:], [_mapping(part) for part in value])
     if key == "$not":
         return ~_mapping(value)
+    if str(key).startswith("$"):
+        raise InputError(f"there is no operator {key}: expected $and, $or, $not or a key of metadata")
     if isinstance(value, Mapping) and value and all(str(name).startswith("$") for name in value):
         return joined("and", [_compare(key, name[1:], bound) for name, bound in value.items()])
     return equals(key, value)
@@ -53,9 +57,17 @@ def _part(key: str, value: Any) -> Filter:
 
 def _like(key: str, pattern: str) -> Filter:
     """Match a text as SQL's LIKE does; one without % and _ anywhere in it."""
+    if not isinstance(pattern, str):
+        raise InputError(f"$like compares {key!r} with a text, not with {pattern!r}")
     escaped = re.sub(r"([*?\[])", r"[\1]", pattern)
     glob = escaped.replace("%", "*").replace("_", "?") if re.search("[%_]", pattern) else f"*{escaped}*"
     return known(key, F.metadata[key].glob(glob))
+
+
+def _between(key: str, bounds: Any) -> Filter:
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
+        raise InputError(f"$between compares {key!r} with a list of two bounds, not with {bounds!r}")
+    return known(key, F.metadata[key].between(*bounds))
 
 
 _COMPARISONS: dict[str, Callable[[str, Any], Filter]] = {
@@ -67,7 +79,7 @@ _COMPARISONS: dict[str, Callable[[str, Any], Filter]] = {
     "lte": lambda key, value: known(key, F.metadata[key] <= value),
     "in": lambda key, values: known(key, F.metadata[key].is_in(values)),
     "nin": lambda key, values: ~known(key, F.metadata[key].is_in(values)),
-    "between": lambda key, bounds: known(key, F.metadata[key].between(*bounds)),
+    "between": _between,
     "contain": contains,
     "contains": contains,
     "like": _like,

@@ -247,6 +247,9 @@ def test_a_filter_that_cannot_be_read_is_refused(store):
         ({"field": "id", "operator": ">", "value": "x"}, "ids can be compared"),
         ({"field": "meta.x", "operator": "~", "value": 1}, "no operator '~'"),
         ({"operator": "XOR", "conditions": []}, "no operator 'XOR'"),
+        ({"operator": "AND", "conditions": 5}, "conditions are a list of filters, not 5"),
+        ({"field": 5, "operator": "==", "value": 1}, "a field has a name such as meta.year, not 5"),
+        ({"field": "meta.x", "operator": ["=="], "value": 1}, "no operator"),
         ({"field": "meta.x", "operator": ">", "value": True}, "the order with True"),
     ):
         with pytest.raises(FilterError, match=problem):

@@ -154,6 +154,11 @@ def test_a_filter_that_cannot_be_read_is_refused(langchain_index):
     for where, problem in (
         ({"year": {"$near": 1}}, r"no operator \$near"),
         ({"$or": {"a": 1}}, "joins a list"),
+        ({"$and": ["year>2020"]}, "a part of a filter is a mapping"),
+        ({"$not": "year>2020"}, "a part of a filter is a mapping"),
+        ({"$nor": [{"year": 2020}]}, r"no operator \$nor"),
+        ({"year": {"$between": [2020]}}, "a list of two bounds"),
+        ({"team": {"$like": 7}}, "with a text"),
         (lambda _: True, "cannot be a function"),
     ):
         with pytest.raises(InputError, match=problem):
