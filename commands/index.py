@@ -103,7 +103,7 @@ def index(
     where, folders = _place(folder, index)
     retriever = Retriever.open(where, model=model, ray=ray, durable=durable, wait=wait, on_wait=print_waiting)
     _check_free(retriever, index)
-    if _is_collection(retriever):
+    if is_collection(retriever):
         folders = list(folder) or None
 
     def run(*, drop_missing: bool, first: bool) -> Report:
@@ -157,7 +157,7 @@ def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | 
     return index or folder / INDEX_NAME, folder
 
 
-def _is_collection(retriever: Retriever) -> bool:
+def is_collection(retriever: Retriever) -> bool:
     """Whether the index is there and holds several folders, wherever it lies."""
     with contextlib.suppress(NoIndexError):
         return retriever.folders != [retriever.folder] and bool(retriever.folders)

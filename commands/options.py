@@ -15,7 +15,7 @@ import click
 
 from ..core.errors import InputError, NoIndexError
 from ..retriever.documents.file_parts import file_of
-from .configuration import COLLECTION
+from .configuration import COLLECTION, FILE
 from .output import echo
 
 if TYPE_CHECKING:
@@ -252,8 +252,12 @@ def _default_collection() -> Path | None:
     """The collection that the user's configuration names; None if it names none."""
     from ..retriever.store.collection import existing_collection
 
-    name = click.get_current_context().meta.get(COLLECTION)
-    return None if name is None else existing_collection(name)
+    meta = click.get_current_context().meta
+    name = meta.get(COLLECTION)
+    try:
+        return None if name is None else existing_collection(name)
+    except (InputError, NoIndexError) as error:
+        raise type(error)(f"{meta[FILE]}: {error}") from None
 
 
 def command_hint(command: str, folder: Path | None = None, *, at: Path | None = None) -> str:

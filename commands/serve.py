@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     help="An index: a folder, or s3://BUCKET/PREFIX. Repeatable: the first one is the default, each is at "
     "/indexes/NAME/, where NAME is that of its folder.",
 )
+@click.option("-n", "--name", "names", metavar="NAME", multiple=True, help="A named collection. Repeatable.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address; beyond this machine with --tokens.")
 @click.option(
     "--port", default=8420, show_default=True, metavar="N", type=click.IntRange(0, 65_535), help="0: any free port."
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 def serve(
     folder: Path | None,
     indexes: tuple[Path, ...],
+    names: tuple[str, ...],
     host: str,
     port: int,
     path: Path | None,
@@ -77,10 +79,12 @@ def serve(
 
     \b
     binocle serve ~/notes
-    binocle serve --index docs --index wiki --port 8000
+    binocle serve --index docs --name all --port 8000
     binocle serve docs --host 0.0.0.0 --tokens tokens.json
     """
-    opened = _open(folder, indexes)
+    from ..retriever.store.collection import existing_collection
+
+    opened = _open(folder, (*indexes, *map(existing_collection, names)))
     try:
         from ..retriever.servers.http import access, server, work_queue
         from ..retriever.servers.http.application import Server
@@ -96,11 +100,11 @@ def serve(
     served = _served(opened, rerank, writable=write)
     requests = work_queue.WorkQueue(threads, queue, deadline)
     with _listener(host, port, path) as (listener, address):
-        names = ", ".join(served.indexes)
+        shown = ", ".join(served.indexes)
         server.serve(
             Server(served, rules, requests),
             listener,
-            lambda: echo(f"binocle: serving {names} at {address} (Ctrl-C stops it)", err=True),
+            lambda: echo(f"binocle: serving {shown} at {address} (Ctrl-C stops it)", err=True),
         )
 
 

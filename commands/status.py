@@ -55,7 +55,7 @@ def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
         vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
     for name, value in (
         ("index", status.path),
-        *[("folder", folder) for folder in status.folders or ["none: added documents only"]],
+        *[("folder", printable_path(folder)) for folder in status.folders or ["none: added documents only"]],
         *(
             [("excluded", f"{', '.join(status.exclude)} ('binocle index --no-exclude' undoes it)")]
             if status.exclude

@@ -5,32 +5,24 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import MissingExtraError
 from ..core.printable import printable_path
-from .index import summary
-from .options import FOLDER, INDEX, json_option, print_note, print_waiting, wait_option
+from .index import is_collection, summary
+from .options import FOLDER, index_option, json_option, print_note, print_waiting, wait_option
 from .output import echo, echo_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..retriever.servers.watch import Update
 
 
 @click.command()
-@click.argument("folder", type=FOLDER, default=".")
-@click.option(
-    "--index",
-    "index",
-    metavar="DIR",
-    type=INDEX,
-    envvar="BINOCLE_INDEX",
-    help="The index: a folder, or s3://BUCKET/PREFIX. Default: .binocle in FOLDER.",
-)
+@click.argument("folder", type=FOLDER, required=False)
+@index_option
 @click.option(
     "--poll",
     metavar="SECONDS",
@@ -39,14 +31,16 @@ if TYPE_CHECKING:
 )
 @wait_option
 @json_option
-def watch(folder: Path, index: Path | None, poll: float | None, wait: float, as_json: bool) -> None:
+def watch(folder: Path | None, index: Path | None, poll: float | None, wait: float, as_json: bool) -> None:
     """Keep the index of FOLDER up to date until you press Ctrl-C.
 
-    It indexes FOLDER as 'binocle index' does, and again whenever files change; a burst of changes is one run. If FOLDER
-    vanishes, its documents stay, and the watch goes on when it is back. Other programs may search meanwhile.
+    It indexes FOLDER, by default the current one, as 'binocle index' does, and again whenever files change; a burst of
+    changes is one run. If FOLDER vanishes, its documents stay, and the watch goes on when it is back. Other programs
+    may search meanwhile. --name follows all folders of a collection.
 
     \b
     binocle watch ~/notes
+    binocle watch docs --json
     binocle watch docs --json
     """
     try:
@@ -56,11 +50,15 @@ def watch(folder: Path, index: Path | None, poll: float | None, wait: float, as_
     from ..retriever.documents.scan import INDEX_NAME
     from ..retriever.retriever import Retriever
 
-    retriever = Retriever.open(index or folder / INDEX_NAME, wait=wait, on_wait=print_waiting)
+    retriever = Retriever.open(index or (folder or Path()) / INDEX_NAME, wait=wait, on_wait=print_waiting)
+    if folder is None and not is_collection(retriever):
+        folder = Path()
+    updates = updates_of(retriever, folder, poll=poll)
     signal.signal(signal.SIGTERM, _interrupt)  # a service manager's end is as clean as Ctrl-C: a sync may stop anywhere
-    print_note(f"watching {printable_path(str(folder))}; Ctrl-C ends it")
+    watched = ", ".join(printable_path(str(path)) for path in ([folder] if folder else retriever.folders))
+    print_note(f"watching {watched}; Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):
-        for update in updates_of(retriever, folder, poll=poll):
+        for update in updates:
             _print(update, as_json=as_json)
 
 

@@ -25,8 +25,7 @@ def unit_vector(value: Any, label: str) -> Floats:
     except (ValueError, TypeError, RuntimeError):  # lists of different lengths; a tensor on a GPU
         array = np.array(None)
     if array.ndim != 1 or array.dtype.kind not in "fiu" or not len(array):
-        kind = f"an array of shape {array.shape}" if array.ndim > 1 else f"of type {type(value).__name__}"
-        raise InputError(f"{label} is {kind}: expected a list of numbers, or an array of shape (dim,)")
+        raise InputError(f"{label} is {_kind(value, array)}: expected a list of numbers, or an array of shape (dim,)")
     numbers = array.astype(np.float64)
     if not np.isfinite(numbers).all():
         raise InputError(f"{label} has a number that is not finite: expected finite numbers")
@@ -37,6 +36,15 @@ def unit_vector(value: Any, label: str) -> Floats:
     length = float(np.linalg.norm(scaled))
     is_unit = abs(length * greatest - 1) <= _UNIT
     return np.ascontiguousarray(numbers if is_unit else scaled / length, np.float32)
+
+
+def _kind(value: Any, array: np.ndarray[Any, Any]) -> str:
+    """What came in place of a vector."""
+    if array.ndim > 1:
+        return f"an array of shape {array.shape}"
+    if array.ndim == 1:
+        return f"a {type(value).__name__} of {type(array.tolist()[0]).__name__}" if len(array) else "empty"
+    return f"of type {type(value).__name__}"
 
 
 def check_dimension(vector: Floats, dim: int, label: str) -> Floats:

@@ -35,7 +35,7 @@ from ...retriever.search.snippet import blocks
 from .places import open_in_editor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from prompt_toolkit.input import Input
@@ -122,6 +122,7 @@ class Picker:
         self.answers = Search(search, self._show)
         self.field = Buffer(document=Document(query), multiline=False, on_text_changed=lambda _: self._edit())
         self.app: Application[str | None] | None = None
+        self.editing: Awaitable[None] | None = None  # a task without a reference may vanish
 
     def run(self, source: Input | None = None, output: Output | None = None) -> str | None:
         """Show the picker until the user leaves, and return the place that he chose to print.
@@ -202,15 +203,15 @@ class Picker:
         keys.add("pagedown")(move(self._page))
         keys.add("pageup")(move(lambda: -self._page()))
         keys.add("enter")(self._open)
-        keys.add("tab")(lambda event: event.app.exit(self.place()) if self.hit else None)
+        keys.add("tab")(lambda event: _leave(event, self.place()) if self.hit else None)
         for key in ("escape", "c-c", "c-d"):
-            keys.add(key, eager=key != "escape")(lambda event: event.app.exit(None))
+            keys.add(key, eager=key != "escape")(lambda event: _leave(event, None))
         return keys
 
-    def _open(self, event: KeyPressEvent) -> None:
+    def _open(self, _event: KeyPressEvent) -> None:
         hit = self.hit
         if hit is not None:
-            event.app.create_background_task(run_in_terminal(lambda: self._edit_file(hit), in_executor=False))  # type: ignore[arg-type]
+            self.editing = run_in_terminal(lambda: self._edit_file(hit), in_executor=False)
 
     def _edit_file(self, hit: Hit) -> None:
         try:
@@ -232,3 +233,9 @@ class Picker:
         """How many hits the list has room for."""
         rows = self._size().rows - 3
         return max(1, (rows if self._is_wide() else rows // 2) // (_LINES + 1))
+
+
+def _leave(event: KeyPressEvent, citation: str | None) -> None:
+    """End the picker; a second key may come before it has ended."""
+    if not event.app.is_done:
+        event.app.exit(result=citation)

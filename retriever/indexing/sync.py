@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...core.printable import printable_path
 from ...core.progress import OnProgress, ignore
 from ..documents.document import UNREAD
 from ..documents.scan import away
@@ -143,16 +144,16 @@ def _note_of_missing(report: Report, root: Path, within: Sequence[str]) -> str:
 
     :param within: the folders and files of a collection, relative to `root`.
     """
-    folders = [str(root / folder) for folder in away(root, within)]
+    folders = [printable_path(str(root / folder)) for folder in away(root, within)]
     gone = f"not there: {', '.join(folders)}" if folders else ""
     if not report.missing:
         return gone
     if gone:
         return (
-            f"{gone}; the index keeps {report.missing:,} documents: is a disk not mounted? 'binocle index --name NAME "
-            "--drop FOLDER' takes a folder out"
+            f"{gone}; the index keeps their documents ({report.missing:,}): is a disk not mounted? "
+            "'binocle index --name NAME --drop FOLDER' takes a folder out"
         )
-    where = "the collection" if within else root
+    where = "the collection" if within else printable_path(str(root))
     return (
         f"{report.missing:,} indexed documents are missing from {where}, and the index keeps them: is a disk not "
         "mounted? If they were deleted, 'binocle index --yes' or sync(drop_missing=True) drops them"

@@ -1,7 +1,8 @@
-"""Keep an index in line with its folder: wait for changes, and sync when they have settled."""
+"""Keep an index in line with its folders: wait for changes, and sync when they have settled."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from watchfiles._rust_notify import RustNotify  # the documented core of watchfi
 
 from ...core.errors import BinocleError, InputError
 from ..documents.scan import IGNORE_FILES
+from ..store.root import TOP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..indexing.report import Report
     from ..retriever import Retriever
@@ -38,69 +40,95 @@ class Update:
 
 
 def watch(
-    retriever: Retriever, folder: str | os.PathLike[str], *, poll: float | None = None, stop: Event | None = None
+    retriever: Retriever,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    poll: float | None = None,
+    stop: Event | None = None,
 ) -> Iterator[Update]:
-    """Sync an index with a folder now and after each burst of changes, until `stop` is set.
+    """Sync an index with its folder now and after each burst of changes, until `stop` is set.
 
     Each sync compares all of the folder with the index, so a lost event delays a change and never loses it. A folder
-    that vanishes keeps its documents, and is watched again when it is back.
+    that vanishes keeps its documents, and is watched again when it is back. All folders of a collection are watched.
 
+    :param folder: by default the indexed folder. A new index needs one.
     :param poll: seconds between two looks at the files, instead of the system's events. By default the events are used,
         except on file systems that have none (network shares, FUSE).
-    :raises InputError: when the folder is not there at the start.
+    :raises InputError: when the folder is not there at the start, or the index is of another one.
+    :raises NoIndexError: when there is neither a folder nor an index.
     """
-    root = Path(folder).expanduser().resolve()
-    if not root.is_dir():
-        raise InputError(f"there is no folder {folder}")
-    stop = stop or Event()
-    problem = ""
+    root = None if folder is None else Path(folder).expanduser().resolve()
+    if root is not None and not root.is_dir():
+        raise InputError(f"{folder} is a file: expected a folder" if root.exists() else f"there is no folder {folder}")
+    if root is None and _roots(retriever, None) == [retriever.folder]:
+        root = retriever.folder
+    return _updates(retriever, root, poll, stop or Event())
+
+
+def _updates(retriever: Retriever, root: Path | None, poll: float | None, stop: Event) -> Iterator[Update]:
+    problem, is_first = "", True
     while not stop.is_set():
-        if not root.is_dir():
+        if root is not None and not root.is_dir() and _roots(retriever, root) == [root]:
             if not problem:
                 problem = f"{root} is away: its documents stay in the index until it is back"
                 yield Update(None, problem)
             stop.wait(_LOOK_MS / 1000)
             continue
         problem = ""
-        yield from _follow(retriever, root, poll, stop)
+        yield from _follow(retriever, root, poll, stop, is_first=is_first)
+        is_first = False
 
 
-def _follow(retriever: Retriever, root: Path, poll: float | None, stop: Event) -> Iterator[Update]:
-    """Sync while the folder stays the same one, and the system still reports its changes."""
-    identity = _identity(root)
-    changes = _Changes(root, retriever.path, poll)
+def _roots(retriever: Retriever, root: Path | None) -> list[Path]:
+    """What to watch: the folders and files of a collection, or else the folder."""
+    with contextlib.suppress(*[BinocleError] if root else []):  # none yet, or a sync says what is wrong
+        if root is None or retriever.folder == TOP:
+            return retriever.folders
+    return [] if root is None else [root]
+
+
+def _follow(
+    retriever: Retriever, root: Path | None, poll: float | None, stop: Event, *, is_first: bool
+) -> Iterator[Update]:
+    """Sync while the folders stay the same ones, and the system still reports their changes."""
+    roots = _roots(retriever, root)
+    identity = _identities(roots)
+    changes = _Changes(roots, retriever.path, poll)
     shown: tuple[object, ...] | None = None
     count = 0
     with changes.notify:
-        while not stop.is_set() and count < _MANY and _identity(root) == identity:
-            update = _sync(retriever, root)
+        while not stop.is_set() and count < _MANY and _identities(roots) == identity:
+            update = _sync(retriever, root, is_first=is_first and shown is None)
             state = _lasting(update)
             if state != shown or _has_changed(update):
                 yield update
             shown = state
+            if _roots(retriever, root) != roots:  # the collection has another folder
+                return
             count = changes.wait(stop, _ANYWAY_SECONDS if update.report else _RETRY_SECONDS, identity)
 
 
 class _Changes:
-    """The changes below a folder, apart from hidden files and the index."""
+    """The changes at and below some paths, apart from hidden files and the index."""
 
-    def __init__(self, root: Path, index: Path, poll: float | None) -> None:
-        self.root = root
+    def __init__(self, roots: Sequence[Path], index: Path, poll: float | None) -> None:
+        self.roots = roots
         self.index = os.path.join(index, "")  # noqa: PTH118
-        if poll is None and not _has_events(root):
+        if poll is None and not all(map(_has_events, roots)):
             poll = _POLL_SECONDS
         self.notify = self._open(poll)
 
     def _open(self, poll: float | None) -> RustNotify:
+        paths = [str(root) for root in self.roots if root.exists()]
         try:
-            return RustNotify([str(self.root)], False, poll is not None, int((poll or 0) * 1000), True, True)
+            return RustNotify(paths, False, poll is not None, int((poll or 0) * 1000), True, True)
         except OSError:  # more folders than the system watches
-            return RustNotify([str(self.root)], False, True, int(_POLL_SECONDS * 1000), True, True)
+            return RustNotify(paths, False, True, int(_POLL_SECONDS * 1000), True, True)
 
-    def wait(self, stop: Event, seconds: float, identity: tuple[int, int] | None) -> int:
-        """Wait for a burst of changes, and count them; 0 if none came in time or the folder is another one."""
+    def wait(self, stop: Event, seconds: float, identity: list[tuple[int, int] | None]) -> int:
+        """Wait for a burst of changes, and count them; 0 if none came in time or a folder is another one."""
         deadline = time.monotonic() + seconds
-        while not stop.is_set() and time.monotonic() < deadline and _identity(self.root) == identity:
+        while not stop.is_set() and time.monotonic() < deadline and _identities(self.roots) == identity:
             changes = self.notify.watch(_LONGEST_MS, _QUIET_MS, _LOOK_MS, stop)
             if changes == "signal":  # watchfiles swallows the exception of the handler
                 raise KeyboardInterrupt
@@ -109,15 +137,21 @@ class _Changes:
         return 0
 
     def _counts(self, path: str) -> bool:
-        names = Path(os.path.relpath(path, self.root)).parts
-        hidden = any(name.startswith(".") and name not in IGNORE_FILES for name in names)
-        return not hidden and not path.startswith(self.index)
+        below = [Path(path).relative_to(root).parts for root in self.roots if Path(path).is_relative_to(root)]
+        return not path.startswith(self.index) and not all(map(_is_hidden, below))
 
 
-def _sync(retriever: Retriever, root: Path) -> Update:
+def _is_hidden(names: Sequence[str]) -> bool:
+    return any(name.startswith(".") and name not in IGNORE_FILES for name in names)
+
+
+def _sync(retriever: Retriever, root: Path | None, *, is_first: bool) -> Update:
+    """Sync once. Only the first sync raises a mistake of the user; a later one waits until it is mended."""
     try:
         return Update(retriever.sync(root))
     except BinocleError as error:
+        if is_first and isinstance(error, InputError):
+            raise
         return Update(None, str(error))
 
 
@@ -130,6 +164,10 @@ def _lasting(update: Update) -> tuple[object, ...]:
 def _has_changed(update: Update) -> bool:
     report = update.report
     return report is not None and bool(report.indexed or report.moved or report.removed)
+
+
+def _identities(roots: Sequence[Path]) -> list[tuple[int, int] | None]:
+    return [_identity(root) for root in roots]
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

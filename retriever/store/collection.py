@@ -70,11 +70,26 @@ def existing_collection(name: str) -> Path:
 
 
 def collection_names() -> list[str]:
-    """Return the names of all collections, in order."""
+    """Return the names of all collections, in order, also of those that this user may not read.
+
+    :raises StoreError: when their folder cannot be listed.
+    """
+    home = _home()
     try:
-        return sorted(folder.name for folder in _home().iterdir() if is_index(folder))
-    except OSError:
+        return sorted(folder.name for folder in home.iterdir() if _may_be_index(folder))
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise StoreError(
+            f"the collections in {home} cannot be listed ({error.strerror}): XDG_DATA_HOME moves them"
+        ) from None
+
+
+def _may_be_index(folder: Path) -> bool:
+    try:
+        return is_index(folder)
+    except OSError:
+        return True
 
 
 def collections() -> list[Collection]:
@@ -101,21 +116,23 @@ def remove_collection(name: str) -> Collection:
 
 
 def _home() -> Path:
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "binocle" / "collections"
+    data = Path(os.environ.get("XDG_DATA_HOME", "")).expanduser()
+    if not data.is_absolute():  # as its specification demands: a collection has one place, wherever the user is
+        data = Path("~/.local/share").expanduser()
+    return data / "binocle" / "collections"
 
 
 def _describe(name: str) -> Collection:
     path = _home() / name
     location = open_location(path)
-    folders, problem = [], ""
+    folders, problem, changed = [], "", 0.0
     try:
         settings = _read(path)
         folders = list(settings.folders or filter(None, [settings.folder]))
-    except StoreError as error:
+        states = [file for file in (path / "HEAD.json", path / "HEAD.previous.json") if file.is_file()]
+        changed = max((file.stat().st_mtime for file in states), default=0.0)
+    except (StoreError, OSError) as error:
         problem = str(error)
-    states = [file for file in (path / "HEAD.json", path / "HEAD.previous.json") if file.is_file()]
-    changed = max((file.stat().st_mtime for file in states), default=0.0)
     return Collection(name, str(path), folders, location.size(), changed, problem)
 
 

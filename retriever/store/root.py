@@ -69,7 +69,7 @@ class Request:
 
         :raises InputError: when a pattern matches nothing, ever.
         """
-        if isinstance(exclude, str):
+        if not isinstance(exclude, (list, tuple)):
             raise InputError(f"expected a list of patterns, not {exclude!r}")
         for line in exclude:
             if not isinstance(line, str) or "\n" in line or "\0" in line or len(line) > _MAX_PATTERN:
@@ -112,9 +112,7 @@ def to_sync(
     :param documents: returns the rows of the index, to recognize a folder that was renamed.
     """
     several = folder if isinstance(folder, (list, tuple)) else () if folder is None else (folder,)
-    for path in several:
-        if not isinstance(path, (str, os.PathLike)) or "\0" in str(path):
-            raise InputError(f"{path!r} is not a path: expected a folder of documents")
+    _check_paths(several)
     if store and store.settings.folders:
         return Request(TOP, _of_collection(location, store, folder, several))
     if isinstance(folder, (list, tuple)) and folder:
@@ -127,6 +125,12 @@ def to_sync(
                 "'binocle index FOLDER … --name NAME', or another --index"
             )
     return Request(_one_folder(location, store, several[0] if several else None, documents))
+
+
+def _check_paths(paths: Sequence[Place]) -> None:
+    for path in paths:
+        if not isinstance(path, (str, os.PathLike)) or "\0" in str(path):
+            raise InputError(f"{path!r} is not a path: expected a folder of documents")
 
 
 def _of_collection(
@@ -167,6 +171,9 @@ def to_drop(store: Store | None, folders: Sequence[Place]) -> tuple[str, ...]:
 
     :raises InputError: when it does not hold one.
     """
+    if not isinstance(folders, (list, tuple)):
+        raise InputError(f"expected a list of folders to drop, not {folders!r}")
+    _check_paths(folders)
     present = store.settings.folders if store else ()
     paths = []
     for folder in folders:

@@ -94,6 +94,37 @@ def test_escape_leaves_without_a_place(retriever):
         assert picker.run(source, Vt100_Output(io.StringIO(), lambda: Size(24, 80), term="xterm")) is None
 
 
+@pytest.mark.parametrize("keys", ["\x03\x03", "\x04\x03\t"])
+def test_a_key_after_the_one_that_leaves_does_no_harm(retriever, keys):
+    picker = Picker(lambda text: retriever.search(text, 3), retriever.folder, str)
+    with create_pipe_input() as source:
+        source.send_text(keys)
+        assert picker.run(source, Vt100_Output(io.StringIO(), lambda: Size(24, 80), term="xterm")) is None
+
+
+def test_enter_opens_the_passage_in_the_editor(retriever, folder, tmp_path, monkeypatch):
+    opened = tmp_path / "opened"
+    editor = tmp_path / "vim"
+    editor.write_text(f'#!/bin/sh\nprintf "%s " "$@" >{opened}.part && mv {opened}.part {opened}\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    best = retriever.search("cancel a task", 10)[0]
+    picker = Picker(lambda text: retriever.search(text, 10), retriever.folder, str, "cancel a task")
+    with create_pipe_input() as source:
+
+        def press():
+            until(lambda: picker.answers.query == "cancel a task" and picker.app and picker.app.is_running)
+            source.send_text("\r")
+            until(opened.exists)
+            source.send_text("\t")
+
+        thread = threading.Thread(target=press)
+        thread.start()
+        assert picker.run(source, Vt100_Output(io.StringIO(), lambda: Size(40, 160), term="xterm"))
+        thread.join(PATIENCE)
+    assert opened.read_text().split() == [f"+{best.line_start}", str(folder / best.path)]
+
+
 def test_an_answer_to_an_earlier_text_is_dropped(retriever):
     pause = Pause(retriever)
     answers = Search(pause.search)

@@ -262,7 +262,8 @@ def test_collection_named_in_the_configuration_answers_where_there_is_no_index(
     assert run("search", "walrus", "--mode", "lexical").out.startswith(" 1  notes/plan.md:1")
     assert paths(run("search", "the", "work/plan.md", "--json")) == {f"{collected}/work/plan.md"[1:]}
     (tmp_path / "config.toml").write_text('collection = "al"\n')
-    assert run("search", "walrus").err == "binocle: there is no collection 'al': is it 'all'?\n"
+    err = run("search", "walrus").err
+    assert err == f"binocle: {tmp_path / 'config.toml'}: there is no collection 'al': is it 'all'?\n"
 
 
 # Excluded patterns
@@ -303,3 +304,63 @@ def test_earlier_versions_refuse_an_index_with_exclusions(here: Path, run):
     assert version() == 5
     run("index", "--no-exclude")
     assert version() == 4
+
+
+def test_collection_that_cannot_be_read_hides_no_other_one(collected: Path, run, tmp_path):
+    other = tmp_path / "data/binocle/collections/closed"
+    (other / "chunks.lance").mkdir(parents=True)
+    (other / "HEAD.json").write_text("{}")
+    settings = tmp_path / "loop"
+    settings.symlink_to(settings)
+    (other / "settings.json").symlink_to(settings)
+    lines = run("collections").out
+    assert "all  (" in lines
+    assert "closed  (" in lines
+    assert "damaged: " in lines
+
+
+def test_collections_that_cannot_be_listed_are_an_error(home: Path, run, tmp_path):
+    (tmp_path / "data/binocle").mkdir(parents=True)
+    (tmp_path / "data/binocle/collections").write_text("")
+    ran = run("collections")
+    assert (ran.code, ran.out) == (2, "")
+    assert "collections cannot be listed (Not a directory): XDG_DATA_HOME moves them" in ran.err
+
+
+def test_relative_folder_of_data_is_ignored(home: Path, run, tiny_model, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    assert run("index", "notes", "--name", "all", "--model", tiny_model).code == 0
+    assert (tmp_path / "user/.local/share/binocle/collections/all").is_dir()
+
+
+def test_folder_with_a_line_break_in_its_name_takes_one_line(home: Path, run, tiny_model):
+    odd = home / "odd\nname"
+    odd.mkdir()
+    (odd / "a.md").write_text("The ship sails.\n")
+    assert run("index", "notes", odd, "--name", "all", "--model", tiny_model).code == 0
+    assert "home/odd\\nname\n" in run("status", "-n", "all").out
+    (odd / "a.md").unlink()
+    odd.rmdir()
+    ran = run("index", "-n", "all")
+    assert ran.code == 1
+    assert "home/odd\\nname; the index keeps their documents (1): " in ran.err
+
+
+def test_filter_on_a_part_of_the_path_as_the_guide_has_it(collected: Path, run):
+    ran = run(
+        "search", "ship walrus invoice", "-n", "all", "--where", "path=**/notes/**", "--min-relevance", 0, "--json"
+    )
+    assert {Path(path).name for path in paths(ran)} == {"plan.md", "more.md"}
+    assert all("/notes/" in path for path in paths(ran))
+
+
+def test_collection_is_served_by_its_name(collected: Path, run):
+    assert "there is no collection 'al': is it 'all'?" in run("serve", "-n", "al").err
+    assert "other machines may reach 0.0.0.0" in run("serve", "-n", "all", "--host", "0.0.0.0").err  # it was opened
+
+
+@pytest.mark.parametrize("lists", [{"drop": 3}, {"drop": "a"}, {"drop": [3]}, {"drop": ["\0"]}, {"exclude": 3}])
+def test_sync_takes_lists_of_folders_and_patterns(here: Path, retriever, lists):
+    with pytest.raises(InputError, match="expected a"):
+        retriever.sync(**lists)

@@ -80,15 +80,16 @@ def read_tokens(file: str | os.PathLike[str]) -> tuple[Token, ...]:
         raise InputError(f"the file of tokens {path}: {name}: {fault['msg']}") from None
     if len({entry.token for entry in entries}) < len(entries):
         raise InputError(f"the file of tokens {path}: two entries have the same token: expected one for each")
-    return tuple(_token(path, entry) for entry in entries)
+    try:
+        return tuple(map(_token, entries))
+    except InputError as error:
+        raise InputError(f"the file of tokens {path}: {error}") from None
 
 
-def _token(path: Path, entry: _TokenEntry) -> Token:
+def _token(entry: _TokenEntry) -> Token:
     where = filter_of(entry.where)
     if where is None and entry.where is not None:
-        raise InputError(
-            f"the file of tokens {path}: a filter has no condition: a token that sees all documents has no 'where'"
-        )
+        raise InputError("a filter has no condition: a token that sees all documents has no 'where'")
     return Token(
         hashlib.sha256(entry.token.encode()).digest(),
         where,

@@ -430,6 +430,7 @@ def test_no_request_widens_the_scope_of_its_token(retriever, tokens):
             "two entries",
         ),
         ("nothing", "content: Invalid JSON"),
+        ('{"tokens": [{"token": "long-enough-token-1", "where": "a"}]}', "tokens.json: cannot read the filter 'a'"),
     ],
 )
 def test_a_file_of_tokens_with_a_mistake_is_refused(tmp_path, content, words):

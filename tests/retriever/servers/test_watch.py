@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("watchfiles")
 
+from binocle import Retriever
 from binocle.core.errors import InputError
 from binocle.retriever.servers import watch as watching
 from binocle.retriever.servers.watch import watch
@@ -26,7 +27,7 @@ PATIENCE = 60.0  # seconds until a test gives up: no test needs them
 class Watch:
     """A watch in a thread, and its updates in order."""
 
-    def __init__(self, retriever, folder, **options):
+    def __init__(self, retriever, folder=None, **options):
         self.stop, self.updates = threading.Event(), queue.Queue()
         self.thread = threading.Thread(target=self.run, args=(retriever, folder), kwargs=options)
         self.thread.start()
@@ -165,6 +166,67 @@ def test_a_burst_that_may_have_lost_events_opens_the_watch_anew(retriever, folde
 def test_a_folder_that_is_not_there_is_refused(retriever, tmp_path):
     with pytest.raises(InputError, match="there is no folder"):
         next(watch(retriever, tmp_path / "nowhere"))
+
+
+def test_a_file_is_no_folder(retriever, folder):
+    with pytest.raises(InputError, match=r"README\.md is a file: expected a folder"):
+        next(watch(retriever, folder / "README.md"))
+
+
+def test_the_index_of_another_folder_is_refused(retriever, tmp_path):
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match="is of .*, not of .*other"):
+        next(watch(retriever, tmp_path / "other"))
+
+
+@pytest.fixture
+def collection(tmp_path, tiny_model):
+    """A collection of a folder and a file, which watches follow without being told."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/a.md").write_text("Walruses rest upon the ice.")
+    (tmp_path / "faq.md").write_text("Ospreys dive for fish.")
+    retriever = Retriever.open(tmp_path / "all", model=tiny_model)
+    retriever.sync([tmp_path / "notes", tmp_path / "faq.md"])
+    return retriever
+
+
+def test_all_folders_and_files_of_a_collection_are_followed(collection, tmp_path):
+    with Watch(collection) as updates:
+        assert updates.next().report.unchanged == 2
+        (tmp_path / "notes/b.md").write_text("Herons wait.")
+        assert updates.next().report.indexed == 1
+        (tmp_path / "faq.md").write_text("Lapwings call.")
+        assert updates.next().report.indexed == 1
+        (tmp_path / "new").write_text("Kestrels hover.")
+        (tmp_path / "new").rename(tmp_path / "faq.md")  # as editors save
+        assert updates.next().report.indexed == 1
+        (tmp_path / "faq.md").write_text("Swallows return.")
+        assert updates.next().report.indexed == 1
+    assert collection.search("swallows", k=1, mode="lexical")[0].path.endswith("faq.md")
+
+
+def test_a_folder_of_a_collection_that_is_away_keeps_its_documents_and_comes_back(collection, tmp_path):
+    with Watch(collection) as updates:
+        updates.next()
+        (tmp_path / "notes").rename(tmp_path / "away")
+        assert "not there" in updates.next().report.note
+        assert len(collection) == 2
+        (tmp_path / "away/b.md").write_text("Herons wait.")
+        (tmp_path / "away").rename(tmp_path / "notes")
+        assert updates.next().report.indexed == 1
+        (tmp_path / "notes/c.md").write_text("Curlews probe the mud.")
+        assert updates.next().report.indexed == 1
+
+
+def test_a_folder_that_joins_the_collection_is_followed(collection, tmp_path):
+    (tmp_path / "more").mkdir()
+    with Watch(collection) as updates:
+        updates.next()
+        type(collection).open(collection.path).sync([tmp_path / "more"])
+        (tmp_path / "notes/b.md").write_text("Herons wait.")
+        assert updates.next().report.indexed == 1
+        (tmp_path / "more/d.md").write_text("Curlews probe the mud.")
+        assert updates.next().report.indexed == 1
 
 
 @pytest.mark.parametrize(
