@@ -116,7 +116,7 @@ def headings(retriever: Retriever) -> list[str]:
 
 
 def measure(index: Path, seconds: float) -> dict[str, Any]:
-    """Measure both kinds of callers, each for so many seconds."""
+    """Measure threads and asyncio callers for some seconds each."""
     retriever = Retriever.open(index, trust=True)
     retriever.warm_up()
     queries = headings(retriever)

@@ -1,4 +1,4 @@
-"""What a limit on the passages of a document costs, where documents are long.
+"""Measure the cost of a limit on the passages of a document, where documents are long.
 
     python -m benchmarks.per_document --squad squad11_dev.jsonl.gz [--index DIR]
 

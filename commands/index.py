@@ -132,7 +132,7 @@ def index(
 
 
 def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
-    """The place of the index, and what to sync: a folder, the folders to add to a collection, or what it has."""
+    """The place of the index, and the argument of its sync: a folder, folders for a collection, or None for its own."""
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
     from ..retriever.store.collection import existing_collection, is_collection_path

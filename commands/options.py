@@ -70,7 +70,7 @@ folders_argument = click.argument("folder", nargs=-1, type=PATH)  # a tuple: als
 
 
 class _IndexOption(click.Option):
-    """The option --index, whose value may also come from --name."""
+    """The option --index; --name may set its value too."""
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
         name = opts.get("collection")
@@ -147,7 +147,7 @@ where_option = click.option(
 
 
 def grouped(**groups: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Pass options to a command in groups (a decorator, below those of the options).
+    """Pass options to a command in groups (a decorator, below the decorators of the options).
 
     :param groups: parameter of the command -> a NamedTuple with names of options as fields.
     """
@@ -306,7 +306,7 @@ def folder_filter(folders: Path | Sequence[Path] | None, root: Path | None, inde
 
 
 def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
-    """The filters for what lies at or below one path; none for the indexed folder and for the index itself."""
+    """The filters for the documents at or below a path; none for the indexed folder and for the index itself."""
     from ..retriever.documents.scan import INDEX_NAME
     from ..retriever.store.filters.fields import escaped
     from ..retriever.store.filters.filter import F

@@ -40,7 +40,7 @@ def print_hits(
 ) -> None:
     """Print hits.
 
-    :param root: the indexed folder, to which their paths are relative.
+    :param root: the indexed folder; their paths are relative to it.
     :param recover: tells which words a vector keeps, to print them too.
     """
     if options.as_json:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.08  # seconds: a search waits for the next key so long
 _LINES = 3  # of a hit in the list
-_WIDE = 110  # columns from which on the passage stands beside the list
+_WIDE = 110  # columns: a wider terminal has the passage beside the list
 _KEYS = "Enter: open in $EDITOR   Tab: print the place and leave   ↑ ↓ PgUp PgDn: choose   Esc: leave"
 
 
@@ -127,7 +127,7 @@ class Picker:
     def run(self, source: Input | None = None, output: Output | None = None) -> str | None:
         """Show the picker until the user leaves, and return the place that he chose to print.
 
-        :param source: the keys; by default those of the terminal.
+        :param source: the keys; by default the terminal's.
         """
         self.app = Application(self._layout(), key_bindings=self._keys(), full_screen=True, input=source, output=output)
         self.answers.want(self.field.text)

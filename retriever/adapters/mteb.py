@@ -74,7 +74,7 @@ class BinocleSearch:
         return ModelMeta.create_empty(overwrites=settings)
 
     def index(self, corpus: Any, *, task_metadata: Any, hf_split: str, hf_subset: str, **_: Any) -> None:
-        """Index the documents of a task; those of an earlier run that are equal are not embedded again.
+        """Index the documents of a task; equal documents of an earlier run are not embedded again.
 
         :param corpus: a data set with `id`, `text` and perhaps `title`.
         """
@@ -121,7 +121,7 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def _falling(scores: dict[str, float]) -> dict[str, float]:
-    """Return scores in which no rank ties with the one before, in the 32 bits that trec_eval compares."""
+    """Return scores without ties between ranks, in the 32 bits that trec_eval compares."""
     last = np.float32(np.inf)
     for document, score in scores.items():
         last = min(np.float32(score), np.nextafter(last, np.float32(-np.inf)))

@@ -223,7 +223,7 @@ class Cluster:
         self._kill(store, lambda part: part not in head.parts)
 
     def _kill(self, store: Store, condition: Callable[[str], bool]) -> None:
-        """End the actors of those shards that have a name for which a condition holds."""
+        """End the actors of the shards with a name that meets a condition."""
         for name in self._ray.util.list_named_actors():
             digest, _, part = name.partition("/")
             if digest == _digest(str(store.location)) and condition(part.partition("/")[0]):

@@ -44,7 +44,7 @@ def scan(
     :param leave_out: a folder to omit without an entry: the index itself.
     :param within: only these folders and files below `root`, whatever a rule says of them. One that is not there, or
         has become a symbolic link, gives no entry.
-    :param exclude: patterns as in `.gitignore`, stronger than those of any file.
+    :param exclude: patterns as in `.gitignore`; they override every file of patterns.
     """
     real = os.path.realpath(root)
     folders = [os.path.join(real, path) for path in within] or [real]  # noqa: PTH118
@@ -64,7 +64,7 @@ def scan(
 
 
 def away(root: Path, within: Sequence[str]) -> list[str]:
-    """Return those of these folders and files below `root` that are not there: their disk may not be mounted."""
+    """Return the folders and files below `root` that are missing: their disk may not be mounted."""
     real = os.path.realpath(root)
     return [path for path in within if not _is_there(os.path.join(real, path))]  # noqa: PTH118
 

@@ -24,7 +24,7 @@ Path = tuple[str, ...]
 _TINY = 32  # tokens: a shorter section joins the next one on its page
 _SMALL = 128  # tokens: neighbours in code join up to this length
 _COUNTED = 16_384  # characters: no longer section fits an encoder
-_IMPLEMENTED = re.compile(r"^impl\b(?:.*\sfor\s+|<[^>]*>|\s)*|<.*")  # what is not the type of an impl in Rust
+_IMPLEMENTED = re.compile(r"^impl\b(?:.*\sfor\s+|<[^>]*>|\s)*|<.*")  # the parts of a Rust impl that are not its type
 _MAX_DEPTH = 16  # of definitions
 _BATCH = 256  # sections tokenized together
 

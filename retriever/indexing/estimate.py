@@ -46,7 +46,7 @@ def estimate(
 ) -> Estimate:
     """Look through a folder, without opening a file of it.
 
-    :param within: as `leave_out` and `exclude`, those of `scan`.
+    :param within: as `leave_out` and `exclude`, a parameter of `scan`.
     :param seconds: to look at most.
     """
     files, passages, end = 0, 0.0, time.monotonic() + seconds

@@ -221,7 +221,7 @@ class Indexer:
         return vectors, {context: vector for context, vector in previous if vector is not None}
 
     def _among_stored(self, keys: Ids) -> Ids:
-        """Return the keys that the store has. For a few keys, those of the store are not sorted."""
+        """Return the keys that the store has. For a few keys, the store's are not sorted."""
         if self._keys is None:
             stored = self._writer.snapshot().numbers("chunks", "key")
             if len(keys) + len(self._new_keys) <= _FEW_KEYS:

@@ -187,7 +187,7 @@ class _Checker:
         return len(self._wrong) - before
 
     def compare(self, rows: Integers) -> None:
-        """Compare rows with the published index, and collect those that differ."""
+        """Compare rows with the published index, and collect the rows that differ."""
         for start in range(0, len(rows), _BATCH_SIZE):
             table, stored = self.take(rows[start : start + _BATCH_SIZE], list(_SPAN))
             ids = table["id"].to_numpy()

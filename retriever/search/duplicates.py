@@ -30,7 +30,7 @@ class Passage:
 
     :param level: the higher, the better it holds the exact parts of the query. Passages of a lower level come later,
         whatever document they are of.
-    :param score: in standard deviations of those of all candidates.
+    :param score: in standard deviations of the scores of all candidates.
     """
 
     passage: int
@@ -101,7 +101,7 @@ def standard_scores(scores: Floats, levels: Sequence[int]) -> Floats:
 def select(
     groups: list[Group], k: int, per_document: int | None, *, all_read: bool, offset: int = 0
 ) -> list[Group] | None:
-    """The first k groups with a limit on the passages of each document; those of each page in their order.
+    """The first k groups with a limit on the passages of each document; each page keeps its order.
 
     :param per_document: the number at most; 0 for no limit. None: each passage of a document beyond `PER_DOCUMENT`
         gives way to passages of other documents that are a little worse, the more the more it has.

@@ -33,7 +33,7 @@ class Hit(CitedText):
     """A passage and its citation, or neighbouring passages that were joined: then their best one gives the scores.
 
     `score` orders the hits of one query and does not compare between queries. It is the fused score, the cosine or
-    BM25, as the mode says, or what a reranker made of it; passages that hold an identifier of the query are lifted
+    BM25, as the mode says, or the score of a reranker; passages that hold an identifier of the query are lifted
     above the others. `scores` has the score of each stage, None if the stage did not find or reach the passage.
     """
 
@@ -144,7 +144,7 @@ class _Evidence:
         self._milliseconds = {stage: round(1e3 * duration, 2) for stage, duration in seconds.items()}
 
     def fields_of(self, number: int) -> dict[str, Any]:
-        """The score of a passage, and what it is made of."""
+        """The score of a passage, and its parts."""
         row = self._rows[number]
         return {
             "score": float(self._score[row]),

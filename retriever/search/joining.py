@@ -24,7 +24,7 @@ def check_join(*, join: bool, collapse: bool) -> None:
 
 
 def with_neighbours_joined(hits: Hits, snapshot: Snapshot, offset: int = 0) -> Hits:
-    """Join the neighbours among the hits of a page, and leave those of earlier pages as they are.
+    """Join the neighbours among the hits of a page, and leave the hits of earlier pages alone.
 
     A joined hit stands where its best passage stood. Each passage is on the same page, joined or not; its rank in
     `parts` is that among the passages.

@@ -81,7 +81,7 @@ def blocks(
     weights = _weights(texts, words)
     for hit, passage, text in zip(hits, passages, texts, strict=True):
         shown = range(len(text.lines)) if full else text.excerpt(weights)
-        counts_lines = passage.line_end - passage.line_start == passage.text.count("\n")  # else those of its source
+        counts_lines = passage.line_end - passage.line_start == passage.text.count("\n")  # else the lines of its source
         line = passage.line_start + (text.numbers[shown.start] if counts_lines and text.numbers else 0)
         lines = [_citation(hit, passage, _location(passage, line, path_of), url_of(hit), colour=colour)]
         lines += [f"    = {_location(copy, copy.line_start, path_of)}" for copy in hit.copies if list_copies]

@@ -70,7 +70,7 @@ def existing_collection(name: str) -> Path:
 
 
 def collection_names() -> list[str]:
-    """Return the names of all collections, in order, also of those that this user may not read.
+    """Return the names of all collections, in order, even if this user may not read one.
 
     :raises StoreError: when their folder cannot be listed.
     """

@@ -34,7 +34,7 @@ class FragmentColumns:
         self._parts = dict(parts or {})
 
     def copy(self) -> FragmentColumns:
-        """Return what was read, for a later state of the table."""
+        """Return the columns that were read, for a later state of the table."""
         return FragmentColumns(self._parts)
 
     def read(self, table: lance.LanceDataset, column: str) -> Ids:

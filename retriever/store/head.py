@@ -25,7 +25,7 @@ _FIRST = 1  # the format with the encoder in settings.json, from before an index
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of an index: its format, its folder and what it holds of it."""
+    """The settings of an index: its format, its folder, and the parts of the folder that it holds."""
 
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only

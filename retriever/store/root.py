@@ -136,7 +136,7 @@ def _check_paths(paths: Sequence[Place]) -> None:
 def _of_collection(
     location: Location, store: Store, folder: Place | Sequence[Place] | None, several: Sequence[Place]
 ) -> tuple[str, ...]:
-    """The folders to add to a collection: those of a list. A single one must be there already."""
+    """The folders to add to a collection: a list. A single folder must be there already."""
     paths = tuple(map(_absolute, several))
     if folder is not None and not isinstance(folder, (list, tuple)) and paths[0] not in store.settings.folders:
         raise InputError(

@@ -104,7 +104,7 @@ class Snapshot:
 
     @property
     def has_symbols(self) -> bool:
-        """Whether the chunks table has the names of definitions; those of earlier versions lack them."""
+        """Whether the chunks table has the names of definitions; a table of an earlier version has none."""
         schema, expected = self.chunks.schema, chunk_schema(1).field(SYMBOLS)
         return SYMBOLS in schema.names and schema.field(SYMBOLS).type == expected.type
 
@@ -389,7 +389,7 @@ class Snapshot:
         return self._loaded.searched_by
 
     def adopt(self, tables: Mapping[str, lance.LanceDataset]) -> None:
-        """Read tables that a writer has open, if they are those of this state."""
+        """Read the tables that a writer has open, if this state names them."""
         for name, table in tables.items():
             if table.version == getattr(self.head, name):
                 vars(self)[name] = table.checkout_version(table.version)

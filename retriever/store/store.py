@@ -205,7 +205,7 @@ def allow(store: Store) -> Store:
 
 
 def change_settings(store: Store, change: Callable[[Settings], Settings]) -> Store:
-    """Change what an index holds: its folder, the folders of a collection, the excluded patterns.
+    """Change the folder of an index, the folders of a collection, or the excluded patterns.
 
     :param change: gets the present settings, under the lock.
     """

@@ -1,4 +1,4 @@
-"""What a search looks at: files, globs, folders, and the folders of a collection."""
+"""The scope of a search: files, globs, folders, and the folders of a collection."""
 
 from __future__ import annotations
 

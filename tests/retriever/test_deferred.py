@@ -70,6 +70,7 @@ def test_a_full_disk_does_not_end_later_erasures(monkeypatch):
     promise.note_write(time.time())
     until(lambda: len(attempts) == 2)
     promise.close()
+    assert len(attempts) == 2
 
 
 def test_no_quiet_moment_delays_it_for_longer_than_was_said(secrets):

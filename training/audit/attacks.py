@@ -147,7 +147,7 @@ class Attacks:
         }
 
     def _comparison(self, setting: DefenceSetting, own: Floats) -> Comparison:
-        """The space in which a thief compares texts with stolen vectors; he knows the defence, not its key."""
+        """The space where a thief compares texts with stolen vectors; he knows the defence, not its key."""
         if setting.kind == "rotation":
             left, _, right = np.linalg.svd(own.T @ self._own)
             turn = left @ right

@@ -1,4 +1,4 @@
-"""Ask what a thief with candidates can do: pick a name, number or year out of thirty, and tell if a text is indexed.
+"""Attack with candidates: pick a name, number or year out of thirty, and tell if a text is indexed.
 
 He puts each candidate into the text, as far as he knows the rest, encodes it and takes the nearest to the stolen
 vector. Whether a text is in the index he tells by its nearest stolen vector. Neither attack learns anything.
@@ -73,7 +73,7 @@ class Question:
     """A fact of a text, and the candidates' texts for each share that is known; the true one comes first."""
 
     kind: str
-    row: int  # of the text, among those of its length
+    row: int  # of the text, among the texts of its length
     texts: dict[str, list[str]]
 
 

@@ -102,7 +102,7 @@ def compare(
     :param tokenize: returns the encoder's own tokens of each text, without special tokens. Its optional attribute
         `non_text` has the tokens without text, such as the unknown one.
     :param cosines: of each recovered text with the true vector; not measured by default.
-    :param tokens: of each recovered text, if an attacker gave tokens; by default those of the text.
+    :param tokens: of each recovered text, if an attacker gave tokens; by default the text's.
     :param common: tokens that do not count for the content F1.
     """
     if not true or len(true) != len(recovered):

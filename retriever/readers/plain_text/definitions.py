@@ -251,7 +251,7 @@ class _Outline:
         return self._leading[0] if self._leads_to(start) else start
 
     def _leads_to(self, start: int) -> bool:
-        """Whether the last comments stand just above a position, or those of a block like this with a line between."""
+        """Whether the last comments stand just above a position, with at most a line between if they are a block."""
         first, end = self._leading
         if first < 0:
             return False

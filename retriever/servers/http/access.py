@@ -1,7 +1,7 @@
 """Who may ask: tokens with their scope, the names under which the server is reached, and web pages of other sites.
 
 A page of another site in a user's browser can send requests to servers on the user's machine. The checks of `Host`
-stop a site that gives its own name the address of the machine (DNS rebinding); those of `Origin` stop all others.
+stop a site that gives its own name the address of the machine (DNS rebinding); the checks of `Origin` stop all others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _TokensFile(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the bearer of a token may see and do."""
+    """The rights of the bearer of a token."""
 
     digest: bytes  # SHA-256 of the token
     where: Filter | None = None  # the documents that it sees, of all indexes
@@ -113,7 +113,7 @@ class Access:
 
     :param tokens: none: everyone who reaches the server may ask.
     :param hosts: names of this server besides localhost and addresses.
-    :param origins: other sites whose pages may ask, such as `https://intranet.example`.
+    :param origins: other sites with pages that may ask, such as `https://intranet.example`.
     """
 
     tokens: tuple[Token, ...] = ()

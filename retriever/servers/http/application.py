@@ -202,7 +202,7 @@ async def _body(request: Request, limit: int) -> bytes:
 
 
 def _metrics(server: Server, names: Iterable[str]) -> str:
-    """Write the metrics of the server, and those of these indexes."""
+    """Write the metrics of the server and of these indexes."""
     queue, indexes = server.queue, server.served.indexes
     commits = [({"index": name}, float(indexes[name].commits)) for name in names]
     gauges: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
@@ -244,7 +244,7 @@ async def _failed(request: Request, _: Exception) -> Response:
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str], *, path: str) -> Response:
-    """Return a refusal as problem details, with what OpenAI's or Cohere's clients read."""
+    """Return a refusal as problem details, with the fields that clients of OpenAI or Cohere read."""
     phrase = "Client Closed Request" if status == 499 else HTTPStatus(status).phrase
     body: dict[str, Any] = {"type": "about:blank", "title": phrase, "status": status, "detail": detail}
     if path.startswith("/v1/"):

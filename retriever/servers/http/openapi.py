@@ -80,7 +80,7 @@ def _operation(path: str, operation: Operation, names: Mapping[Any, Any], schema
 
 
 def _without(schema: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """The schema of a body whose other fields are in the path."""
+    """The schema of a body without the fields that are in the path."""
     properties = {name: value for name, value in schema["properties"].items() if name not in names}
     required = [name for name in schema.get("required", []) if name not in names]
     return {**schema, "properties": properties, "required": required}

@@ -95,10 +95,10 @@ class WorkQueue:
             self._pending -= 1
 
     def _retry(self) -> dict[str, str]:
-        """The time in which the queue empties, in whole seconds."""
+        """The time until the queue is empty, in whole seconds."""
         return {"Retry-After": str(max(1, math.ceil(self._pending * self.mean_seconds / self.threads)))}
 
     def close(self) -> None:
-        """Finish the calls at work; those that wait never start."""
+        """Finish the running calls; waiting calls never start."""
         with contextlib.suppress(RuntimeError):
             self._executor.shutdown(wait=True, cancel_futures=True)

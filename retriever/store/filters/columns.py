@@ -44,7 +44,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The metadata of a state, as far as they are read."""
+    """The metadata columns of a state that were read already."""
 
     metadata: pa.Array  # the different ones
     values: dict[str, list[Any]]  # key -> its value in each of them

@@ -1,4 +1,4 @@
-"""LangChain's own tests of stores, retrievers and embeddings, and ours of what they leave out."""
+"""LangChain's own tests of stores, retrievers and embeddings, and further tests of ours."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def points(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory, tiny_model):
-    """A book of 300 passages that are better than those of the others, and twelve short ones."""
+    """A book of 300 passages, each better than every passage of the twelve short documents."""
     retriever = Retriever.open(tmp_path_factory.mktemp("books") / "index", model=tiny_model)
     chapters = "\n\n".join(f"The cat sat. Number {n} of the cat and the cat. " + "word " * 8 for n in range(300))
     short = ({"id": f"s{n}", "text": f"A {WORDS[n % 5]} and a cat of the year {n}."} for n in range(12))

@@ -1,4 +1,4 @@
-"""Columns that are kept by fragment are those that Lance reads, whatever was added, deleted or merged."""
+"""Columns kept by fragment equal the columns that Lance reads after adding, deleting and merging."""
 
 from __future__ import annotations
 

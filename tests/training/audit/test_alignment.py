@@ -13,7 +13,7 @@ DIM = 32
 
 
 def vectors(count: int, seed: int) -> np.ndarray:
-    """Vectors as of texts: sums of a few of many topics, some of which are more frequent."""
+    """Vectors as of texts: sums of a few of many topics; some topics are more frequent."""
     topics = np.random.default_rng(0).standard_normal((120, DIM)) * 0.85 ** np.arange(DIM)
     random = np.random.default_rng(seed)
     shares = 1 / np.arange(5, 125)
