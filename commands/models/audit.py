@@ -154,8 +154,8 @@ def audit(
         raise click.UsageError("--apply needs --max-token-f1 or another limit, to choose the setting by")
     if (encoder or erase) and not apply:
         raise click.UsageError("--encoder and --erase go with --apply")
-    from ...training.audit import report_files, text_report
     from ...training.audit.audit import audit as run_audit
+    from ...training.audit.report import report_files, text_report
 
     retriever = open_index(folder, index, wait=wait)
     if apply:

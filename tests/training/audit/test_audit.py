@@ -20,13 +20,14 @@ from binocle.core.errors import InputError, MissingExtraError
 from binocle.core.progress import ignore
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
-from binocle.training.audit import defences, search_cost, text_report
+from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
 from binocle.training.audit.gate import Gate
-from binocle.training.audit.html_report import page
 from binocle.training.audit.remarks import remarks
+from binocle.training.audit.report import text_report
+from binocle.training.audit.report.html_report import page
 from binocle.training.audit.result import DefenceResult
 from binocle.training.audit.texts import LeakTexts, cut
 from binocle.training.audit.verdict import verdict
@@ -714,7 +715,7 @@ def test_what_was_found_is_told_though_it_cannot_be_written(form, run, tmp_path,
     def failing(report):
         raise InputError("the disk is full")
 
-    monkeypatch.setattr("binocle.training.audit.html_report.page", failing)
+    monkeypatch.setattr("binocle.training.audit.report.html_report.page", failing)
     code, out, err = run("--out", tmp_path / "leak", *form)
     assert code == 2 and "the disk is full" in err
     assert "rotation" in out

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ...core.printable import printable
-from ...core.words import encodable
+from ....core.printable import printable
+from ....core.words import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

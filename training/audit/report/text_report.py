@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .candidates import CANDIDATES
-from .result import statements
-from .verdict import verdict
+from ..candidates import CANDIDATES
+from ..result import statements
+from ..verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..inversion.metrics import Value
-    from .gate import Gate
-    from .result import AuditReport, ByLength, DefenceResult
+    from ...inversion.metrics import Value
+    from ..gate import Gate
+    from ..result import AuditReport, ByLength, DefenceResult
 
 _COLUMNS = {"bytes": 6, "nDCG@10": 8, "kept": 6, "leak": 6, "share": 6, "content": 7, "names": 6, "numbers": 7}  # width
 _FIGURES_WIDTH = sum(_COLUMNS.values()) + 2 * (len(_COLUMNS) - 1)

@@ -6,13 +6,13 @@ import json
 import tempfile
 from typing import TYPE_CHECKING
 
-from ...core.errors import InputError
+from ....core.errors import InputError
 from . import html_report
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .result import AuditReport
+    from ..result import AuditReport
 
 
 def prepare(folder: Path) -> None:
