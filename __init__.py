@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from .retriever.scope import Scope
     from .retriever.search.context import Context
     from .retriever.search.events import SearchEvent
-    from .retriever.search.hit import Hit
-    from .retriever.search.hits import Hits
-    from .retriever.search.passage import Passage
     from .retriever.search.query import Mode
+    from .retriever.search.results.hit import Hit
+    from .retriever.search.results.hits import Hits
+    from .retriever.search.results.passage import Passage
     from .retriever.store.filters.filter import F, Filter
     from .retriever.store.filters.where import Where
     from .retriever.store.records import Facet, Record
@@ -105,8 +105,8 @@ _PLACES = {
     "Facet": ("retriever.store.records", "Facet"),
     "Failure": ("retriever.indexing.report", "Failure"),
     "Filter": ("retriever.store.filters.filter", "Filter"),
-    "Hit": ("retriever.search.hit", "Hit"),
-    "Hits": ("retriever.search.hits", "Hits"),
+    "Hit": ("retriever.search.results.hit", "Hit"),
+    "Hits": ("retriever.search.results.hits", "Hits"),
     "InputError": ("core.errors", "InputError"),
     "LockedError": ("core.errors", "LockedError"),
     "MissingExtraError": ("core.errors", "MissingExtraError"),
@@ -114,7 +114,7 @@ _PLACES = {
     "ModelNotFoundError": ("core.errors", "ModelNotFoundError"),
     "NoIndexError": ("core.errors", "NoIndexError"),
     "NotFoundError": ("core.errors", "NotFoundError"),
-    "Passage": ("retriever.search.passage", "Passage"),
+    "Passage": ("retriever.search.results.passage", "Passage"),
     "Record": ("retriever.store.records", "Record"),
     "Report": ("retriever.indexing.report", "Report"),
     "Reranker": ("retriever.models.reranker", "Reranker"),

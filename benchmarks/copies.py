@@ -24,7 +24,7 @@ from .machine import save
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binocle.retriever.search.hit import Hit
+    from binocle.retriever.search.results.hit import Hit
 
 SEED, QUERIES, PACKAGES, WORDS, TOP = 0, 200, 1_500, 12, 10
 

@@ -28,7 +28,7 @@ from binocle.training.evaluation.significance import difference
 from .machine import save
 
 if TYPE_CHECKING:
-    from binocle.retriever.search.hit import Hit
+    from binocle.retriever.search.results.hit import Hit
 
 SEED, QUESTIONS, TOP, WORDS = 0, 200, 10, 5
 ENDINGS = {"definitions": ".py", "plain": ".lua"}  # Lua has no parser here; the name of a file is not searched

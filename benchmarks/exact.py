@@ -26,7 +26,7 @@ from .machine import save
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binocle.retriever.search.hit import Hit
+    from binocle.retriever.search.results.hit import Hit
 
 _KINDS = {
     "snake_case": r"(?<![\w./-])[a-z]+(?:_[a-z0-9]+)+(?![\w./-])",

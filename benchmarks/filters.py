@@ -33,7 +33,7 @@ from binocle.indexes.published import build
 from binocle.indexes.tuning.benchmark import QuerySample, Requirements, recall_lower_bound
 from binocle.indexes.tuning.optimize import optimize
 from binocle.retriever.models.identity import EncoderId
-from binocle.retriever.store.benchmark_queries import BenchmarkQueries
+from binocle.retriever.store.derived.benchmark_queries import BenchmarkQueries
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import chunk_schema, document_schema

@@ -21,7 +21,7 @@ from binocle.retriever.retriever import Retriever
 from .machine import save
 
 if TYPE_CHECKING:
-    from binocle.retriever.search.hit import Hit
+    from binocle.retriever.search.results.hit import Hit
 
 SEED, QUESTIONS, TOP = 7, 400, 10
 LIMITS = {"default": None, "no limit": 0, "3 at most": 3}

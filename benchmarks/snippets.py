@@ -14,8 +14,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from binocle.retriever.search.hit import Hit
-from binocle.retriever.search.snippet import blocks
+from binocle.retriever.search.results.hit import Hit
+from binocle.retriever.search.results.snippet import blocks
 
 from .machine import save
 

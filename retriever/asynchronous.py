@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .indexing.report import Report
     from .search.context import Context
-    from .search.hits import Hits
+    from .search.results.hits import Hits
 
 _T = TypeVar("_T")
 _THREADS = (os.cpu_count() or 1) + 2  # a search is computation: more threads would only wait for each other

@@ -41,18 +41,19 @@ from .search import query as queries
 from .search import similar as similarity
 from .search.calibration import renew_scale
 from .search.context import Context, Order, Packing, counter, find_context
-from .search.currency import Currency, check_passage
 from .search.deadline import Deadline
 from .search.events import SearchEvent
-from .search.hit import Hit
-from .search.hits import Hits
-from .search.joining import check_join
-from .search.passage import Passage
 from .search.relevance import check_relevance
 from .search.request import SearchRequest, hits_of_many
-from .store import benchmark_queries
+from .search.results.currency import Currency, check_passage
+from .search.results.hit import Hit
+from .search.results.hits import Hits
+from .search.results.joining import check_join
+from .search.results.passage import Passage
 from .store import documents as stored_documents
 from .store.confinement import check_files
+from .store.derived import benchmark_queries
+from .store.derived.search_backend import SearchBackend
 from .store.filters.where import Where, among, parse
 from .store.head import FORMAT, Settings
 from .store.locations.folder_location import reachable
@@ -60,7 +61,6 @@ from .store.locations.location import Location
 from .store.locations.open_location import is_s3, open_location
 from .store.locations.waiting_line import Patience
 from .store.root import Request, held_below, relative_folder, root_of, to_drop, to_sync
-from .store.search_backend import SearchBackend
 from .store.snapshot import Snapshot
 from .store.store import Store, allow, change_settings, go_back, naming_way_back, with_way_back
 from .store.writer import open_writer
@@ -401,7 +401,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :param with_vectors: give each hit its `vector`, the stored one of its passage.
         :param group_by: "document" gives the best passage of each of the k best documents.
         :param mmr: choose hits that differ: the weight of relevance against novelty, from 0 to 1. The first hit is
-            the best one, and the others are no longer in the order of their scores. See `search.diversity`.
+            the best one, and the others are no longer in the order of their scores. See `search.results.diversity`.
         :param deadline: the seconds from now for the search, loading models included. The reranker reads as many
             passages as time allows. A stage that has begun is not interrupted, so the answer may come a little later.
         :raises NoIndexError: when there is no index yet.
@@ -502,7 +502,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         """Pack the best passages for a prompt into at most `max_tokens`.
 
         Near-copies and passages far below the best are left out, neighbours are joined, and a numbered citation
-        precedes each passage. No document can forge a citation: see `search.passage`. The context is empty where a
+        precedes each passage. No document can forge a citation (`search.results.passage`). The context is empty where a
         search says that nothing answers; `min_relevance=0` packs even then. The other parameters are as in `search`.
 
         :param tokenizer: gives the tokens of a text, or their number, as the model of the prompt counts them; by

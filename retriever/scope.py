@@ -19,7 +19,7 @@ from .indexing.add import Addition, check_document
 from .indexing.delete import Erase, delete
 from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
-from .search.currency import Currency, check_passage
+from .search.results.currency import Currency, check_passage
 from .search.similar import check, similar
 from .store import documents as stored_documents
 from .store import records
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from .indexing.report import Report
     from .retriever import Retriever
     from .search.context import Context
-    from .search.hit import Hit
-    from .search.hits import Hits
-    from .search.passage import Passage
+    from .search.results.hit import Hit
+    from .search.results.hits import Hits
+    from .search.results.passage import Passage
     from .store.filters.where import Where
     from .store.records import Id
     from .store.snapshot import Snapshot

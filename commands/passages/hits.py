@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.printable import printable
-from ...retriever.search.snippet import blocks
+from ...retriever.search.results.snippet import blocks
 from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
 from ..output import echo, echo_coloured, echo_json, is_coloured
 from .places import document_url
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...retriever.inversion.facts import RetainedFacts
     from ...retriever.models.encoder import Kind
     from ...retriever.retriever import Retriever
-    from ...retriever.search.hit import Hit
+    from ...retriever.search.results.hit import Hit
 
 
 class PrintOptions(NamedTuple):

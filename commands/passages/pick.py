@@ -14,7 +14,7 @@ from ..output import echo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...retriever.search.hits import Hits
+    from ...retriever.search.results.hits import Hits
 
 
 @click.command()

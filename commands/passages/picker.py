@@ -31,7 +31,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from ...core.errors import BinocleError
 from ...core.printable import printable, printable_path
 from ...retriever.documents.file_parts import file_of
-from ...retriever.search.snippet import blocks
+from ...retriever.search.results.snippet import blocks
 from .places import open_in_editor
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
 
-    from ...retriever.search.hit import Hit
-    from ...retriever.search.hits import Hits
+    from ...retriever.search.results.hit import Hit
+    from ...retriever.search.results.hits import Hits
 
 _PAUSE = 0.08  # seconds: a search waits for the next key so long
 _LINES = 3  # of a hit in the list

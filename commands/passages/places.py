@@ -13,8 +13,8 @@ from ...core.printable import printable_path
 from ...retriever.documents.file_parts import file_of
 
 if TYPE_CHECKING:
-    from ...retriever.search.citation import Copy
-    from ...retriever.search.hit import Hit
+    from ...retriever.search.results.citation import Copy
+    from ...retriever.search.results.hit import Hit
 
 _HEAD_BYTES = 8_192  # looked through for a NUL: a file with one is no text
 _LINE_BEFORE = (  # +12 FILE

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...retriever.retriever import Retriever
-    from ...retriever.search.hits import Hits
+    from ...retriever.search.results.hits import Hits
 
 
 def corrected(query: str, hits: Hits) -> str:
@@ -30,7 +30,7 @@ def corrected(query: str, hits: Hits) -> str:
 def say_language(query: str, retriever: Retriever) -> None:
     """Name an encoder for the language of the query, if the default one of the index is not for it."""
     from ...retriever.search.language import foreign_language
-    from ...retriever.store.relevance_scale import DEFAULT_ENCODER
+    from ...retriever.store.derived.relevance_scale import DEFAULT_ENCODER
 
     language = foreign_language(query)
     if language and retriever.snapshot().head.encoder.fingerprint == DEFAULT_ENCODER:

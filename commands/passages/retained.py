@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...retriever.inversion.facts import RetainedFacts
     from ...retriever.models.encoder import Kind
     from ...retriever.retriever import Retriever
-    from ...retriever.search.hit import Hit
+    from ...retriever.search.results.hit import Hit
 
 
 def recovery(

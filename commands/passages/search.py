@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ...retriever.inversion.facts import RetainedFacts
     from ...retriever.models.encoder import Kind
     from ...retriever.retriever import Retriever
-    from ...retriever.search.hits import Hits
     from ...retriever.search.query import Mode
+    from ...retriever.search.results.hits import Hits
     from ...retriever.store.filters.filter import Filter
 
 

@@ -8,7 +8,7 @@ from ..documents.document import visible_text
 from .values import from_metadata
 
 if TYPE_CHECKING:
-    from ..search.hit import Hit
+    from ..search.results.hit import Hit
 
 
 def citation(hit: Hit) -> dict[str, Any]:

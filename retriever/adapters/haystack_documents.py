@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..search.hit import Hit
+    from ..search.results.hit import Hit
     from ..store.records import Record
 
 _FIELDS = "binocle_haystack"  # the key of metadata with the fields of a document that are no metadata, as JSON

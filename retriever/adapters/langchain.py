@@ -38,7 +38,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
 
-    from ..search.hit import Hit
+    from ..search.results.hit import Hit
     from ..store.records import Record
 
 

@@ -51,7 +51,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from ..models.encoder import Encoder, Kind
-    from ..search.hit import Hit
+    from ..search.results.hit import Hit
     from ..store.records import Record
 
 _MODES: dict[VectorStoreQueryMode, Mode] = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ..models.encoder import Encoder
-    from ..search.hit import Hit
+    from ..search.results.hit import Hit
     from ..store.records import Record
 
 CALLS = CallPool()  # one for all adapters, so that many of them do not have more threads than the machine bears

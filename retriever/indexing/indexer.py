@@ -14,7 +14,7 @@ from ...core.arrays import Keys
 from ...core.errors import EncoderMismatchError
 from ..documents.chunker import Chunk, chunk, whole
 from ..models.encoder import encode_finite
-from ..store.fragment_columns import among
+from ..store.derived.fragment_columns import among
 from ..store.tables import PREVIOUS, SYMBOLS, chunk_schema, document_schema, matrix
 
 if TYPE_CHECKING:

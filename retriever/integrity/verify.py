@@ -15,7 +15,7 @@ from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans
 from ..documents.scan import file_below
 from ..indexing.indexer import key_of, own_key
-from ..store import lexical, neighbours
+from ..store.derived import lexical, neighbours
 from ..store.tables import PREVIOUS
 from .wrong_vectors import search
 

@@ -1,6 +1,5 @@
 """From a query to hits: candidates of two searches, fused, filtered, reranked and cited.
 
-`query` is the way through, `exact` finds what has to be found literally, `duplicates`
-collapses copies, `joining` joins neighbours. `context` packs hits for a prompt,
-`snippet` prints them. `grep` finds lines.
+`request` checks the arguments, `query` is the way through, `exact` finds what has to be found literally. `results`
+has the hits. `context` packs them for a prompt. `grep` finds lines.
 """

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..models.encoder import encode_finite
-from ..store.benchmark_queries import sentences
-from ..store.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
+from ..store.derived.benchmark_queries import sentences
+from ..store.derived.relevance_scale import DEFAULT_ENCODER, Scale, read_scale, store_scale
 from .everyday import SUBJECTS
 from .relevance import LINE, relevance
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ...core.checks import is_whole
 from ...core.errors import InputError
 from ..documents.document import concealed_of, hidden_spans
-from .extract import shorten
-from .hit import Hit
-from .passage import Passage
+from .results.extract import shorten
+from .results.hit import Hit
+from .results.passage import Passage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .hits import Hits
+    from .results.hits import Hits
 
 _LOG = logging.getLogger("binocle")
 

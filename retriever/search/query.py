@@ -28,11 +28,11 @@ from ...indexes.tuning.benchmark import DEPTH
 from ..store.tables import rows_among
 from . import exact
 from . import relevance as relevances
-from .duplicates import Passage, distinct, select, standard_scores
 from .fusion import Candidates, fuse, mean_standard_scores
-from .hit import cite
-from .hits import Hits
 from .ranking import Ranking
+from .results.duplicates import Passage, distinct, select, standard_scores
+from .results.hit import cite
+from .results.hits import Hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ..store.filters.filter import Filter
     from ..store.snapshot import Passing, Snapshot
     from .deadline import Deadline
-    from .diversity import Diversity
-    from .duplicates import Group
+    from .results.diversity import Diversity
+    from .results.duplicates import Group
 
 
 Mode = Literal["hybrid", "semantic", "lexical"]

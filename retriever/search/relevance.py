@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.arrays import Floats, Ids
-    from ..store.relevance_scale import Scale
+    from ..store.derived.relevance_scale import Scale
     from ..store.snapshot import Snapshot
 
 LINE = 0.5  # a hit of less is weak

@@ -11,8 +11,8 @@ from ..models.encoder import encode_finite
 from ..models.no_encoder import check_encoder
 from . import exact
 from .corrections import corrections_for, replace_words
-from .joining import with_neighbours_joined
 from .query import Mode, Query, Reranking
+from .results.joining import with_neighbours_joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
     from .deadline import Deadline
-    from .hits import Hits
+    from .results.hits import Hits
 
 _NONE: Mapping[str, Floats] = MappingProxyType({})
 
@@ -76,7 +76,7 @@ class SearchRequest:
 
         diversity = None
         if self.mmr is not None:
-            from .diversity import Diversity  # few searches need it
+            from .results.diversity import Diversity  # few searches need it
 
             diversity = Diversity(self.mmr, self.min_relevance or 0.0)
         query = Query(snapshot, parts.text, encode, parts, self.deadline)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..store.filters.filter import Filter
     from ..store.snapshot import Snapshot
-    from .hits import Hits
+    from .results.hits import Hits
 
 
 def check(line: int, k: int) -> None:

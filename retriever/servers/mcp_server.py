@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..retriever import Retriever
-    from ..search.hit import Hit
+    from ..search.results.hit import Hit
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

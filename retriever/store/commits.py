@@ -17,8 +17,8 @@ from .tables import check, drop_later_versions, drop_version_hint, manifests, op
 if TYPE_CHECKING:
     import lance
 
+    from .derived.search_backend import SearchBackend
     from .head import Head
-    from .search_backend import SearchBackend
     from .store import Store
     from .tables import TableLocation
 

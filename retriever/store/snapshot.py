@@ -15,11 +15,12 @@ from ...core.arrays import isin_sorted
 from ...core.errors import DamagedError, StoreError, panics_as_errors
 from ...core.lazy import locked_cached_property
 from ...indexes.flat import FlatIndex
-from . import lexical, neighbours, tombstones
-from .fragment_columns import FragmentColumns
-from .live_index import LiveIndex, LoadedIndex, load_index
-from .relevance_scale import Scale, scale_of
-from .search_backend import CPU, SearchBackend
+from . import tombstones
+from .derived import lexical, neighbours
+from .derived.fragment_columns import FragmentColumns
+from .derived.live_index import LiveIndex, LoadedIndex, load_index
+from .derived.relevance_scale import Scale, scale_of
+from .derived.search_backend import CPU, SearchBackend
 from .tables import (
     LANCE_ERRORS,
     PREVIOUS,
@@ -40,12 +41,12 @@ if TYPE_CHECKING:
     from ...core.arrays import Ids, Mask, Positions
     from ...indexes.inverted.lexical_index import LexicalIndex
     from ...indexes.manifest import IndexManifest
+    from .derived.neighbours import LiveNeighbourhood
+    from .derived.symbols import PassageSymbols
     from .filters.columns import Carried, DocumentColumns
     from .filters.filter import Filter
     from .head import Head
-    from .neighbours import LiveNeighbourhood
     from .store import Store
-    from .symbols import PassageSymbols
 
     Table = Literal["documents", "chunks"]
 
@@ -230,7 +231,7 @@ class Snapshot:
 
     @locked_cached_property
     def _symbols(self) -> PassageSymbols:
-        from .symbols import PassageSymbols
+        from .derived.symbols import PassageSymbols
 
         return PassageSymbols(self)
 

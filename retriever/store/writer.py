@@ -7,10 +7,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import benchmark_queries, erasure, neighbours, text_index, tombstones
+from . import erasure, tombstones
 from .commits import Commits
-from .lexical import LexicalPublisher
-from .search_backend import CPU, SearchBackend
+from .derived import benchmark_queries, neighbours, text_index
+from .derived.lexical import LexicalPublisher
+from .derived.search_backend import CPU, SearchBackend
+from .derived.vector_index import IndexPublisher, is_stale
 from .snapshot import Snapshot
 from .store import upgrade
 from .tables import (
@@ -22,7 +24,6 @@ from .tables import (
     rows_among,
     writing,
 )
-from .vector_index import IndexPublisher, is_stale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..models.identity import EncoderId
+    from .derived.vector_index import EncoderOf
     from .head import Head
     from .store import Store
     from .tables import TableLocation
-    from .vector_index import EncoderOf
 
 _FEW_ROWS = 16  # new ones, which a search analyses by itself: a full-text index without them is current enough
 _TIDY_COMMITS = 500  # in a long run: each version of a table lists all pieces that commits have left

@@ -21,7 +21,7 @@ import pytest
 
 from binocle import Retriever, __version__
 from binocle.cli import cli
-from binocle.retriever.store.relevance_scale import Scale, store_scale
+from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
 COMMANDS = "index switch rollback search similar show pick status files collections verify forget trust mcp watch serve optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]

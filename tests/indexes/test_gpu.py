@@ -16,7 +16,7 @@ from binocle.indexes.gpu import GpuIndex, on_gpus
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.published import build
 from binocle.indexes.registry import IndexSpec
-from binocle.retriever.store.search_backend import SearchBackend
+from binocle.retriever.store.derived.search_backend import SearchBackend
 from binocle.retriever.store.snapshot import Snapshot
 from binocle.training.mining import mine as mining
 

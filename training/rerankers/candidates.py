@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.progress import OnProgress
-    from ...retriever.search.hit import Hit
+    from ...retriever.search.results.hit import Hit
     from ..data.dataset import TrainingSet
 
 _SOURCE = "document_id"  # metadata of a positive that is indexed as a document of its own

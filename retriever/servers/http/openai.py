@@ -20,7 +20,7 @@ from . import shapes
 from .operations import Operation
 
 if TYPE_CHECKING:
-    from ...search.hit import Hit
+    from ...search.results.hit import Hit
     from .caller import Caller
     from .operations import Answer
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import InputError
-from ...search.snippet import highlights
+from ...search.results.snippet import highlights
 from . import shapes
 from .access import filter_of
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from ...indexing.report import Report
-    from ...search.hit import Hit
-    from ...search.hits import Hits
+    from ...search.results.hit import Hit
+    from ...search.results.hits import Hits
     from ...store.records import Facet, Record
     from .caller import Caller
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ....core.arrays import Doubles, Mask
     from ...documents.gitignore import Pattern
-    from ..symbols import PassageSymbols
+    from ..derived.symbols import PassageSymbols
     from .columns import Column, DocumentColumns
 
 _LISTED_KEYS = 20  # most keys of metadata that a message lists

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from binocle import Retriever
 from binocle.cli import cli
-from binocle.commands.optimize import proof
+from binocle.commands.upkeep.optimize import proof
 from binocle.core.errors import InputError
 from binocle.core.units import format_bytes
 from binocle.indexes.flat import exact_index, is_exact
@@ -37,10 +37,10 @@ from binocle.indexes.tuning.benchmark import (
     split_queries,
 )
 from binocle.indexes.tuning.plot import plot_svg
-from binocle.retriever.store import benchmark_queries as questions
-from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
-from binocle.retriever.store.search_backend import SearchBackend
+from binocle.retriever.store.derived import benchmark_queries as questions
+from binocle.retriever.store.derived import vector_index as vectors
+from binocle.retriever.store.derived.search_backend import SearchBackend
 from binocle.retriever.store.snapshot import LiveIndex, Snapshot
 from binocle.retriever.store.tables import matrix
 

@@ -19,7 +19,7 @@ from lance.file import LanceFileReader
 from binocle import Retriever
 from binocle.core.arrays import Floats
 from binocle.retriever.indexing.indexer import key_of
-from binocle.retriever.store import benchmark_queries
+from binocle.retriever.store.derived import benchmark_queries
 from binocle.retriever.store.head import FORMAT
 from binocle.retriever.store.store import Store
 from binocle.retriever.store.tables import document_schema

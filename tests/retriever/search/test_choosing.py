@@ -12,7 +12,7 @@ import pytest
 from binocle import BinocleError, DeadlineError, InputError, Retriever
 from binocle.retriever import asynchronous
 from binocle.retriever.search.deadline import Deadline
-from binocle.retriever.search.diversity import mmr
+from binocle.retriever.search.results.diversity import mmr
 
 WORDS = ["cat", "dog", "ship", "bread", "moon"]
 

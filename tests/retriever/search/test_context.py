@@ -14,7 +14,7 @@ from binocle.core.errors import InputError
 from binocle.retriever.search import relevance
 from binocle.retriever.search.context import Packing, counter
 from binocle.retriever.search.context import pack as pack_within
-from binocle.retriever.search.hit import Hit
+from binocle.retriever.search.results.hit import Hit
 
 
 def pack(hits, documents, count, limit, **limits):

@@ -13,7 +13,7 @@ from binocle.core.errors import InputError
 from binocle.retriever.search.calibration import measure_scale, renew_scale
 from binocle.retriever.search.everyday import SUBJECTS
 from binocle.retriever.search.relevance import relevance
-from binocle.retriever.store.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
+from binocle.retriever.store.derived.relevance_scale import FITTED, Scale, read_scale, scale_of, store_scale
 
 TEXTS = [f"the {animal} ran to the {place} at {time}" for animal in ("cat", "dog", "ship") for place in ("house", "city", "river") for time in ("night", "day")]  # fmt: skip
 

@@ -27,8 +27,8 @@ from binocle.core.errors import BinocleError, DamagedError, LockedError, NoIndex
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.store import commits
 from binocle.retriever.store import store as storing
-from binocle.retriever.store import vector_index as vectors
 from binocle.retriever.store import writer as writing
+from binocle.retriever.store.derived import vector_index as vectors
 from binocle.retriever.store.filters.where import parse
 from binocle.retriever.store.head import FORMAT, SCOPED, Settings
 from binocle.retriever.store.locations.location import ANY

@@ -1,0 +1,174 @@
+"""`binocle status, files`: show the contents of an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...core.printable import printable, printable_path
+from ..configuration import FILE
+from ..options import (
+    EXIT_NEGATIVE,
+    command_hint,
+    count_of,
+    folder_argument,
+    folder_filter,
+    index_option,
+    json_option,
+    open_index,
+    path_from_here,
+)
+from ..output import echo, echo_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...retriever.integrity.status import Status
+
+
+@click.command()
+@folder_argument
+@index_option
+@json_option
+def status(folder: Path | None, index: Path | None, as_json: bool) -> None:
+    """Show the contents of an index and how it was built.
+
+    \b
+    binocle status ~/notes
+    """
+    from dataclasses import asdict
+
+    from ...core.units import format_bytes
+
+    retriever = open_index(folder, index)
+    status = retriever.status()
+    if as_json:
+        echo_json(asdict(status))
+        return
+    documents = {state: count for state, count in status.documents.items() if count or state != "forgotten"}
+    parts = {"indexed": f" ({status.in_part:,} in part)" if status.in_part else ""}
+    states = ", ".join(f"{count:,} {state}{parts.get(state, '')}" for state, count in documents.items())
+    configuration = click.get_current_context().meta.get(FILE)
+    vectors = "none yet" if status.vector_index is None else _vector_index(status)
+    if status.newer_rows or status.deleted_rows:
+        vectors += f" ({status.newer_rows:,} newer rows searched exactly, {status.deleted_rows:,} deleted ones masked)"
+    for name, value in (
+        ("index", status.path),
+        *[("folder", printable_path(folder)) for folder in status.folders or ["none: added documents only"]],
+        *(
+            [("excluded", f"{', '.join(status.exclude)} ('binocle index --no-exclude' undoes it)")]
+            if status.exclude
+            else []
+        ),
+        ("documents", states),
+        ("passages", f"{status.chunks:,}"),
+        ("encoder", _encoder(status)),
+        *([("previous", _previous_encoder(status.previous))] if status.previous else []),
+        ("vectors", vectors),
+        *_benchmark(status),
+        ("relevance", _relevance(status)),
+        *([("damage", f"{status.damage}; {command_hint('verify --repair')} rebuilds it")] if status.damage else []),
+        *([("deleted", f"to be erased from the disk by {status.erase_by}")] if status.erase_by else []),
+        ("size", format_bytes(status.bytes)),
+        *([("defaults", configuration)] if configuration else []),
+        *([] if retriever.trusted else [("trust", f"none, so it is read-only: {command_hint('trust')} allows it")]),
+    ):
+        echo(f"{name:<10} {printable(str(value))}")
+
+
+def _vector_index(status: Status) -> str:
+    """The kind of vector index, and its parameters: `ivf_int8 (nlist 64, nprobe 8, k_factor 4), 1.2 MB`."""
+    from ...core.units import format_bytes
+
+    published = status.vector_kind
+    if published is None:
+        return "damaged"
+    parameters = {**published["build"], **published["search"]}
+    values = ", ".join(f"{name} {value}" for name, value in parameters.items())
+    size = format_bytes(published["bytes"])
+    return f"{published['kind']}{f' ({values})' * bool(values)}, {size}, {status.vector_index}"
+
+
+def _relevance(status: Status) -> str:
+    """How often the index is wrong about having an answer."""
+    answered, refused = status.relevance["answered"], status.relevance["refused"]
+    if answered is None or refused is None:
+        return "not measured with this encoder yet: no search is refused"
+    return f"{answered:.0%} of everyday questions seem answered, {refused:.0%} of the documents' own sentences do not"
+
+
+def _benchmark(status: Status) -> list[tuple[str, str]]:
+    """The measurements of `optimize`, if it chose the vector index."""
+    from ...indexes.tuning.benchmark import BenchmarkResult
+    from .optimize import proof
+
+    result = BenchmarkResult.from_dict(status.vector_kind["measured"]) if status.vector_kind else None
+    return [] if result is None else proof(result)
+
+
+def _encoder(status: Status) -> str:
+    if not status.model:
+        return f"none: the vectors, of {status.dim} dimensions, came with the documents"
+    return f"{status.model}, {status.dim} dimensions, fingerprint {status.fingerprint[:8]}"
+
+
+def _previous_encoder(previous: dict[str, Any]) -> str:
+    from ...core.units import format_bytes
+
+    return (
+        f"{previous['model']}, {previous['dim']} dimensions, fingerprint {previous['fingerprint'][:8]}: "
+        f"{command_hint('rollback')} brings it back; {previous['vectors']:,} vectors kept, "
+        f"{format_bytes(previous['bytes'])}"
+    )
+
+
+@click.command()
+@folder_argument
+@index_option
+@click.option("--state", type=click.Choice(["indexed", "skipped", "failed"]), help="List only files in this state.")
+@json_option
+def files(folder: Path | None, index: Path | None, state: str | None, as_json: bool) -> int:
+    """List every file: indexed, skipped or failed, and why. One that was read in part says what is missing.
+
+    A FOLDER below the indexed one lists the files there. Paths open from the current folder; JSON has them relative to
+    the indexed folder. Exit 1 when there are none.
+
+    \b
+    binocle files ~/notes --state failed
+    """
+    from ...retriever.store.documents import ids_passing
+
+    retriever = open_index(folder, index)
+    root = retriever.folder
+    inside = folder_filter(folder, root, retriever.path)
+    below = ids_passing(retriever.snapshot(), inside)
+    rows = [row for row in retriever.documents() if state in (None, row["state"]) and row["id"] in below]
+    from_here = path_from_here(root)
+    names = ("path", "state", "reason", "format", "chunks", "size", "sha256", "title", "source")
+    for row in rows:
+        if as_json:
+            echo_json({name: row[name] for name in names})
+        else:
+            detail = _detail(row)
+            path = from_here(row["path"]) if row["source"] == "file" else row["path"]
+            echo(f"{row['state']:<8} {printable_path(path)}  ({printable(detail)})")
+    if not inside and state in (None, "skipped"):
+        _count_forgotten(len(retriever.snapshot().tombstones))
+    return 0 if rows else EXIT_NEGATIVE
+
+
+def _detail(row: dict[str, Any]) -> str:
+    """What `files` says of a file: its passages and its format, or why it has none, or what was not read of it."""
+    if row["reason"] and row["state"] != "indexed":
+        return str(row["reason"])
+    part = f", in part: {row['reason']}" if row["reason"] else ""
+    return f"{count_of(row['chunks'], 'passage')}, {row['format']}{part}"
+
+
+def _count_forgotten(count: int) -> None:
+    """Say on stderr how many files were forgotten; the index does not have their names."""
+    if count:
+        files, them = ("file was", "it") if count == 1 else ("files were", "them")
+        again = f"{command_hint('index --retry')} reads {them} again"
+        echo(f"binocle: {count:,} {files} forgotten: {again}", err=True)

@@ -1,0 +1,32 @@
+"""`binocle trust`: allow an index that came from elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..options import folder_argument, index_option, open_index
+from ..output import echo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@folder_argument
+@index_option
+def trust(folder: Path | None, index: Path | None) -> None:
+    """Allow an index that came from elsewhere.
+
+    An index that you did not make on this machine is opened read-only, and the encoder that it names is not loaded.
+    After this command Binocle writes to it, and loads its encoder, from the hub if need be. So look at what it names.
+
+    \b
+    binocle trust ~/notes
+    """
+    retriever = open_index(folder, index)
+    retriever.allow()
+    encoder = retriever.snapshot().head.encoder
+    model = "no encoder" if encoder.is_none else f"the encoder {encoder.model}"
+    echo(f"trusted: {retriever.location}, of the folder {retriever.folder or '(none)'}, with {model}")

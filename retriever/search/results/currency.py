@@ -1,0 +1,48 @@
+"""Whether a citation still holds: the hit against its document as it is now."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Literal
+
+from ...documents.file_parts import file_of
+from ...store.documents import documents_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...store.snapshot import Snapshot
+    from .hit import Hit
+    from .passage import Passage
+
+Currency = Literal["exact", "moved", "stale", "gone"]
+
+
+def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passage) -> Currency:
+    """Compare a hit, or a passage of a context, with its document.
+
+    The index answers for a document whose file did not change since it was read, and for an added one. A changed file
+    is read as text: if that has the words, they moved. "stale" is certain only for files that are plain text.
+
+    :param folder: the indexed folder.
+    """
+    rows = documents_at(snapshot, [passage.path], ["id", "sha256", "chunks"])
+    row = max(rows, key=lambda row: (row["chunks"] > 0, row["source"] == "file"), default=None)
+    if row is not None and row["source"] == "added":
+        return _in_text(snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"], passage)
+    file = None if folder is None else folder / file_of(passage.path)
+    if file is None or not file.is_file():
+        return "gone"
+    data = file.read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 == passage.sha256:
+        return "exact"
+    if row is not None and row["sha256"] == sha256:
+        return _in_text(snapshot.documents_by_id([row["id"]], ["text"])[row["id"]]["text"], passage)
+    return "moved" if passage.text in data.decode("utf-8", "replace").replace("\r\n", "\n") else "stale"
+
+
+def _in_text(text: str, passage: Hit | Passage) -> Currency:
+    if text[passage.char_start : passage.char_end] == passage.text:
+        return "exact"
+    return "moved" if passage.text in text else "stale"

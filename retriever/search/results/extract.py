@@ -1,0 +1,72 @@
+"""Shorten a passage to neighbouring sentences that have most of the words of a query."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ....core import terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .hit import Hit
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*(?:[-*+•#|>]|\d{1,3}[.)])\s)")
+_LINE_END = re.compile(r"\n")
+
+
+def shorten(hit: Hit, query: str, count: Callable[[str], int], room: int) -> Hit | None:
+    """Cut a hit to the sentence with most words of a query, and to as many neighbours of it as there is room for.
+
+    Code and tables are cut between lines. A hit with hidden text is not cut.
+
+    :param count: counts the tokens of a text.
+    :param room: tokens for the text.
+    :returns: None if not even that sentence fits.
+    """
+    spans = _spans(hit)
+    costs = [count(hit.text[start:end]) for start, end in spans]
+    if hit.hidden or not spans or min(costs) > room:
+        return None
+    words = set(terms.query_stems(query))
+    matches = [len(words & _stems(hit.text[start:end])) for start, end in spans]
+    first = last = max(range(len(spans)), key=lambda number: (matches[number], -number))
+    room -= costs[first]
+    if room < 0:
+        return None
+    while True:
+        neighbours = [number for number in (last + 1, first - 1) if 0 <= number < len(spans) and costs[number] <= room]
+        if not neighbours:
+            return _cut(hit, spans[first][0], spans[last][1])
+        best = max(neighbours, key=matches.__getitem__)
+        first, last, room = min(first, best), max(last, best), room - costs[best]
+
+
+def _spans(hit: Hit) -> list[tuple[int, int]]:
+    """Return the span of each sentence, or line, that is not blank."""
+    from ...readers.formats import LINE_BY_LINE
+
+    ends = list((_LINE_END if hit.format in LINE_BY_LINE else _SENTENCE_END).finditer(hit.text))
+    starts = [0, *(match.end() for match in ends)]
+    spans = zip(starts, [*(match.start() for match in ends), len(hit.text)], strict=True)
+    return [(start, end) for start, end in spans if hit.text[start:end].strip()]
+
+
+def _stems(text: str) -> set[str]:
+    return {stem for token in terms.tokens(text) for stem in terms.stems(token)}
+
+
+def _cut(hit: Hit, start: int, end: int) -> Hit:
+    lines = list(accumulate(hit.text[left:right].count("\n") for left, right in ((0, start), (start, end))))
+    counts_lines = hit.line_end - hit.line_start == hit.text.count("\n")  # of the text, not of its source
+    return replace(
+        hit,
+        text=hit.text[start:end],
+        char_start=hit.char_start + start,
+        char_end=hit.char_start + end,
+        line_start=hit.line_start + lines[0] if counts_lines else hit.line_start,
+        line_end=hit.line_start + lines[1] if counts_lines else hit.line_end,
+    )

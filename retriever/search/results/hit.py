@@ -1,0 +1,169 @@
+"""A hit: a passage with its scores, its citation, and how it was found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.arrays import Floats  # noqa: TC001 - type hints of a public class resolve
+from ...documents.chunker import context_of
+from ...documents.document import HIDDEN, hidden_spans
+from ...store.derived.symbols import symbols_of
+from ...store.tables import SYMBOLS
+from .citation import Citation, CitedText, Copy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ....core.arrays import Ids
+    from ...store.snapshot import Snapshot
+    from ..fusion import Candidates
+
+_CHUNK_COLUMNS = ("document", "char_start", "char_end", "line_start", "line_end", "page", "heading", "text")
+_DOCUMENT_COLUMNS = ("id", "path", "sha256", "title", "format", "metadata", "source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit(CitedText):
+    """A passage and its citation, or neighbouring passages that were joined: then their best one gives the scores.
+
+    `score` orders the hits of one query and does not compare between queries. It is the fused score, the cosine or
+    BM25, as the mode says, or the score of a reranker; passages that hold an identifier of the query are lifted
+    above the others. `scores` has the score of each stage, None if the stage did not find or reach the passage.
+    """
+
+    rank: int  # from 1
+    score: float
+    scores: dict[str, float | None] = field(hash=False)
+    title: str
+    format: str
+    metadata: dict[str, Any] = field(hash=False)
+    source: str  # "file" or "added"
+    document: int  # its row id
+    passage: int  # its row id
+    symbols: tuple[str, ...] = ()  # qualified names of the definitions in source code
+    parts: tuple[Hit, ...] = ()  # the passages that were joined, in the order of the document
+    copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
+    explanation: dict[str, Any] = field(default_factory=dict, compare=False)
+    relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
+    weak: bool = False  # probably no answer; never where nothing promises that this is seldom wrong
+    vector: Floats | None = field(default=None, compare=False, repr=False)  # the stored one, shape (dim,), if asked for
+
+    @property
+    def best(self) -> Hit:
+        """The best passage of a joined hit; otherwise the hit itself."""
+        return min(self.parts, key=lambda part: part.rank, default=self)
+
+    @property
+    def context(self) -> str:
+        """The text that the encoder and a reranker read: the heading path on a line of its own, then the passage."""
+        return context_of(self.heading, self.text)
+
+
+def cite(
+    snapshot: Snapshot,
+    candidates: Candidates,
+    copies: Mapping[int, Sequence[int]],
+    relevance: NDArray[np.float64],
+    line: float,
+    *,
+    mode: str,
+    seconds: Mapping[str, float],
+) -> list[Hit]:
+    """Make hits of candidates, in their order.
+
+    :param copies: their ids, each with the ids of its copies.
+    :param relevance: of the candidates up to the last one that is a hit.
+    :param line: a hit of less relevance is weak.
+    :param seconds: stage -> how long it took.
+    """
+    columns = [*_CHUNK_COLUMNS, *([SYMBOLS] if snapshot.has_symbols else [])]
+    chunks = snapshot.chunks_by_id([number for first in copies for number in (first, *copies[first])], columns)
+    documents = snapshot.documents_by_id(sorted({row["document"] for row in chunks.values()}), _DOCUMENT_COLUMNS)
+    evidence = _Evidence(candidates, relevance, line, mode, seconds)
+    return [
+        Hit(
+            rank=rank,
+            **_passage_fields(chunks[number], documents[chunks[number]["document"]]),
+            **evidence.fields_of(number),
+            copies=tuple(_copy(chunks[copy], documents[chunks[copy]["document"]]) for copy in copies[number]),
+        )
+        for rank, number in enumerate(copies, 1)
+    ]
+
+
+def _passage_fields(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a hit that the index has stored."""
+    metadata = json.loads(document["metadata"])
+    concealed = metadata.pop(HIDDEN, None) if document["source"] == "file" else None
+    return Citation.fields_of(chunk, document) | {
+        "text": chunk["text"],
+        "sha256": document["sha256"],
+        "char_start": chunk["char_start"],
+        "char_end": chunk["char_end"],
+        "hidden": hidden_spans(concealed, chunk["char_start"], chunk["text"]),
+        "title": document["title"],
+        "format": document["format"],
+        "metadata": metadata,
+        "source": document["source"],
+        "document": document["id"],
+        "passage": chunk["id"],
+        "symbols": symbols_of(chunk, document["format"]),
+    }
+
+
+def _copy(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> Copy:
+    return Copy(**Citation.fields_of(chunk, document), passage=chunk["id"], source=document["source"])
+
+
+class _Evidence:
+    """The fields of hits that the stages of the search gave."""
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        relevance: NDArray[np.float64],
+        line: float,
+        mode: str,
+        seconds: Mapping[str, float],
+    ) -> None:
+        self._rows = {number: row for row, number in enumerate(candidates.ids.tolist())}
+        self._score = candidates.score
+        self._stages = candidates.stages()
+        self._ranks = {stage: _ranks(scores, candidates.ids) for stage, scores in self._stages.items()}
+        self._relevance = relevance
+        self._line = line
+        self._explanation: dict[str, Any] = {"mode": mode}
+        if candidates.reranker is not None:
+            self._explanation["reranked"] = int((~np.isnan(candidates.reranker)).sum())
+        self._milliseconds = {stage: round(1e3 * duration, 2) for stage, duration in seconds.items()}
+
+    def fields_of(self, number: int) -> dict[str, Any]:
+        """The score of a passage, and its parts."""
+        row = self._rows[number]
+        return {
+            "score": float(self._score[row]),
+            "scores": {stage: _number(scores[row]) for stage, scores in self._stages.items()},
+            "explanation": {
+                **self._explanation,
+                "ranks": {stage: ranks.get(number) for stage, ranks in self._ranks.items()},
+                "milliseconds": self._milliseconds.copy(),
+            },
+            "relevance": round(float(self._relevance[row]), 4),
+            "weak": bool(self._relevance[row] < self._line),
+        }
+
+
+def _ranks(scores: Floats, ids: Ids) -> dict[int, int]:
+    """Map the ids that have a score to their rank, from 1."""
+    order = np.lexsort((ids, -scores))[: int((~np.isnan(scores)).sum())]  # NaN comes last
+    return {number: rank for rank, number in enumerate(ids[order].tolist(), 1)}
+
+
+def _number(score: np.float32) -> float | None:
+    return None if np.isnan(score) else float(score)

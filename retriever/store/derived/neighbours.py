@@ -1,0 +1,163 @@
+"""The neighbourhoods of a store's passages: published beside the vector index, and made current for one state.
+
+They are a cache, in a folder of `vectors/` that HEAD names. A reader without them ranks without neighbours. Passages
+that came since have none, deleted neighbours are left out, and many changes bring new neighbourhoods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....core.arrays import isin_sorted
+from ....core.errors import DamagedError
+from ....indexes import neighbourhood
+from ....indexes.flat import FlatIndex, exact_index
+from ....indexes.manifest import IndexManifest
+from ....indexes.neighbourhood import Neighbourhood
+from ....indexes.published import publish_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ....core.arrays import Floats, Ids
+    from ..commits import Commits
+    from ..head import Head
+    from ..snapshot import Snapshot
+
+KIND = "neighbours"
+FEWEST = 1_000  # passages: of fewer, 50 are no neighbourhood but a large part of all
+_MOST = 4_000_000  # passages: more would not be compared in the memory of one machine
+_STALE_ROWS = 100  # changed rows, and their share, from which on all neighbourhoods are computed again
+_STALE_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNeighbourhood:
+    """The neighbourhoods of one state of the store."""
+
+    published: Neighbourhood
+    snapshot: Snapshot
+    complete: bool  # they are of exactly the passages of this state
+
+    def around(self, ids: Ids) -> tuple[Ids, NDArray[np.int32]]:
+        """Return passages with all their neighbours, ids ascending, and the index of each among them.
+
+        :param ids: ascending.
+        :returns: ids, shape (m,), and indices, shape (len(ids), 51): of the passage itself, then of its neighbours; -1
+            for none.
+        """
+        positions, known = self.published.positions(ids)
+        count, newer = len(self.published.ids), ids[~known]  # with higher ids than all that have neighbours
+        rows = np.full((len(ids), 1 + neighbourhood.NEIGHBOURS), -1, np.int32)
+        rows[known, 0], rows[~known, 0] = positions[known], np.arange(count, count + len(newer))
+        rows[known, 1:] = self.published.nearest(positions[known])
+        marked, indices = np.zeros(count + len(newer) + 1, np.bool_), np.empty(count + len(newer) + 1, np.int32)
+        marked[rows] = True
+        passages = np.flatnonzero(marked[:-1])
+        indices[passages], indices[-1] = np.arange(len(passages)), -1
+        passages = np.concatenate([self.published.ids[passages[passages < count]], newer])
+        around = indices[rows]
+        if not self.complete:
+            live = np.append(isin_sorted(passages, self.snapshot.sorted_ids), True)
+            around[~live[around]] = -1
+        return passages, around
+
+    def documents(self, ids: Ids) -> Ids:
+        """Return the document of each passage."""
+        positions, known = self.published.positions(ids)
+        documents: Ids = self.published.documents[positions]
+        if not known.all():
+            rows = self.snapshot.chunk_ids
+            indices = np.searchsorted(rows["id"].to_numpy(), ids[~known])
+            documents[~known] = rows["document"].to_numpy()[indices]
+        return documents
+
+    def document_cosines(self, ids: Ids, vector: Floats, cosines: Floats) -> Floats:
+        """Return the cosines of a vector with the mean vectors of the documents of passages.
+
+        :param cosines: with the passages themselves. They stay for a document of one passage, and for one that came
+            later.
+        """
+        positions, known = self.published.positions(ids)
+        result = cosines.copy()
+        result[known] = self.published.document_cosines(positions[known], vector, cosines[known])
+        return result
+
+
+def load(snapshot: Snapshot) -> LiveNeighbourhood | None:
+    """Map the neighbourhoods that a state names; None if it names none, or if another encoder made them.
+
+    :raises DamagedError: when they were removed or changed.
+    """
+    name, encoder = snapshot.head.neighbours, snapshot.head.encoder
+    if name is None:
+        return None
+    folder = snapshot.store.location.vectors(name)
+    manifest = IndexManifest.read(folder)
+    if manifest.kind != KIND or manifest.build.get("encoder") != encoder.fingerprint:
+        return None
+    published = Neighbourhood.load(folder, manifest.count, encoder.dim)
+    return LiveNeighbourhood(published, snapshot, complete=manifest.covers == snapshot.head.rows)
+
+
+def check(snapshot: Snapshot) -> None:
+    """Compare the checksums of the neighbourhoods, and map them.
+
+    :raises DamagedError: when a file was removed or changed.
+    """
+    if snapshot.head.neighbours is not None:
+        folder = snapshot.store.location.vectors(snapshot.head.neighbours)
+        IndexManifest.read(folder).check_files(folder)
+        load(snapshot)
+
+
+def updated(commits: Commits, snapshot: Snapshot, *, rebuild: bool = False) -> Head:
+    """Publish neighbourhoods of a state if its own are missing or stale; return the state that names them."""
+    head, count = snapshot.head, snapshot.chunks.count_rows()
+    if not FEWEST <= count <= _MOST:
+        return replace(head, neighbours=None)
+    if not rebuild and not _is_stale(snapshot):
+        return head
+    name = _publish(commits.store.path / "vectors", snapshot)
+    commits.store.location.keep(name)
+    return replace(head, neighbours=name)
+
+
+def _is_stale(snapshot: Snapshot) -> bool:
+    try:
+        live = load(snapshot)
+    except DamagedError:
+        return True
+    if live is None:
+        return True
+    if live.complete:
+        return False
+    ids, published = snapshot.sorted_ids, live.published.ids
+    common = int(np.searchsorted(ids, published[-1], side="right"))  # ids are never reused: the others are newer
+    return len(ids) + len(published) - 2 * common > max(_STALE_ROWS, _STALE_SHARE * len(ids))
+
+
+def _publish(parent: Path, snapshot: Snapshot) -> str:
+    head = snapshot.head
+    rows = snapshot.read("chunks", ["id", "document", "key"]).sort_by("id")
+    ids, documents, keys = (rows[name].to_numpy() for name in ("id", "document", "key"))
+    vectors = _vectors(snapshot, ids)
+
+    def write(folder: Path) -> None:
+        neighbourhood.write(folder, ids, vectors, documents, keys)
+
+    description = {"encoder": head.encoder.fingerprint}
+    return publish_files(parent, KIND, write, count=len(ids), covers=head.rows, description=description)
+
+
+def _vectors(snapshot: Snapshot, ids: Ids) -> Floats:
+    """Return the vectors of all passages: mapped, if the vector index has exactly these."""
+    exact = exact_index(snapshot.index.published)
+    if isinstance(exact, FlatIndex) and np.array_equal(exact.ids, ids):
+        return exact.vectors
+    return snapshot.index.reconstruct(ids)

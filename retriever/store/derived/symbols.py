@@ -1,0 +1,63 @@
+"""The names of definitions in passages of source code, for filters on passages.
+
+They stand in a column of the chunks. Indexes of earlier versions lack it: there a passage has the name in its heading.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...documents.sections import qualified_name
+from ..tables import SYMBOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ....core.arrays import Positions
+    from ..snapshot import Snapshot
+
+
+def symbols_of(chunk: Mapping[str, Any], format_name: str) -> tuple[str, ...]:
+    """The qualified names of the definitions in a passage; of an index without them, the name in its heading.
+
+    :param chunk: its row, with `symbols` if the table has them, or else with `heading`.
+    """
+    if SYMBOLS in chunk:
+        return tuple(name for name in chunk[SYMBOLS] or () if name)
+    from ...readers.plain_text.definitions import GRAMMARS
+
+    return (qualified_name(chunk["heading"]),) if chunk["heading"] and format_name in GRAMMARS else ()
+
+
+class PassageSymbols:
+    """The symbols of all passages of a state.
+
+    :ivar owners: shape (passages,), the position of each one's document among the documents of the state.
+    :ivar column: the names with the passages of each. A method is there as Box.open and as open.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        from ..filters.columns import Column, encode
+
+        names = SYMBOLS if snapshot.has_symbols else "heading"
+        rows = snapshot.read("chunks", ["id", "document", names]).sort_by("id")
+        documents = snapshot.document_rows
+        ids = documents["id"].to_numpy()
+        order = np.argsort(ids)
+        self.ids = rows["id"].to_numpy()
+        self.owners: Positions = order[np.searchsorted(ids, rows["document"].to_numpy(), sorter=order)]
+        formats = documents["format"].take(self.owners).to_pylist()
+        chunks = [{names: value} for value in rows[names].to_pylist()]
+        values, codes, owners = encode(_names(chunks, formats))
+        self.column = Column(values, codes, owners, len(self.ids))
+
+
+def _names(chunks: Sequence[Mapping[str, Any]], formats: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the position of a passage with each of its names, whole and without those around it."""
+    for number, (chunk, format_name) in enumerate(zip(chunks, formats, strict=True)):
+        for symbol in symbols_of(chunk, format_name):
+            yield number, symbol
+            if "." in symbol:
+                yield number, symbol.rpartition(".")[2]
