@@ -671,7 +671,8 @@ from pathlib import Path
 from binocle.retriever.indexing import indexer, sync
 from binocle.retriever.models.identity import EncoderId
 from binocle.retriever.models.load import load_encoder
-from binocle.retriever.store import store, vector_index as vectors
+from binocle.retriever.store import store
+from binocle.retriever.store.derived import vector_index as vectors
 from binocle.retriever.store.writer import open_writer
 indexer._BATCH_CHUNKS, indexer._BATCH_FILES = 2, 2
 vectors._STALE_ROWS = 3
