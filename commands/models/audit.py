@@ -32,11 +32,16 @@ if TYPE_CHECKING:
     from ...training.audit.result import AuditReport, DefenceResult
 
 
-def _lengths(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, ...]:
+_STORED = "stored"  # the whole passages, among lengths
+
+
+def _lengths(_context: click.Context, _option: click.Parameter, value: str) -> tuple[tuple[int, ...], bool]:
+    """Return the lengths of cut texts, and whether whole passages are attacked too."""
+    parts = value.split(",")
     try:
-        return tuple(int(part) for part in value.split(","))
+        return tuple(int(part) for part in parts if part != _STORED), _STORED in parts
     except ValueError:
-        raise click.BadParameter(f"expected lengths such as 8,32,128, not {value!r}") from None
+        raise click.BadParameter(f"expected lengths such as 8,32,stored, not {value!r}") from None
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
@@ -77,10 +82,10 @@ _EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too we
 )
 @click.option(
     "--lengths",
-    default="8,16,32,64,128",
+    default="8,16,32,64,128,stored",
     show_default=True,
     callback=_lengths,
-    help="Of the attacked texts, in tokens.",
+    help="Of the attacked texts, in tokens; 'stored' for the index's passages by their stored vectors.",
 )
 @click.option("--texts", type=int, default=100, show_default=True, help="Maximum of attacked texts of each length.")
 @click.option("--examples", type=int, default=2, show_default=True, help="Printed for each length; 0 for none.")
@@ -134,6 +139,7 @@ def audit(
     erase: bool,
     wait: float,
     as_json: bool,
+    lengths: tuple[tuple[int, ...], bool],
     **options: Any,
 ) -> int:
     """Measure how much text an index's vectors give away.
@@ -165,7 +171,8 @@ def audit(
     if out:
         report_files.prepare(out)
     with ProgressBar("reading the index", lines=10) as progress:
-        report = run_audit(retriever, settings=defences, texts_per_length=texts, progress=progress, **options)
+        options |= {"settings": defences, "texts_per_length": texts, "lengths": lengths[0], "stored": lengths[1]}
+        report = run_audit(retriever, progress=progress, **options)
     passing = gate.passing(report)
     if not as_json:
         _print(text_report.lines(report, gate))

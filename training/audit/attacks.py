@@ -55,9 +55,10 @@ class Attacks:
     ) -> None:
         self._encoder, self._texts, self._search = encoder, texts, search
         self._factory, self._config, self._on_progress = factory, config, on_progress
-        self._own = self._encoded(texts.corpus)  # undefended, as are the next
-        on_progress(Progress("encoding the texts that are attacked"))
-        self._true = {length: encoder.encode(of_length) for length, of_length in texts.true.items()}
+        stage = f"encoding {len(texts.corpus):,} texts that the attacker learns from"
+        self._own = self._encoded(texts.corpus, stage)  # undefended, as are the next
+        stage = "encoding the texts that are attacked"
+        self._true = {length: self._encoded(of_length, stage) for length, of_length in texts.true.items()}
         self._rows = {length: texts.rows(length) for length in texts.true}
         self._tokens = texts.tokens(texts.corpus)
         self._common = texts.common_tokens()
@@ -70,10 +71,14 @@ class Attacks:
         self._undefended: tuple[Attacker, dict[int, RidgeBag]] | None = None  # learned from undefended vectors
         self._undefended_ndcg: Floats | None = None
 
-    def _encoded(self, texts: Sequence[str]) -> Floats:
-        stage = f"encoding {len(texts):,} texts that the attacker learns from"
-        starts = counted(range(0, len(texts), _BATCH_SIZE), self._on_progress, stage)
-        return np.concatenate([self._encoder.encode(texts[start : start + _BATCH_SIZE]) for start in starts])
+    def _encoded(self, texts: Sequence[str], stage: str) -> Floats:
+        """Return the stored vectors of passages, and encode all other texts."""
+        stored = self._texts.stored
+        others = [text for text in texts if text not in stored]
+        starts = counted(range(0, len(others), _BATCH_SIZE), self._on_progress, stage)
+        batches = [self._encoder.encode(others[start : start + _BATCH_SIZE]) for start in starts]
+        encoded = dict(zip(others, np.concatenate(batches), strict=True)) if others else {}
+        return np.array([stored[text] if text in stored else encoded[text] for text in texts], np.float32)
 
     def result(self, setting: DefenceSetting) -> DefenceResult:
         """Attack the vectors with a defence, and measure its cost."""

@@ -22,7 +22,7 @@ from .attacks import Attacks
 from .config import AuditConfig
 from .remarks import remarks
 from .result import AuditReport, DefenceResult
-from .search_cost import DefendedSearch
+from .search_cost import DefendedSearch, Queries, sample_passages
 from .texts import LeakTexts
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def audit(
     settings = defences.default(encoder.dim) if config.settings is None else defences.parse(config.settings)
     stage = _Stage(progress)
     factory = attacker or default_attacker(stage)
-    texts = LeakTexts.of(retriever, config, progress)
+    passages = sample_passages(retriever.snapshot(), Queries("", {}, {}), config.seed) if config.stored else None
+    texts = LeakTexts.of(retriever, config, passages, progress)
+    del passages  # up to 150 MB
     search = DefendedSearch.of(retriever, config, settings, progress)
     attacks = Attacks(encoder, texts, search, factory, config, stage)
     results = []
@@ -105,6 +107,7 @@ def _report(
         bleu=recovery_metrics.bleu_signature(),
         frequent=frequent,
         results=results,
+        stored_length=texts.stored_length,
         notes=[*texts.notes, *remarks(retriever.encoder, results, frequent)],
         seconds=seconds,
     )

@@ -20,6 +20,7 @@ class AuditConfig:
     """Which texts are attacked, which defences are tried, and how long an attacker learns."""
 
     lengths: Sequence[int] = (8, 16, 32, 64, 128)  # of the attacked texts, in the encoder's tokens
+    stored: bool = True  # whether the index's passages are attacked as well: whole, by their stored vectors
     texts_per_length: int = 100  # attacked, at most
     corpus_texts: int = 20_000  # of all lengths that the attacker learns from, at most
     steps: int = 1_000  # of learning for each defence; the first decoder takes four times as many
@@ -34,7 +35,7 @@ class AuditConfig:
     def check(self) -> None:
         """:raises InputError: for the first setting with an impossible value."""
         lengths = self.lengths
-        if not lengths or any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
+        if not (lengths or self.stored) or any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
             raise InputError(
                 f"lengths are different numbers of tokens from 1, not {', '.join(map(str, lengths)) or 'none'}"
             )

@@ -174,6 +174,7 @@ class AuditReport:
     bleu: str  # sacrebleu's signature
     frequent: ByLength  # the baseline of most frequent tokens, the same for every defence
     results: list[DefenceResult]
+    stored_length: int | None = None  # the length that stands for whole passages, attacked as they are stored
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -185,7 +186,7 @@ class AuditReport:
         """Return the report for JSON, with the front of best settings and the statements in words."""
         plain = (
             *("index", "model", "fingerprint", "documents", "passages", "learned", "queries", "query_source"),
-            *("steps_each", "seed", "bleu"),
+            *("steps_each", "seed", "bleu", "stored_length"),
         )
         return {
             **{name: getattr(self, name) for name in plain},
@@ -230,6 +231,11 @@ _UNDONE = 0.5  # least mean cosine of an undone rotation
 def statements(report: AuditReport) -> list[str]:
     """Return the statements that belong beside the figures: the same for every audit, then this audit's own."""
     sentences = list(_ALWAYS)
+    if report.stored_length is not None:
+        sentences.append(
+            f"Texts of {report.stored_length} tokens stand for the index's passages, whole and with their headings, "
+            "attacked by their stored vectors; that is their median length."
+        )
     if report.query_source == GENERATED:
         sentences.append(
             "The queries were made from the documents, and are easier than people's: a defence costs at least this."

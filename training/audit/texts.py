@@ -1,9 +1,9 @@
-"""Cut texts of given numbers of tokens out of passages: the attacker's own texts and the attacked ones."""
+"""The attacker's own texts and the attacked ones: cut out of passages at given lengths, and whole stored passages."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Positions
+    from ...core.arrays import Floats, Positions
     from ...core.progress import OnProgress
     from ...retriever.models.encoder import Encoder
     from ...retriever.retriever import Retriever
     from ..data.documents import Source
     from .config import AuditConfig
+    from .search_cost import Passages
 
 _BATCH_SIZE = 256  # passages
 _COMMON = 0.4  # share of all tokens that the common ones are
@@ -43,6 +44,8 @@ class LeakTexts:
     tokens: EncoderTokens
     notes: list[str]
     in_index: NDArray[np.bool_]  # of the corpus: texts of half of its documents, stolen in an attack without pairs
+    stored: Mapping[str, Floats] = field(default_factory=dict)  # the stored vectors of whole passages, with headings
+    stored_length: int | None = None  # the length that stands for whole passages: their median
 
     def rows(self, length: int) -> Positions:
         """The corpus's texts of a length by number; all of them if there are too few."""
@@ -60,18 +63,24 @@ class LeakTexts:
         return frozenset(signs | {token for (token, _), share in zip(words, shares, strict=True) if share <= _COMMON})
 
     @classmethod
-    def of(cls, retriever: Retriever, config: AuditConfig, on_progress: OnProgress) -> LeakTexts:
-        """:raises InputError: when the index holds too little text."""
+    def of(
+        cls, retriever: Retriever, config: AuditConfig, passages: Passages | None, on_progress: OnProgress
+    ) -> LeakTexts:
+        """:param passages: attacked as they are stored, beside the texts that are cut.
+
+        :raises InputError: when the index holds too little text.
+        """
         encoder = retriever.encoder
+        tokens = EncoderTokens(encoder)
         lengths = sorted(length for length in config.lengths if length <= encoder.max_tokens)
+        whole = StoredPassages.of(passages, lengths, tokens) if passages else None
         own, attacked = corpus.split(corpus.from_index(retriever.snapshot()), config.held_out, config.seed)
         on_progress(Progress(_CUTTING))
-        halves = _learned(own, encoder, lengths, config, on_progress)
-        by_length = {length: list(dict.fromkeys(halves[0][length] + halves[1][length])) for length in lengths}
+        halves = _learned(own, encoder, lengths, whole, config, on_progress)
+        by_length = {length: list(dict.fromkeys(first + halves[1][length])) for length, first in halves[0].items()}
         learned = list(dict.fromkeys(text for texts in by_length.values() for text in texts))
         stolen = {text for texts in halves[0].values() for text in texts}
-        candidates = _candidates(own, attacked, learned, encoder, lengths, config)
-        tokens = EncoderTokens(encoder)
+        candidates = _candidates(own, attacked, learned, encoder, lengths, whole, config)
         true, copies = _without_copies(candidates, learned, tokens, config.texts_per_length)
         notes = [*_skipped_lengths(encoder, config, lengths), *_shortages(true, copies, config.texts_per_length)]
         true = {length: texts for length, texts in true.items() if len(texts) > 1}
@@ -79,22 +88,57 @@ class LeakTexts:
             raise InputError(
                 f"{retriever.path} holds too little to audit: {len(learned)} texts to learn from and "
                 f"{sum(map(len, true.values()))} to attack came from its documents; expected some dozens of documents "
-                f"with passages of {min(config.lengths)} tokens and more"
+                f"with passages of {min(config.lengths, default=8)} tokens and more"
             )
-        return cls(learned, by_length, true, tokens, notes, np.array([text in stolen for text in learned]))
+        in_index = np.array([text in stolen for text in learned])
+        if whole is None or whole.length not in true:
+            return cls(learned, by_length, true, tokens, notes, in_index)
+        stored = {text: whole.vectors[text].copy() for text in (*by_length[whole.length], *true[whole.length])}
+        return cls(learned, by_length, true, tokens, notes, in_index, stored, whole.length)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPassages:
+    """The passages of an index as it stores them: their texts with headings, and their vectors."""
+
+    vectors: dict[str, Floats]  # of each passage's text as the encoder read it
+    length: int  # the median number of tokens, and no length of the cut texts
+
+    @classmethod
+    def of(cls, passages: Passages, lengths: Sequence[int], tokens: EncoderTokens) -> StoredPassages:
+        """Measure the length on evenly chosen passages."""
+        step = max(1, len(passages.contexts) // _MEASURED)
+        length = max(1, round(float(np.median([len(ids) for ids in tokens(passages.contexts[::step])]))))
+        while length in lengths:
+            length += 1
+        return cls(dict(zip(passages.contexts, passages.vectors, strict=True)), length)
+
+    def choose(self, sources: Iterable[Source], count: int, seed: int) -> list[str]:
+        """Choose at most `count` different passages, out of as many documents as possible."""
+        contexts = ((number, passage.context) for number, source in enumerate(sources) for passage in source.passages)
+        stored = [(number, context) for number, context in contexts if context in self.vectors]
+        return _spread(stored, count, np.random.default_rng(seed))
+
+
+_MEASURED = 500  # passages that the length is taken from
 _CUTTING = "cutting texts out of the passages"
 
 
 def _learned(
-    own: Iterable[Source], encoder: Encoder, lengths: Sequence[int], config: AuditConfig, on_progress: OnProgress
+    own: Iterable[Source],
+    encoder: Encoder,
+    lengths: Sequence[int],
+    whole: StoredPassages | None,
+    config: AuditConfig,
+    on_progress: OnProgress,
 ) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
-    """Cut the attacker's texts out of either half of his documents, as many of each length."""
-    each = -(-config.corpus_texts // max(1, 2 * len(lengths)))
+    """Choose the attacker's texts from either half of his documents, as many of each length."""
+    each = -(-config.corpus_texts // max(1, 2 * (len(lengths) + (whole is not None))))
     sources = list(corpus.sample(own, 8 * each, config.seed))
     first, second = (
-        cut(sources[half::2], encoder, lengths, each, config.seed, on_progress=on_progress) for half in (0, 1)
+        cut(sources[half::2], encoder, lengths, each, config.seed, on_progress=on_progress)
+        | ({whole.length: whole.choose(sources[half::2], each, config.seed)} if whole else {})
+        for half in (0, 1)
     )
     return first, second
 
@@ -105,14 +149,16 @@ def _candidates(
     learned: Sequence[str],
     encoder: Encoder,
     lengths: Sequence[int],
+    whole: StoredPassages | None,
     config: AuditConfig,
 ) -> dict[int, list[str]]:
-    """Cut texts to attack out of passages that the attacker's documents do not hold, four times the needed number."""
+    """Choose texts to attack from passages that the attacker's documents do not hold, four times the needed number."""
     sample = corpus.sample(attacked, 20 * config.texts_per_length, config.seed)
     passages = {passage.text for source in sample for passage in source.passages}
     shared = frozenset(passage.text for source in own for passage in source.passages if passage.text in passages)
     count = 4 * config.texts_per_length
-    return cut(sample, encoder, lengths, count, config.seed + 1, without=shared, known=frozenset(learned))
+    texts = cut(sample, encoder, lengths, count, config.seed + 1, without=shared, known=frozenset(learned))
+    return texts | ({whole.length: whole.choose(sample, count, config.seed + 1)} if whole else {})
 
 
 def _without_copies(

@@ -22,6 +22,7 @@ from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
 from binocle.training.audit import defences, search_cost
 from binocle.training.audit.apply import defend
+from binocle.training.audit.attacks import Attacks
 from binocle.training.audit.audit import audit
 from binocle.training.audit.config import CORRECTED, PAIRS, RIDGE, WITHOUT_PAIRS, AuditConfig
 from binocle.training.audit.gate import Gate
@@ -63,7 +64,7 @@ class Ridge:
 HOSTILE = "<script>alert(1)</script> </td><img src=x onerror=alert(2)> \x1b[31m \u202e & \"quoted\" 'too'"
 PLACES = [a + b + c for a in ("Zu", "Ba", "Mi", "Ro") for b in ("ra", "ti", "do", "le") for c in ("n", "x", "sk", "l")]
 THINGS = "cat dog queen king moon sun sea ship river mountain bread cheese oven salt task server".split()
-OPTIONS = {"lengths": (4, 8), "texts_per_length": 12, "corpus_texts": 200, "steps": 2}
+OPTIONS = {"lengths": (4, 8), "stored": False, "texts_per_length": 12, "corpus_texts": 200, "steps": 2}
 SETTINGS = ("noise=0.5", "truncate=16", "rotation")
 
 
@@ -136,7 +137,7 @@ def test_an_index_of_few_large_documents_is_audited(tmp_path, tiny_model):
     retriever.add({"id": f"{n}", "text": text[n]} for n in text)
     assert retriever.snapshot().chunks.count_rows() > 1_000
     config = AuditConfig((4, 8), texts_per_length=12, corpus_texts=200)
-    texts = LeakTexts.of(retriever, config, ignore)
+    texts = LeakTexts.of(retriever, config, None, ignore)
     assert len(texts.corpus) == 200
     assert {length: len(found) for length, found in texts.true.items()} == {4: 12, 8: 12}
 
@@ -148,7 +149,7 @@ def test_no_text_is_attacked_that_the_attacker_has_learned_from(tmp_path, tiny_m
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(rows)
     config = AuditConfig((4, 8), texts_per_length=30, corpus_texts=400)
-    texts = LeakTexts.of(retriever, config, ignore)
+    texts = LeakTexts.of(retriever, config, None, ignore)
     learned = set(texts.corpus)
     assert any(text in common for text in learned)
     assert {length: len(found) for length, found in texts.true.items()} == {4: 30, 8: 30}
@@ -166,7 +167,7 @@ def test_no_text_is_attacked_of_which_the_attacker_has_learned_most(tmp_path, ti
     retriever = Retriever.open(tmp_path / "index", model=tiny_model)
     retriever.add(rows)
     config = AuditConfig((16,), texts_per_length=50, corpus_texts=4_000, held_out=0.5)
-    texts = LeakTexts.of(retriever, config, ignore)
+    texts = LeakTexts.of(retriever, config, None, ignore)
     known = KnownTexts(texts.tokens(texts.corpus))
     assert not any(map(known.holds, texts.tokens(texts.true[16])))
     assert any("the attacker had learned most of each text" in note for note in texts.notes)
@@ -523,6 +524,77 @@ def test_without_sacrebleu_nothing_is_begun(filled, monkeypatch):
         audit(Retriever.open(filled), attacker=None)
 
 
+# Passages as they are stored
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory, tiny_model):
+    """An index of titled documents that are no copies of each other, and the folder of its judged queries."""
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("varied")
+    texts = {f"{number}": " ".join(random.choice(THINGS, 12)) for number in range(80)}
+    index = Retriever.open(folder / "index", model=tiny_model)
+    index.add({"id": name, "title": f"part {name}", "text": text} for name, text in texts.items())
+    (folder / "qrels").mkdir()
+    lines = [json.dumps({"_id": name, "text": texts[name]}) for name in list(texts)[:9]]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{n}\t{n}\t1\n" for n in range(9)))
+    return index, folder
+
+
+def test_passages_are_attacked_by_the_vectors_that_the_index_stores(varied):
+    (index, queries), random = varied, np.random.default_rng(0)
+    stored = search_cost.sample_passages(index.snapshot(), search_cost.Queries("", {}, {}), 0)
+    vectors = stored.vectors + random.standard_normal(stored.vectors.shape).astype(np.float32) / 50
+    passages, changed = replace(stored, vectors=vectors), dict(zip(stored.contexts, vectors, strict=True))
+    search = search_cost.DefendedSearch.of(index, AuditConfig(queries=queries), defences.parse([]), ignore)
+    seen = {}
+
+    class Watching(Ridge):
+        def fit(self, vectors, texts, steps, seconds):
+            seen.update(zip(texts, vectors, strict=True))
+            return super().fit(vectors, texts, steps, seconds)
+
+        def recover(self, vectors):
+            seen["attacked"] = vectors
+            return super().recover(vectors)
+
+    config = AuditConfig(lengths=(4,), texts_per_length=12, corpus_texts=200)
+    texts = LeakTexts.of(index, config, passages, ignore)
+    attacks = Attacks(index.encoder, texts, search, Watching, config, ignore)
+    (plain,) = defences.parse([])
+    result = attacks.result(plain)
+    whole = texts.true[texts.stored_length]
+    assert len(whole) == 12 and all(text.startswith("part ") for text in whole)  # the heading, then the text
+    assert all((vector == changed[text]).all() for text, vector in zip(whole, seen["attacked"], strict=True))
+    learned = [text for text in texts.by_length[texts.stored_length] if text in changed]
+    assert learned and all((seen[text] == changed[text]).all() for text in learned)
+    assert not set(whole) & set(learned)
+    assert list(result.attacks[PAIRS].by_length) == [4, texts.stored_length]
+
+
+def test_stored_passages_are_named_in_every_report(varied):
+    index, queries = varied
+    made = audit(index, settings=[], attacker=Ridge, queries=queries, **(OPTIONS | {"stored": True}))
+    assert list(made.frequent) == [4, 8, made.stored_length]
+    lines = text_report.lines(made, Gate())
+    assert lines[3].split()[-3:] == ["F1@4", "F1@8", "stored"]
+    assert any(
+        line.startswith(f"Texts of {made.stored_length} tokens stand for the index's passages") for line in lines
+    )
+    report = json.loads(json.dumps(made.as_dict()))
+    assert f"stored passages, about {made.stored_length} tokens" in page(report)
+
+
+def test_whole_passages_alone_are_attacked(run, varied, monkeypatch, capfd):
+    index, queries = varied
+    few = ("--lengths", "stored", "--texts", "6", "--defences", "int8", "--queries", str(queries))
+    monkeypatch.setattr(sys, "argv", ["binocle", "audit", str(index.path), *few])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert capfd.readouterr().out.splitlines()[3].split()[-2:] == ["numbers", "stored"]
+
+
 # The page
 
 
@@ -741,6 +813,7 @@ def test_what_was_found_is_told_though_it_cannot_be_applied(form, run, monkeypat
         (("--apply",), "--apply needs --max-token-f1"),
         (("--erase",), "go with --apply"),
         (("--lengths", "short"), "expected lengths such as"),
+        (("--lengths", "8,"), "expected lengths such as"),
         (("--defences", "blur"), "there is no defence 'blur'"),
         (("--max-token-f1", "-1"), "not in the range"),
         (("--max-token-f1", "nan"), "expected a finite number, not nan"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .leak_curves import chart, escaped
+from .leak_curves import chart, escaped, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -120,7 +120,7 @@ def _settings(report: Report) -> str:
         "names",
         "numbers",
     ]
-    heads += [f"F1, {length} tokens" for length in report["frequent"]]
+    heads += [f"F1, {texts_of(report, length)}" for length in report["frequent"]]
     note = (
         "Bold: on the Pareto front. Highest F1: of all attackers, guessing and the nearest own text included. Share: 0 "
         "is guessing, 1 the whole text."
@@ -170,7 +170,7 @@ def _measures(report: Report, length: str) -> str:
             rows.append(_measured(f"{setting['name']}{attacker}", attack["lengths"][length]))
         rows.append(_measured(f"{setting['name']}: nearest own text", setting["nearest"][length]))
     count = report["frequent"][length]["texts"]
-    return f"<h3>{length} tokens, {count} texts</h3>{_table(['', *_NAMES.values()], rows)}"
+    return f"<h3>{count} {texts_of(report, length)}</h3>{_table(['', *_NAMES.values()], rows)}"
 
 
 def _measured(name: str, values: Report) -> str:

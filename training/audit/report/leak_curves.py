@@ -100,7 +100,7 @@ def chart(report: Report, length: str | None) -> str:
         highest_keep=max(1.02, *(point.keep + 0.01 for point in points)),
         highest_f1=min(1.0, max(0.1, *(point.high for point in points)) * 1.12),
     )
-    title = escaped("token F1 at its worst length" if length is None else f"texts of {length} tokens")
+    title = escaped("token F1 at its worst length" if length is None else texts_of(report, length))
     parts = [f'<text x="{left}" y="18" font-size="14" font-weight="600">{title}</text>', *axes.draw()]
     if length is not None:
         y = axes.y(report["frequent"][length]["f1"]["value"])
@@ -115,6 +115,12 @@ def chart(report: Report, length: str | None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" font-family="system-ui,sans-serif"><title>{title}</title>{"".join(parts)}</svg>'
     )
+
+
+def texts_of(report: Report, length: str) -> str:
+    """Name the attacked texts of a length."""
+    whole = length == str(report["stored_length"])
+    return f"stored passages, about {length} tokens" if whole else f"texts of {length} tokens"
 
 
 def _point(report: Report, setting: Report, length: str | None) -> _Point:

@@ -34,7 +34,7 @@ def lines(report: AuditReport, gate: Gate) -> list[str]:
 def _table(report: AuditReport) -> list[str]:
     """Lay out a line for each setting; a star marks the Pareto front."""
     width = max(len(result.name) for result in report.results)
-    headings = "".join(f"{f'F1@{length}':>8}" for length in report.frequent)
+    headings = "".join(f"{_heading(report, length):>8}" for length in report.frequent)
     columns = "".join(f"{name:>{size + 2}}" for name, size in _COLUMNS.items())
     table = [f"  {'':<{width}}{columns}{headings}"]
     front = set(report.front())
@@ -49,6 +49,10 @@ def _table(report: AuditReport) -> list[str]:
         "leak: the highest token F1 at any length, of all attackers; share: 0 is guessing, 1 the whole text",
         "content: the same of tokens that are not common; names, numbers: the share that came back",
     ]
+
+
+def _heading(report: AuditReport, length: int) -> str:
+    return "stored" if length == report.stored_length else f"F1@{length}"
 
 
 def _rows(result: DefenceResult, lengths: Iterable[int], width: int, *, is_best: bool) -> list[str]:
