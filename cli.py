@@ -38,6 +38,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "optimize": "upkeep.optimize",
     "evaluate": "evaluate",
     "compare": "evaluate",
+    "look": "look",
     "invert": "models.invert",
     "audit": "models.audit",
     "mine": "models.mine",

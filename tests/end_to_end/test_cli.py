@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show pick status files collections verify forget trust mcp watch serve optimize evaluate compare invert audit mine train tune distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show pick status files collections verify forget trust mcp watch serve optimize evaluate compare look invert audit mine train tune distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -148,7 +148,12 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -
 def test_example_of_the_help_works_as_written(
     words: list[str], run, documented, tmp_path, monkeypatch, tiny_model, make_masked
 ):
-    for module in ("retriever.models.cache", "training.mining.corpus", "training.pretraining.pretrain"):
+    for module in (
+        "retriever.models.cache",
+        "retriever.models.files",
+        "training.mining.corpus",
+        "training.pretraining.pretrain",
+    ):
         monkeypatch.setattr(f"binocle.{module}.DEFAULT_MODEL", tiny_model)
     home = shutil.copytree(documented, tmp_path / "home")
     words = [re.sub("^(~|/tmp)", str(home), word) for word in words]

@@ -12,7 +12,7 @@ import numpy as np
 from ....core import forking as forked
 from ....core.errors import InputError, first_line, panics_as_errors
 from .numpy import BertNumpy
-from .weights import WORDS, check_weights, load_weights
+from .weights import TYPES, WORDS, check_weights, load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,6 +110,17 @@ class BertModel:
         for positions in _groups(lengths, _BATCH_TOKENS):
             batch = self._batch(encodings, positions, int(lengths[positions[0]]))
             yield positions, self._numpy.forward(*batch), batch[1]
+
+    def layers(self, encoding: Encoding) -> Iterator[tuple[Floats, Floats | None]]:
+        """Yield the states (tokens, dim) of the embeddings and of each layer, with its attention, by numpy.
+
+        The attention has shape (heads, tokens, tokens); the embeddings have none. A pair's second text has a type of
+        its own, if the model has a second type.
+        """
+        ids = np.array([encoding.ids], np.int64)
+        types = np.minimum(np.array([encoding.type_ids], np.int64), len(self._weights[TYPES]) - 1)
+        for hidden, attention in self._numpy.layers(ids, np.ones_like(ids), types):
+            yield hidden[0], None if attention is None else attention[0]
 
     def compiled(self) -> BertOpenVINO:
         """Return the compiled graph; the first call compiles it, unless another load of this model has."""

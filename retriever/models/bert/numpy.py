@@ -14,7 +14,7 @@ import numpy as np
 from .weights import EMBEDDING_NORM, POSITIONS, TYPES, WORDS, LayerNames
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ....core.arrays import Floats, Integers
     from .weights import BertConfig
@@ -29,21 +29,34 @@ class BertNumpy:
 
     def forward(self, ids: Integers, mask: Integers) -> Floats:
         """Return the last hidden states, shape (texts, tokens, dim)."""
+        for hidden, _ in self.layers(ids, mask):  # noqa: B007 - the last counts
+            pass
+        return hidden
+
+    def layers(
+        self, ids: Integers, mask: Integers, types: Integers | None = None
+    ) -> Iterator[tuple[Floats, Floats | None]]:
+        """Yield the hidden states of the embeddings and of each layer, (texts, tokens, dim), with its attention.
+
+        The attention has shape (texts, heads, tokens, tokens); each row sums to 1. The embeddings have none.
+
+        :param types: 1 for tokens of the second text of a pair, shape of `ids`; by default all belong to the first.
+        """
         weights = self._weights
-        hidden = self._norm(
-            weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + weights[TYPES][0], EMBEDDING_NORM
-        )
+        segments = weights[TYPES][0] if types is None else weights[TYPES][types]
+        hidden = self._norm(weights[WORDS][ids] + weights[POSITIONS][: ids.shape[1]] + segments, EMBEDDING_NORM)
+        yield hidden, None
         bias = np.where(mask[:, None, None, :] == 0, np.float32(-1e9), np.float32(0))
         for number in range(self._config.layers):
             layer = LayerNames(number)
-            attended = self._dense(self._attend(hidden, bias, layer), layer.attention_output)
-            hidden = self._norm(hidden + attended, layer.attention_norm)
+            means, attention = self._attend(hidden, bias, layer)
+            hidden = self._norm(hidden + self._dense(means, layer.attention_output), layer.attention_norm)
             expanded = _gelu(self._dense(hidden, layer.intermediate))
             hidden = self._norm(hidden + self._dense(expanded, layer.output), layer.output_norm)
-        return hidden
+            yield hidden, attention
 
-    def _attend(self, hidden: Floats, bias: Floats, layer: LayerNames) -> Floats:
-        """Return for each token the mean of all tokens' values, weighted by how well their keys match it."""
+    def _attend(self, hidden: Floats, bias: Floats, layer: LayerNames) -> tuple[Floats, Floats]:
+        """Return for each token the mean of all tokens' values, by how well their keys match, and the weights."""
         texts, _, dim = hidden.shape
         heads = self._config.heads
         query, key, value = (
@@ -56,8 +69,7 @@ class BertNumpy:
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
-        attended: Floats = (scores @ value).transpose(0, 2, 1, 3).reshape(texts, -1, dim)
-        return attended
+        return (scores @ value).transpose(0, 2, 1, 3).reshape(texts, -1, dim), scores
 
     def _dense(self, x: Floats, name: str) -> Floats:
         flat = x.reshape(-1, x.shape[-1]) @ self._weights[name + ".weight"].T + self._weights[name + ".bias"]

@@ -1,0 +1,90 @@
+"""Which tokens made two texts similar: the share of each pair of tokens in the cosine.
+
+A pooled vector is a sum with one term for each token: with mean pooling its state divided by the number of tokens, with
+max pooling the dimensions in which it is highest. So the cosine of two texts is a sum with one term for each pair of
+tokens, exactly. With [CLS] pooling the sum has one term, for the two [CLS], and says nothing about other tokens.
+
+Each state has seen the whole text: a share belongs to a token in its context, not to the word alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.arrays import Floats
+    from .token_states import TokenStates
+
+
+class WordPair(NamedTuple):
+    """Two words and their share in the cosine."""
+
+    query: str
+    passage: str
+    share: float
+
+
+def contributions(query: TokenStates, passage: TokenStates) -> Floats:
+    """Return the share of each pair of tokens, shape (query tokens, passage tokens); the sum is the cosine.
+
+    :raises InputError: when the encoder's vector is more than its pooled states.
+    """
+    left, right = pooled_terms(query), pooled_terms(passage)
+    lengths = np.linalg.norm(left.sum(0)) * np.linalg.norm(right.sum(0))
+    shares: Floats = left @ right.T / max(lengths, 1e-12)
+    return shares
+
+
+def pooled_terms(text: TokenStates, layer: int = -1) -> Floats:
+    """Return the term of each token in the pooled vector, shape (tokens, dim); their sum is the vector.
+
+    :param layer: 0 for the embeddings, -1 for the last layer, which the encoder pools.
+    """
+    if not text.pooling or not set(text.pooling) <= _TERMS.keys():
+        raise InputError(
+            "the vectors of this encoder are not sums over tokens: expected mean, max or [CLS] pooling and no module "
+            "after it but Normalize"
+        )
+    return np.concatenate([_TERMS[mode](text.states[layer].astype(np.float64)) for mode in text.pooling], axis=1)
+
+
+def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list[WordPair]:
+    """Add the shares of the pieces of words, and return the pairs of words, the largest share first.
+
+    What they lack of the cosine is the share of [CLS], [SEP] and other special tokens.
+    """
+    pairs = [
+        WordPair(left, right, float(shares[np.ix_(rows, columns)].sum()))
+        for left, rows in query.words()
+        for right, columns in passage.words()
+    ]
+    return sorted(pairs, key=lambda pair: -pair.share)
+
+
+def _mean(states: Floats) -> Floats:
+    return states / np.float64(len(states))
+
+
+def _max(states: Floats) -> Floats:
+    first = np.argmax(states, axis=0)[None, :] == np.arange(len(states))[:, None]
+    return states * first
+
+
+def _cls(states: Floats) -> Floats:
+    return states * (np.arange(len(states)) == 0)[:, None]
+
+
+# The terms of a pooled vector, by the name of the pooling in sentence-transformers. A cosine has no scale, but several
+# poolings in one vector have.
+_TERMS: dict[str, Callable[[Floats], Floats]] = {
+    "mean": _mean,
+    "mean_sqrt_len_tokens": lambda states: states / np.sqrt(len(states)),
+    "max": _max,
+    "cls": _cls,
+}
