@@ -1,4 +1,4 @@
-"""A Ray cluster of this machine and a local S3 server: `benchmarks/cluster.py` measures the same at length."""
+"""A Ray cluster of this machine and a local S3 server: `benchmarks/speed/cluster.py` measures the same at length."""
 
 from __future__ import annotations
 

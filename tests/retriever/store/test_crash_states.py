@@ -1,6 +1,6 @@
 """Every state that a killed writer can leave, made from the calls of one traced run; and calls that fail.
 
-`python -m benchmarks.crash_states` does the same for all operations and all regimes.
+`python -m benchmarks.trust.crash_states` does the same for all operations and all regimes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay import Call, Disk, cut, killed
+from benchmarks.trust.replay import Call, Disk, cut, killed
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,7 +62,7 @@ def test_the_names_in_a_renamed_folder_stay_synced():
 def run(*arguments: str) -> dict:
     if not sys.platform.startswith("linux") or not shutil.which("cc"):
         pytest.skip("calls are traced on Linux with a C compiler")
-    command = [sys.executable, "-m", "benchmarks.crash_states", "--print", *arguments]
+    command = [sys.executable, "-m", "benchmarks.trust.crash_states", "--print", *arguments]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

@@ -1,0 +1,1 @@
+"""Training, inversion and audits of encoders."""

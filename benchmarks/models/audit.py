@@ -1,0 +1,63 @@
+"""`binocle audit` of a labelled collection with its default settings: what leaks, what defences cost, time and memory.
+
+    python -m benchmarks.models.audit --collection scifact/ [--work DIR]
+
+The collection is in BEIR's layout; its documents are added to an index under their ids. No text is in the result.
+Memory is the most that the process had resident, mapped files included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from binocle.retriever.retriever import Retriever
+from binocle.training.data import beir
+
+from ..machine import save
+from ..speed.folder import binocle
+
+
+def indexed(collection: Path, work: Path) -> Path:
+    retriever = Retriever.open(work / "index")
+    retriever.add(beir.documents(collection))
+    return retriever.path
+
+
+def shown(setting: dict[str, Any]) -> dict[str, Any]:
+    """Of a setting the leak, the quality kept, and token F1 by length."""
+    attacks = {name: f1(attack["lengths"]) for name, attack in setting["attacks"].items()}
+    return {**{name: setting[name] for name in ("bytes", "ndcg", "keep", "leak")}, "token F1": attacks}
+
+
+def f1(by_length: dict[str, Any]) -> dict[str, float]:
+    return {length: measures["f1"]["value"] for length, measures in by_length.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collection", type=Path, required=True)
+    parser.add_argument("--work", type=Path, help="a folder for the index; a new one unless given")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        index = indexed(given.collection, given.work or Path(made))
+        options = ("--index", str(index), "--queries", str(given.collection), "--examples", "0", "--json")
+        seconds, memory, report = binocle("audit", *options)
+    found = json.loads(report)
+    results = {
+        "minutes": round(seconds / 60, 1),
+        "memory_mb": round(memory),
+        "cores": len(os.sched_getaffinity(0)),
+        **{name: found[name] for name in ("documents", "passages", "learned", "queries", "statements")},
+        "settings": {setting["name"]: shown(setting) for setting in found["settings"]},
+        "most frequent tokens": f1(found["frequent"]),
+    }
+    save("audit", results, seed=0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""What an encoder gives away, measured: `python -m benchmarks.models.inversion TASK --data FOLDER [--minutes M]`.
+
+hidden     decoders of all-MiniLM-L6-v2's hidden states, trained on SQuAD's paragraphs: token accuracy on scifact, for
+           each decoder, for each layer, and of states that are masked
+embedding  an inverter of its vectors, trained on SQuAD, package descriptions, a book, manual pages and Cranfield: token
+           F1 on other documents of these and on scifact, before and after correction; and vectors of no text
+pooling    the same encoder fine-tuned alike with mean and with CLS pooling: which vectors give away more
+
+FOLDER holds squad11, debian_descriptions, docs_rust_book, docs_tldr.tar.gz, cranfield, scifact and stsb. Results go to
+results/inversion-TASK.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from binocle.retriever.inversion.decoder_settings import KINDS
+from binocle.retriever.inversion.inverter import EmbeddingInverter
+from binocle.retriever.inversion.inverter_info import FILE
+from binocle.retriever.inversion.state_inverter import StateInverter
+from binocle.retriever.models.load import load_encoder
+from binocle.training.encoders.config import EncoderConfig
+from binocle.training.encoders.train import train_encoder
+from binocle.training.evaluation import significance
+from binocle.training.inversion.config import InverterConfig
+from binocle.training.inversion.metrics import overlap
+from binocle.training.inversion.overlap import KnownTexts
+from binocle.training.inversion.train import train_inverter
+
+from ..machine import RESULTS, save
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from binocle.core.progress import Progress
+    from binocle.retriever.models.encoder import Encoder
+
+_HELD_OUT = 100  # of a collection's documents one is held out
+_STEPS = 100  # a minute, about
+
+
+def _say(event: str | Progress) -> None:
+    print(event if isinstance(event, str) else event.message or event.stage, file=sys.stderr, flush=True)
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    content = file.read_bytes()
+    text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
+    return [json.loads(row) for row in text.split("\n") if row]
+
+
+def _squad(data: Path) -> list[str]:
+    return list(dict.fromkeys(row["context"] for row in _rows(data / "squad11" / "squad11_train.jsonl.gz")))
+
+
+def _debian(data: Path) -> list[str]:
+    rows = _rows(data / "debian_descriptions" / "debian12_descriptions.jsonl.gz")
+    longest = {row["long"].strip(): row["short"] for row in rows}
+    return [f"{short}. {text}" for text, short in longest.items() if text]
+
+
+def _book(data: Path) -> list[str]:
+    return [file.read_text("utf-8") for file in sorted((data / "docs_rust_book").rglob("*.md"))]
+
+
+def _manual(data: Path) -> list[str]:
+    with tarfile.open(data / "docs_tldr.tar.gz") as pages:
+        files = [pages.extractfile(page) for page in pages if page.name.endswith(".md")]
+        return [file.read().decode("utf-8", "replace") for file in files if file]
+
+
+def _beir(folder: Path) -> list[str]:
+    return [f"{row['title']}. {row['text']}".strip(". ") for row in _rows(folder / "corpus.jsonl")]
+
+
+def _file(texts: Iterable[str], file: Path) -> Path:
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
+    return file
+
+
+def cut_texts(documents: Sequence[str], encoder: Encoder, length: int, count: int, *, seed: int) -> list[str]:
+    """Stretches of so many tokens, one of a document, which begins where a word does."""
+    found, order = [], random.Random(seed)
+    shuffled = list(documents)
+    order.shuffle(shuffled)
+    for text in shuffled:
+        offsets = encoder.offsets([text])[0]
+        starts = [n for n in range(len(offsets) - length + 1) if n == 0 or offsets[n][0] > offsets[n - 1][1]]
+        if starts:
+            first = order.choice(starts)
+            found.append(text[offsets[first][0] : offsets[first + length - 1][1]])
+        if len(found) == count:
+            break
+    return found
+
+
+def _mean(values: Sequence[float]) -> dict[str, Any]:
+    low, high = significance.interval(values)
+    return {"mean": round(float(np.mean(values)), 4), "interval": [round(low, 4), round(high, 4)], "texts": len(values)}
+
+
+def hidden(data: Path, work: Path, minutes: float, parts: Sequence[str] = ()) -> dict[str, Any]:
+    """:param parts: what to measure anew, such as "lstm", "transformer-masked" or "layer-3"; all unless given."""
+    train = _file(_squad(data), work / "squad.jsonl")
+    texts = _beir(data / "scifact")
+    random.Random(1).shuffle(texts)
+
+    def run(name: str, **settings: Any) -> tuple[StateInverter, float]:
+        _say(name)
+        config = InverterConfig(kind="hidden", **settings)
+        made = train_inverter(train, work / name, config=config, progress=_say)
+        return StateInverter.load(work / name), made.seconds
+
+    def accuracy(inverter: StateInverter, count: int = 200) -> dict[str, Any]:
+        return _mean([inverter.read(text).accuracy for text in texts[:count]])
+
+    found: dict[str, Any] = {"trained on": "SQuAD paragraphs", "tested on": "scifact", "decoders": {}, "layers": {}}
+    if parts and (file := RESULTS / "inversion-hidden.json").is_file():
+        found |= json.loads(file.read_text("utf-8"))["results"]
+    for decoder in KINDS:
+        of = found["decoders"].setdefault(decoder, {})
+        if not parts or decoder in parts:
+            inverter, seconds = run(decoder, decoder=decoder, minutes=minutes)
+            of |= accuracy(inverter) | {"seconds of training": round(seconds)}
+        if not parts or f"{decoder}-masked" in parts:
+            inverter, seconds = run(f"{decoder}-masked", decoder=decoder, minutes=minutes, masked=0.2, batch_size=16)
+            masked = [inverter.read(text, masked=0.2, seed=number) for number, text in enumerate(texts[:200])]
+            of["masked states"] = _mean([read.accuracy for read in masked if read.tokens]) | {
+                "seconds of training": round(seconds)
+            }
+    for layer in range(7):
+        if not parts or f"layer-{layer}" in parts:
+            inverter, seconds = run(f"layer-{layer}", decoder="linear", layer=layer, minutes=minutes / 6)
+            found["layers"][str(layer)] = accuracy(inverter, 100) | {"seconds of training": round(seconds)}
+    return found
+
+
+def _parted(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
+    texts = list(texts)
+    random.Random(seed).shuffle(texts)
+    count = max(10, len(texts) // _HELD_OUT)
+    return texts[count:], texts[:count]
+
+
+def _tested(inverter: EmbeddingInverter, texts: Sequence[str], seconds: float) -> dict[str, Any]:
+    """What comes back of texts, by the bag, by proposals and after correction."""
+    true = inverter.tokens(texts)
+    vectors = inverter.check(inverter.encoder.encode(list(texts)))
+    proposed = inverter.proposals(vectors)
+    bags = [texts[-1] for texts in proposed]
+    first = [texts[0] for texts in proposed]  # the decoder's likeliest, which the encoder has not seen
+    cosines = [float(one @ vector) for one, vector in zip(inverter.embed(first), vectors, strict=True)]
+    begun = time.perf_counter()
+    corrected = [inverter.correct(one, seconds, texts) for one, texts in zip(vectors, proposed, strict=True)]
+    spent = (time.perf_counter() - begun) / len(texts)
+
+    def f1(found: Iterable[Sequence[int]]) -> dict[str, Any]:
+        return _mean([overlap(*both)[2] for both in zip(true, found, strict=True)])
+
+    return {
+        "token F1, bag": f1(bags),
+        "token F1, text before correction": f1(first),
+        "token F1, text after correction": f1(one.ids for one in corrected),
+        "exact after correction": _mean([tuple(t) == one.ids for t, one in zip(true, corrected, strict=True)]),
+        "cosine before correction": _mean(cosines),
+        "cosine after correction": _mean([one.cosine for one in corrected]),
+        "seconds a text": round(spent, 1),
+        "examples": [
+            {"true": text, "recovered": inverter.tokens.text(one.ids)}
+            for text, one in list(zip(texts, corrected, strict=True))[:3]
+        ],
+    }
+
+
+def _apart(documents: list[str], known: KnownTexts, inverter: EmbeddingInverter, count: int) -> list[str]:
+    """Texts of 32 tokens of which most does not stand in what was learned from."""
+    texts = cut_texts(documents, inverter.encoder, 32, 10 * count, seed=0)
+    return [text for text, ids in zip(texts, inverter.tokens(texts), strict=True) if not known.holds(ids)][:count]
+
+
+def embedding(data: Path, work: Path, minutes: float, *, texts: int = 40, seconds: float = 10.0) -> dict[str, Any]:
+    sources = {
+        "squad": _squad(data),
+        "debian": _debian(data),
+        "book": _book(data),
+        "manual": _manual(data),
+        "cranfield": _beir(data / "cranfield"),
+    }
+    train, held_out = [], {}
+    for seed, (name, documents) in enumerate(sources.items()):
+        own, others = _parted(documents, seed)
+        train += own
+        held_out[name] = others
+    random.Random(0).shuffle(train)
+    config = InverterConfig(minutes=minutes, texts=1_000_000)
+    out = work / "inverter"
+    if not (out / FILE).is_file():
+        train_inverter(_file(train, work / "train.jsonl"), out, config=config, progress=_say)
+    card = json.loads((out / "binocle.json").read_text("utf-8"))
+    inverter = EmbeddingInverter.load(out)
+    tests = {
+        "scifact (another collection)": _beir(data / "scifact"),
+        "squad (other documents)": held_out["squad"],
+        "debian (other documents)": held_out["debian"],
+    }
+    known = KnownTexts(
+        ids for start in range(0, len(train), 1_000) for ids in inverter.tokens(train[start : start + 1_000])
+    )
+    found: dict[str, Any] = {
+        "tokens": 32,
+        "seconds of training": round(card["seconds"]),
+        "texts": card["data"],
+        "threshold": inverter.info.threshold,
+        "control": inverter.info.control,
+        "tests": {
+            name: _tested(inverter, _apart(documents, known, inverter, texts), seconds)
+            for name, documents in tests.items()
+        },
+    }
+    found["vectors of no text"] = _controls(inverter, data, work)
+    return found
+
+
+def _controls(inverter: EmbeddingInverter, data: Path, work: Path) -> dict[str, Any]:
+    """Random directions, and another encoder's vectors of real texts: how many give a text."""
+    random_vectors = np.random.default_rng(5).standard_normal((40, inverter.info.dim)).astype(np.float32)
+    other = _fine_tuned(data, work, "cls")
+    texts = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, 40, seed=1)
+    rows = {"random directions": random_vectors, "fine-tuned with CLS pooling": load_encoder(str(other)).encode(texts)}
+    found = {}
+    for name, vectors in rows.items():
+        made = inverter.invert(vectors[:30], seconds=2.0)
+        found[name] = {
+            "vectors": len(made),
+            "texts recovered": sum(one.recovered for one in made),
+            "highest cosine": round(max(one.cosine for one in made), 4),
+        }
+    return found
+
+
+def _fine_tuned(data: Path, work: Path, pooling: str) -> Path:
+    """all-MiniLM-L6-v2 with a pooling, fine-tuned on the STS benchmark's train split."""
+    out = work / f"sts-{pooling}"
+    if not (out / "config.json").is_file():
+        rows = [row.split("\t") for row in (data / "stsb" / "sts-train.csv").read_text("utf-8").splitlines()]
+        file = work / "sts.jsonl"
+        named = ({"sentence1": row[5], "sentence2": row[6], "score": float(row[4])} for row in rows)
+        file.write_text("".join(json.dumps(row) + "\n" for row in named), "utf-8")
+        config = EncoderConfig(pooling=(pooling,), epochs=1, learning_rate=5e-5, batch_size=32, evaluations=1)
+        train_encoder(file, out, config=config, progress=_say)
+    return out
+
+
+def pooling(data: Path, work: Path, minutes: float, *, texts: int = 60, seconds: float = 3.0) -> dict[str, Any]:
+    """As many steps with both, whatever else the machine does."""
+    train = _file(_squad(data) + _debian(data)[:20_000], work / "train.jsonl")
+    found: dict[str, Any] = {}
+    values: dict[str, list[float]] = {}
+    for mode in ("mean", "cls"):
+        out = work / f"inverter-{mode}"
+        config = InverterConfig(steps=round(_STEPS * minutes), texts=100_000)
+        encoder = str(_fine_tuned(data, work, mode))
+        train_inverter(train, out, encoder=encoder, config=config, progress=_say)
+        inverter = EmbeddingInverter.load(out)
+        given = cut_texts(_beir(data / "scifact"), inverter.encoder, 32, texts, seed=0)
+        made = [inverter.correct(one, seconds) for one in inverter.check(inverter.encoder.encode(given))]
+        true = inverter.tokens(given)
+        values[mode] = [overlap(t, one.ids)[2] for t, one in zip(true, made, strict=True)]
+        found[mode] = {
+            "steps": config.steps,
+            "token F1 after correction": _mean(values[mode]),
+            "cosine after correction": _mean([one.cosine for one in made]),
+        }
+    difference = significance.difference(values["mean"], values["cls"])
+    found["mean - cls, token F1"] = {
+        "value": round(difference.value, 4),
+        "interval": [round(difference.low, 4), round(difference.high, 4)],
+        "p": difference.p,
+    }
+    return found
+
+
+TASKS = {"hidden": (hidden, 8.0), "embedding": (embedding, 30.0), "pooling": (pooling, 5.0)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, help="of training, for each inverter")
+    parser.add_argument("--parts", nargs="*", default=(), help="of hidden: what to measure anew; the rest is kept")
+    parser.add_argument("--work", type=Path, help="a folder for what is made on the way; a new one unless given")
+    given = parser.parse_args()
+    task, minutes = TASKS[given.task]
+    with tempfile.TemporaryDirectory() as made:
+        work = given.work or Path(made)
+        work.mkdir(parents=True, exist_ok=True)
+        more = {"parts": given.parts} if given.parts else {}
+        save(f"inversion-{given.task}", task(given.data, work, given.minutes or minutes, **more), seed=0)
+
+
+if __name__ == "__main__":
+    main()

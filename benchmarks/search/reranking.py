@@ -1,0 +1,143 @@
+"""Reranking against `CrossEncoder.predict`, the same pairs by the same model in the same run.
+
+    python -m benchmarks.search.reranking [--rounds 7] [--pairs 50]
+
+The model is all-MiniLM-L6-v2 with a random head, which has the size and so the speed of the usual MS MARCO
+cross-encoder of 6 layers. Pairs are a query and passages of different lengths, about 141 tokens on the whole. Theirs is
+torch in float32 with the defaults of `predict`. Rounds take turns. Also: how far time budgets get, and what the first
+call of a process costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from binocle.retriever.models import files as model_folder
+from binocle.retriever.models.load import load_reranker
+
+from ..machine import save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binocle.retriever.models.reranker import Reranker
+
+_BUDGETS = (0.05, 0.1, 0.2, 0.5)
+_COLD = """
+import sys, time
+from binocle.retriever.models.load import load_reranker
+passages = sys.stdin.read().split("\\n")
+began = time.perf_counter()
+reranker = load_reranker(sys.argv[1])
+loaded = time.perf_counter()
+reranker.score(sys.argv[2], passages)
+print(loaded - began, time.perf_counter() - loaded)
+"""
+_QUERY = "how is a task that was sent to a worker cancelled before it has begun?"
+
+
+def passages(count: int, seed: int) -> list[str]:
+    """Of 20 to 222 words, each one token: 141 tokens a pair on average, the query and special tokens included."""
+    random = np.random.default_rng(seed)
+    words = [
+        "index",
+        "holds",
+        "a",
+        "vector",
+        "for",
+        "each",
+        "passage",
+        "and",
+        "its",
+        "text",
+        "that",
+        "can",
+        "be",
+        "found",
+    ]
+    return [" ".join(random.choice(words, int(length))) for length in random.permutation(np.linspace(20, 222, count))]
+
+
+def build(folder: Path, seed: int) -> None:
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    torch.manual_seed(seed)
+    encoder = model_folder.find(model_folder.DEFAULT_MODEL)
+    CrossEncoder(str(encoder), num_labels=1, device="cpu", local_files_only=True).save_pretrained(str(folder))
+
+
+def timed(act: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def within(reranker: Reranker, seconds: float, texts: list[str], rounds: int) -> dict[str, float]:
+    """How many passages a time budget reaches, and how long that really takes."""
+    reached, spent = [], []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        reached.append(len(reranker.score_within(seconds, _QUERY, texts)))
+        spent.append(time.perf_counter() - began)
+    median = statistics.median(spent)
+    return {"reached": int(statistics.median(reached)), "seconds": round(median, 3), "longest": round(max(spent), 3)}
+
+
+def cold(folder: Path, texts: list[str]) -> dict[str, float]:
+    """Seconds that a new process takes to load the model, and to score for the first time."""
+    command = [sys.executable, "-c", _COLD, str(folder), _QUERY]
+    done = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True, check=True)
+    loaded, scored = map(float, done.stdout.split())
+    return {"load": round(loaded, 3), "first_score": round(scored, 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    from sentence_transformers import CrossEncoder
+    from torch.nn import Identity
+
+    texts = passages(arguments.pairs, arguments.seed)
+    pairs = [(_QUERY, text) for text in texts]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "cross-encoder"
+        build(folder, arguments.seed)
+        ours = load_reranker(folder)
+        theirs = CrossEncoder(str(folder), device="cpu", local_files_only=True)
+        tokens = theirs.tokenizer([_QUERY] * len(texts), texts, truncation=True)["input_ids"]
+        our_seconds, their_seconds = [], []
+        given, expected = ours.score(_QUERY, texts), theirs.predict(pairs, activation_fn=Identity())
+        for _ in range(arguments.rounds):
+            our_seconds.append(timed(lambda: ours.score(_QUERY, texts)))
+            their_seconds.append(timed(lambda: theirs.predict(pairs, show_progress_bar=False)))
+        budgets = {str(seconds): within(ours, seconds, texts, arguments.rounds) for seconds in _BUDGETS}
+        results = {
+            "pairs": len(pairs),
+            "tokens_per_pair": round(statistics.mean(map(len, tokens)), 1),
+            "binocle_seconds": [round(value, 4) for value in our_seconds],
+            "cross_encoder_predict_seconds": [round(value, 4) for value in their_seconds],
+            "ratio_of_medians": round(statistics.median(their_seconds) / statistics.median(our_seconds), 2),
+            "correlation_of_scores": round(float(np.corrcoef(given, expected)[0, 1]), 6),
+            "budgets": budgets,
+            "new_process_seconds": cold(folder, texts),
+            "torch_threads": os.environ.get("OMP_NUM_THREADS", "default"),
+        }
+    save("reranking", results, seed=arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

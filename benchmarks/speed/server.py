@@ -1,0 +1,227 @@
+"""Benchmark `binocle serve` under load, beside threads that search in their own process.
+
+    python -m benchmarks.speed.server --index DIR [--clients 64] [--seconds 120] [--threads 3]
+
+Clients in a process of their own ask for the ten best passages, one request after another, while another process adds
+a document every five seconds. The titles of documents are the queries; an answer is wrong if it begins with another
+passage than the library's. Then twice as many clients as the queue holds ask a server with a short queue, and after
+them one client alone. Rates are per second of the clock and of the processor time of the searching process: the second
+does not depend on what else the machine does. Clients cost processor time too, on the same processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import numpy as np
+
+from binocle.retriever.retriever import Retriever
+
+from ..machine import save
+
+SEED, K, QUERIES = 0, 10, 200
+EVERY = 5.0  # seconds between two writes
+SHORT_QUEUE = 16
+
+WRITER = """
+import sys, time, json
+from binocle.retriever.retriever import Retriever
+index, every = sys.argv[1], float(sys.argv[2])
+retriever, times = Retriever.open(index, trust=True), []
+for number in range(10**6):
+    start = time.perf_counter()
+    retriever.add([{"id": f"new-{number}", "text": f"Zyx{number} qwv{number}."}])
+    print(json.dumps(time.perf_counter() - start), flush=True)
+    time.sleep(every)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--index", type=Path)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--threads", type=int, default=(os.cpu_count() or 1) + 1)
+    parser.add_argument("--ask", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.ask:
+        print(json.dumps(asyncio.run(ask(**json.loads(options.ask)))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index"
+        shutil.copytree(options.index, index)
+        expected = known_items(index)
+        results = {"queries": len(expected), "clients": options.clients, "threads": options.threads}
+        results["in_process"] = in_process(index, expected, options.threads, options.seconds / 4)
+        with Served(index, options.threads, options.clients * 2) as server:
+            results["quiet"] = server.load(expected, options.clients, options.seconds / 4)
+            with writing(index) as writes:
+                results["while_writing"] = server.load(expected, options.clients, options.seconds)
+            results["while_writing"]["write_seconds"] = summary(list(map(json.loads, writes)))
+        with Served(index, options.threads, SHORT_QUEUE) as server:
+            clients = 2 * (options.threads + SHORT_QUEUE)
+            results["overload"] = server.load(expected, clients, options.seconds / 4)
+            results["after_overload"] = server.load(expected, 1, 3)
+        alone = writing_alone(index)
+        results["write_seconds_alone"] = summary(alone)
+    save("server", results, seed=SEED)
+
+
+def known_items(index: Path) -> dict[str, str]:
+    """Titles that find their own document first: query -> path."""
+    retriever = Retriever.open(index, trust=True)
+    rows = [row for row in retriever.documents() if row["title"] and row["chunks"]]
+    random.Random(SEED).shuffle(rows)
+    titles = [row["title"][:200] for row in rows[:QUERIES]]
+    first = {title: hits[0] for title in titles if (hits := retriever.search(title, K))}
+    return {title: hit.path for title, hit in first.items() if hit.title[:200] == title}
+
+
+def in_process(index: Path, expected: dict[str, str], threads: int, seconds: float) -> dict[str, Any]:
+    """Searches of this process, in as many threads as the server has."""
+    retriever, until = Retriever.open(index, trust=True), 0.0
+    retriever.warm_up()
+    times: list[float] = []
+
+    def search(number: int) -> None:
+        choice = random.Random(number)
+        while (start := time.perf_counter()) < until:
+            query = choice.choice(list(expected))
+            retriever.search(query, K)
+            times.append(time.perf_counter() - start)
+
+    workers = [threading.Thread(target=search, args=[number]) for number in range(threads)]
+    start, cpu = time.perf_counter(), time.process_time()
+    until = start + seconds
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    spent = time.process_time() - cpu
+    return {"rate": len(times) / seconds, "rate_of_cpu": len(times) / spent, "milliseconds": summary(times, 1e3)}
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, index: Path, threads: int, queue: int) -> None:
+        arguments = ["serve", "--index", index, "--port", "0", "--threads", threads, "--queue", queue]
+        command = [sys.executable, "-m", "binocle.cli", *map(str, arguments)]
+        self._process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ, "BINOCLE_TRUST": "all"}
+        )
+        assert self._process.stderr
+        self._port = int(self._process.stderr.readline().rsplit(":", 1)[1].split("/")[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        code = self._process.wait(60)
+        assert code == 0, code
+
+    def load(self, expected: dict[str, str], clients: int, seconds: float) -> dict[str, Any]:
+        """Ask from another process; the memory is that of the server before and after."""
+        arguments = {"port": self._port, "expected": expected, "clients": clients, "seconds": seconds}
+        cpu, memory = self._cpu(), self._memory()
+        command = [sys.executable, "-m", "benchmarks.speed.server", "--ask", json.dumps(arguments)]
+        result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        result["rate_of_cpu"] = result["statuses"].get("200", 0) / (self._cpu() - cpu)
+        result["memory_mib"] = [round(memory), round(self._memory())]
+        return result
+
+    def _cpu(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _memory(self) -> float:
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+class writing:  # noqa: N801 - a context manager
+    """Add documents in another process meanwhile; the lines are the seconds of each write."""
+
+    def __init__(self, index: Path) -> None:
+        self._index = index
+
+    def __enter__(self) -> list[str]:
+        self._lines: list[str] = []
+        command = [sys.executable, "-c", WRITER, str(self._index), str(EVERY)]
+        env = {**os.environ, "BINOCLE_TRUST": "all"}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        assert self._process.stdout
+        self._reader = threading.Thread(target=lambda: self._lines.extend(self._process.stdout or ()))
+        self._reader.start()
+        return self._lines
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._reader.join()
+
+
+def writing_alone(index: Path) -> list[float]:
+    """The seconds of writes while nobody searches."""
+    with writing(index) as lines:
+        time.sleep(4 * EVERY)
+    return list(map(json.loads, lines))
+
+
+async def ask(port: int, expected: dict[str, str], clients: int, seconds: float) -> dict[str, Any]:
+    """Ask in many connections at once, each one request after another."""
+    statuses: Counter[str] = Counter()
+    times: list[float] = []
+    faults = Counter(errors=0, wrong=0)
+    until = time.perf_counter() + seconds
+
+    async def client(number: int) -> None:
+        choice, queries = random.Random(number), list(expected)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (start := time.perf_counter()) < until:
+            query = choice.choice(queries)
+            writer.write(f"GET /search?k={K}&q={quote(query)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            body = await reader.readexactly(int(head.split("content-length: ")[1].split("\r")[0]))
+            status = head.split(" ")[1]
+            statuses[status] += 1
+            if status == "200":
+                times.append(time.perf_counter() - start)
+                faults["wrong"] += f'"path":{json.dumps(expected[query])}' not in body[:2_000].decode()
+            elif status == "429":
+                assert "retry-after" in head
+                await asyncio.sleep(0.05)  # an impatient client
+            else:
+                faults["errors"] += 1
+        writer.close()
+
+    done = await asyncio.gather(*map(client, range(clients)), return_exceptions=True)
+    faults["errors"] += sum(isinstance(result, BaseException) for result in done)
+    return {"rate": len(times) / seconds, "statuses": statuses, **faults, "milliseconds": summary(times, 1e3)}
+
+
+def summary(times: list[float], factor: float = 1.0) -> dict[str, float]:
+    """Number, median, 99th percentile and maximum."""
+    if not times:
+        return {"count": 0}
+    values = np.array(times) * factor
+    low, high = np.percentile(values, [50, 99])
+    return {"count": len(times), "p50": round(low, 3), "p99": round(high, 3), "max": round(values.max(), 3)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Kills, power cuts, hostile files and random writes: what an index survives."""
