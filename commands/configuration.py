@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import InputError
+from ..core.files import user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,8 +33,7 @@ def configuration_file() -> Path:
     """The configuration file, whether or not there is one; `BINOCLE_CONFIG` names another."""
     if named := os.environ.get("BINOCLE_CONFIG"):
         return Path(named).expanduser()
-    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(home).expanduser() / "binocle" / "config.toml"
+    return user_folder("CONFIG", "~/.config") / "binocle" / "config.toml"
 
 
 def configure(context: click.Context, group: click.Group) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def known_sha256(file: Path) -> str:
     key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     if status.st_size < 1_000_000:
         return sha256(file)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "binocle" / "sha256.json"
+    cache = user_folder("CACHE", "~/.cache") / "binocle" / "sha256.json"
     checksums: dict[str, str] = {}
     try:
         checksums = json.loads(cache.read_text("utf-8"))
@@ -65,6 +65,16 @@ def known_sha256(file: Path) -> str:
     except OSError:
         pass  # the home is read-only: hash again next time
     return value
+
+
+def user_folder(kind: Literal["CACHE", "CONFIG", "DATA", "STATE"], default: str) -> Path:
+    """Return the user's folder for files of a kind, absolute; the variable XDG_*_HOME names another.
+
+    A relative one is ignored, so that it is the same wherever the user is. Source: the XDG base directory
+    specification, freedesktop.org.
+    """
+    folder = Path(os.environ.get(f"XDG_{kind}_HOME", "")).expanduser()
+    return folder if folder.is_absolute() else Path(default).expanduser()
 
 
 def write_atomic(file: Path, text: str) -> None:

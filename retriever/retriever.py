@@ -498,6 +498,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         rerank_depth: int = 50,
         rerank_seconds: float | None = None,
         min_relevance: float | None = None,
+        deadline: float | None = None,
     ) -> Context:
         """Pack the best passages for a prompt into at most `max_tokens`.
 
@@ -513,7 +514,16 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         packing = Packing(max_tokens, siblings, order).check()
         count = None if tokenizer is None else counter(tokenizer)
         request = self._request(
-            query, k, mode, where, rerank, rerank_depth, rerank_seconds, collapse=False, min_relevance=min_relevance
+            query,
+            k,
+            mode,
+            where,
+            rerank,
+            rerank_depth,
+            rerank_seconds,
+            collapse=False,
+            min_relevance=min_relevance,
+            deadline=Deadline.after(deadline),
         )
         return self._read(lambda snapshot: find_context(snapshot, request, self._models.encoder_of, packing, count))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -329,7 +329,16 @@ class BinocleDocumentStore:
 
 
 def _demanded(filters: dict[str, Any]) -> Filter:
+    """Read a filter of documents to change; one without a condition would choose all of them.
+
+    :raises FilterError: when it, or a part of it, has no condition.
+    """
     where = where_of(filters)
-    if where is None:
-        raise FilterError("expected a filter, and none came: delete_all_documents deletes all documents")
+    if where is None or _lacks_conditions(filters):
+        raise FilterError("expected a filter with conditions, and none came: delete_all_documents deletes all")
     return where
+
+
+def _lacks_conditions(filters: Mapping[str, Any]) -> bool:
+    parts = filters.get("conditions")
+    return parts is not None and (not parts or any(map(_lacks_conditions, parts)))

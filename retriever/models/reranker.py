@@ -84,7 +84,12 @@ def best(reranker: Reranker, query: str, passages: Sequence[str], count: int | N
 
     :param count: the number at most; None for all of them.
     """
-    logits = reranker.score(query, passages).astype(np.float64)
+    return best_of(reranker.score(query, passages), count)
+
+
+def best_of(scores: Floats, count: int | None = None) -> list[tuple[int, float]]:
+    """Return the positions of the best scores, shape (passages,), best first, each with its relevance from 0 to 1."""
+    logits = scores.astype(np.float64)
     relevances = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
     order = np.argsort(-logits, kind="stable")[:count].tolist()
     return [(position, float(relevances[position])) for position in order]

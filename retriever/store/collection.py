@@ -7,15 +7,17 @@ import shutil
 import unicodedata
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import InputError, NoIndexError, StoreError
+from ...core.files import user_folder
 from ..documents.scan import is_index
 from . import trust
 from .locations.open_location import open_location
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .head import Settings
 
 _MAX_BYTES = 200  # of a name: a file system takes 255
@@ -76,7 +78,7 @@ def collection_names() -> list[str]:
     """
     home = _home()
     try:
-        return sorted(folder.name for folder in home.iterdir() if _may_be_index(folder))
+        return sorted(folder.name for folder in home.iterdir() if folder.name[0] != "." and _may_be_index(folder))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -108,18 +110,18 @@ def remove_collection(name: str) -> Collection:
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link to {os.path.realpath(path)}: remove the link yourself")
     collection, settings = _describe(path.name), _settings(path)
+    removed = path.with_name(f".{path.name}")  # no collection has such a name
     with open_location(path).locked():
-        shutil.rmtree(path)
+        shutil.rmtree(removed, ignore_errors=True)  # left by a process that was killed here
+        path.rename(removed)  # at once: a writer that waits finds no half of it
+        shutil.rmtree(removed)
     if settings and settings.id:
         trust.forget(settings.id)
     return collection
 
 
 def _home() -> Path:
-    data = Path(os.environ.get("XDG_DATA_HOME", "")).expanduser()
-    if not data.is_absolute():  # as its specification demands: a collection has one place, wherever the user is
-        data = Path("~/.local/share").expanduser()
-    return data / "binocle" / "collections"
+    return user_folder("DATA", "~/.local/share") / "binocle" / "collections"
 
 
 def _describe(name: str) -> Collection:

@@ -10,12 +10,14 @@ import json
 import os
 import shlex
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.files import user_folder
 from .locations.open_location import is_s3
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .locations.location import Location
 
 ALL = "BINOCLE_TRUST"  # the environment variable that, set to "all", trusts every index
@@ -68,8 +70,7 @@ def forget(index_id: str) -> None:
 
 
 def _file(index_id: str) -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "binocle" / "trusted" / index_id
+    return user_folder("STATE", "~/.local/state") / "binocle" / "trusted" / index_id
 
 
 def _address(location: Location) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
-from binocle.core.files import known_sha256
+from binocle.core.files import known_sha256, user_folder
 
 
 def test_a_checksum_is_remembered_and_forgotten_when_the_file_changes(tmp_path, monkeypatch):
@@ -35,3 +36,14 @@ def test_a_home_that_cannot_be_written_does_not_matter(tmp_path, monkeypatch):
     file = tmp_path / "large"
     file.write_bytes(bytes(2_000_000))
     assert known_sha256(file) == hashlib.sha256(bytes(2_000_000)).hexdigest()
+
+
+@pytest.mark.parametrize("kind", ["CACHE", "CONFIG", "DATA", "STATE"])
+def test_a_folder_of_the_user_is_the_same_wherever_the_user_is(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    places = {"relative": "home/.x", "": "home/.x", str(tmp_path / "set"): "set", "~/own": "home/own"}
+    for value, place in places.items():
+        monkeypatch.setenv(f"XDG_{kind}_HOME", value)
+        assert user_folder(kind, "~/.x") == tmp_path / place
+    monkeypatch.delenv(f"XDG_{kind}_HOME")
+    assert user_folder(kind, "~/.x") == Path.home() / ".x"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from binocle import Retriever
-from binocle.core.errors import InputError
+from binocle.core.errors import InputError, StoreError
+from binocle.retriever.store import collection
 
 
 def paths(ran) -> set[str]:
@@ -325,6 +329,31 @@ def test_collections_that_cannot_be_listed_are_an_error(home: Path, run, tmp_pat
     ran = run("collections")
     assert (ran.code, ran.out) == (2, "")
     assert "collections cannot be listed (Not a directory): XDG_DATA_HOME moves them" in ran.err
+
+
+def test_collection_is_removed_in_one_step_for_a_writer_that_waits(collected: Path, run, tmp_path, monkeypatch):
+    path, remove = tmp_path / "data/binocle/collections/all", shutil.rmtree
+    failures, writer = [], Retriever.open(path, wait=20)
+
+    def write() -> None:
+        with pytest.raises(StoreError) as caught:
+            writer.add([{"id": "late", "text": "The late cat."}])
+        failures.append(str(caught.value))
+
+    def remove_late(folder: Path, **options: object) -> None:
+        if options:  # of an earlier removal: the collection is still there
+            thread.start()
+            while not list(path.glob("waiting-*")):
+                time.sleep(0.01)
+        while not options and not failures:
+            time.sleep(0.01)
+        remove(folder, **options)
+
+    thread = threading.Thread(target=write)
+    monkeypatch.setattr(collection.shutil, "rmtree", remove_late)
+    assert run("collections", "--remove", "all").code == 0
+    thread.join()
+    assert (list(path.parent.iterdir()), "No such file" in failures[0] or "no index" in failures[0]) == ([], True)
 
 
 def test_relative_folder_of_data_is_ignored(home: Path, run, tiny_model, monkeypatch, tmp_path):

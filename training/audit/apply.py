@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
+from ...core.files import user_folder
 from ...core.progress import OnProgress, ignore
 from ...retriever.models.defences import SECRET_BYTES
 from ...retriever.models.defended_encoder import DefendedEncoder, check_free_folder, save_defended_encoder
@@ -81,5 +81,4 @@ def check(retriever: Retriever, folder: str | Path | None) -> None:
 def _target(folder: str | Path | None, name: str) -> Path:
     if folder is not None:
         return Path(folder).expanduser()
-    home = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
-    return home / "binocle" / "encoders" / f"{name}-{secrets.token_hex(4)}"
+    return user_folder("DATA", "~/.local/share") / "binocle" / "encoders" / f"{name}-{secrets.token_hex(4)}"

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from ....core.errors import BinocleError
 from ....core.version import __version__
+from ...search.deadline import Deadline
 from . import cohere, metrics, openai
 from .access import Access
 from .openapi import describe
@@ -110,7 +111,8 @@ def _route(server: Server, path: str, methods: dict[str, Operation]) -> Route:
 
 async def _answer(server: Server, operation: Operation, request: Request) -> Response:
     token = server.access.token_of(request.headers)
-    caller = server.served.caller(token, request.path_params.get("index"))
+    deadline = Deadline.after(server.queue.deadline)
+    caller = server.served.caller(token, request.path_params.get("index"), deadline)
     if operation.writes and not server.served.writable:
         raise Refusal(403, "this server only reads: start it with --write to change documents")
     if operation.writes and not caller.may_write:
@@ -120,7 +122,7 @@ async def _answer(server: Server, operation: Operation, request: Request) -> Res
 
     def work() -> tuple[int, str, bytes]:
         # Read before the answer: if the index changes meanwhile, the answer is newer than its ETag, never older.
-        etag = f'W/"{caller.index.version(caller.retriever.snapshot())}"'
+        etag = f'W/"{caller.version(caller.retriever.snapshot())}"'
         if known and any(part.strip() in (etag, "*") for part in known.split(",")):
             return 304, etag, b""
         try:

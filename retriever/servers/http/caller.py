@@ -8,19 +8,33 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from ....core.errors import InputError
+from ....core.version import __version__
+from ...models.encoder import encode_finite
 from ...store.filters.filter import Within
 from .refusal import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ....core.arrays import Floats
+    from ...models.encoder import Kind
     from ...models.reranker import Reranker
     from ...retriever import Retriever
     from ...scope import Scope
+    from ...search.deadline import Deadline
     from ...store.filters.filter import Filter
     from ...store.head import Head
     from ...store.snapshot import Snapshot
     from .access import Token
+
+
+_BATCH = 64  # texts that a model reads between two looks at the clock
+_SEEN = [  # columns of a document that its reader sees, or filters by
+    *("path", "source", "state", "reason", "size", "mtime_ns", "sha256", "format", "title", "metadata", "chunks")
+]
 
 
 class ServedIndex:
@@ -29,20 +43,36 @@ class ServedIndex:
     def __init__(self, name: str, retriever: Retriever) -> None:
         self.name = name
         self.retriever = retriever
-        self._version: tuple[Head, str] | None = None
+        self._versions: tuple[Head | None, dict[bytes, str]] = (None, {})  # of one state, by token
 
-    def version(self, snapshot: Snapshot) -> str:
-        """A text that changes with every commit."""
-        last, head = self._version, snapshot.head
-        if last is None or last[0] is not head:
-            digest = hashlib.sha256(f"{self.name}\n{head!r}".encode()).hexdigest()[:24]
-            last = self._version = head, digest
-        return last[1]
+    def version(self, snapshot: Snapshot, token: Token) -> str:
+        """A text that changes with every commit; for a token with a scope, only with its documents and the encoder.
+
+        So nobody learns by it when others work.
+        """
+        head, versions = self._versions
+        if head is not snapshot.head:
+            self._versions = head, versions = snapshot.head, {}
+        where, key = token.where, b"" if token.where is None else token.digest
+        if key not in versions:
+            content = repr(head) if where is None else f"{head.encoder!r}\n{_digest(snapshot, where)}"
+            versions[key] = hashlib.sha256(f"{self.name}\n{content}".encode()).hexdigest()
+        return versions[key]
 
     @property
     def commits(self) -> int:
         """The number of commits of the state that the last request read; 0 before the first request."""
-        return 0 if self._version is None else self._version[0].commits
+        head = self._versions[0]
+        return 0 if head is None else head.commits
+
+
+def _digest(snapshot: Snapshot, where: Filter) -> str:
+    """A checksum of the documents that pass a filter, in order of path."""
+    rows = snapshot.document_rows.select(_SEEN).filter(snapshot.select(Within(where, None)))
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, rows.schema) as writer:
+        writer.write_table(rows.sort_by([("path", "ascending"), ("source", "ascending")]).combine_chunks())
+    return hashlib.sha256(stream.getvalue()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +92,11 @@ class Served:
         """The indexes that a token reaches."""
         return [name for name in self.indexes if token.indexes is None or name in token.indexes]
 
-    def caller(self, token: Token, name: str | None) -> Caller:
+    def caller(self, token: Token, name: str | None, deadline: Deadline | None = None) -> Caller:
         """The caller of an index.
 
         :param name: of the index; None: the first one that the token reaches.
+        :param deadline: the moment after which nobody waits for the answer.
         :raises Refusal: 404 when it reaches no index of this name.
         """
         names = self.names(token)
@@ -73,7 +104,7 @@ class Served:
             raise Refusal(404, f"there is no index {name[:200]!r} here: expected one of {', '.join(names)}")
         if not names:
             raise Refusal(403, "this token reaches no index of this server")
-        return Caller(self, self.indexes[name or names[0]], token)
+        return Caller(self, self.indexes[name or names[0]], token, deadline)
 
 
 @dataclass(frozen=True)
@@ -83,6 +114,38 @@ class Caller:
     server: Served
     index: ServedIndex
     token: Token
+    deadline: Deadline | None = None
+
+    def version(self, snapshot: Snapshot) -> str:
+        """A text that changes with everything that an answer depends on: the documents, the server, the token."""
+        server, token = self.server, self.token
+        options = (__version__, server.reranker_name, self.may_write, server.names(token))
+        version = self.index.version(snapshot, token)
+        return hashlib.sha256(f"{version}\n{options!r}".encode()).hexdigest()[:24]
+
+    def seconds(self, stage: str) -> float | None:
+        """The seconds that are left; None if there is no deadline.
+
+        :raises DeadlineError: when there are none.
+        """
+        if self.deadline is None:
+            return None
+        self.deadline.check(stage)
+        return self.deadline.remaining
+
+    def batches(self, texts: list[str]) -> Iterator[list[str]]:
+        """Divide texts for a model, as long as there is time.
+
+        :raises DeadlineError: when there is none.
+        """
+        for start in range(0, len(texts), _BATCH):
+            self.seconds("models")
+            yield texts[start : start + _BATCH]
+
+    def encode(self, texts: list[str], kind: Kind = "document") -> Floats:
+        """Encode texts with the encoder of the index; shape (texts, dim)."""
+        encoder = self.retriever.encoder
+        return np.concatenate([encode_finite(encoder, part, kind=kind) for part in self.batches(texts)])
 
     @property
     def retriever(self) -> Retriever:

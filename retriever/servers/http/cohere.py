@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from ....core.errors import InputError
-from ...models.encoder import encode_finite
-from ...models.reranker import best
+from ...models.reranker import best_of
 from . import shapes
 from .operations import Operation
 
@@ -68,12 +67,12 @@ def _ranked(caller: Caller, request: RerankInput) -> tuple[list[tuple[int, float
     """The positions and the relevance of the best documents, best first, and the name of the model."""
     reranker = caller.server.reranker
     if reranker is not None:
-        return best(reranker, request.query, request.documents, request.top_n), reranker.name
-    encoder = caller.retriever.encoder
-    query = encode_finite(encoder, [request.query], kind="query")[0]
-    cosines = np.clip(encode_finite(encoder, request.documents) @ query, 0, 1)
+        logits = [reranker.score(request.query, part) for part in caller.batches(request.documents)]
+        return best_of(np.concatenate(logits), request.top_n), reranker.name
+    query = caller.encode([request.query], "query")[0]
+    cosines = np.clip(caller.encode(request.documents) @ query, 0, 1)
     order = np.argsort(-cosines, kind="stable")[: request.top_n].tolist()
-    return [(position, float(cosines[position])) for position in order], encoder.name
+    return [(position, float(cosines[position])) for position in order], caller.retriever.encoder.name
 
 
 OPERATIONS = (Operation("POST", "/v2/rerank", rerank, RerankInput, RerankOutput, is_of_index=False),)

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ....core.errors import InputError
 from ...documents.document import visible_text
-from ...models.encoder import encode_finite
 from ...store.filters.filter import Filter
 from . import shapes
 from .operations import Operation
@@ -134,7 +133,7 @@ def embeddings(caller: Caller, request: EmbeddingsInput) -> Answer:
     encoder = caller.retriever.encoder
     if request.dimensions not in (None, encoder.dim):
         raise InputError(f"the vectors of {encoder.name} have {encoder.dim} dimensions, not {request.dimensions}")
-    vectors = encode_finite(encoder, texts, kind=request.input_type)
+    vectors = caller.encode(texts, request.input_type)
     tokens = sum(map(len, encoder.offsets(texts)))
     rows = [
         {
@@ -155,12 +154,16 @@ def _base64(vector: Any) -> str:
 def search(caller: Caller, request: StoreSearchInput) -> Answer:
     """Search an index as a vector store of its name."""
     if request.store != caller.index.name:
-        caller = caller.server.caller(caller.token, request.store)
+        caller = caller.server.caller(caller.token, request.store, caller.deadline)
     queries = [request.query] if isinstance(request.query, str) else request.query
     where = None if request.filters is None else Filter.from_json(request.filters)
     threshold = request.ranking_options.score_threshold if request.ranking_options else None
     lists = caller.retriever.search_many(
-        queries, request.max_num_results, where=caller.inside(where), min_relevance=threshold
+        queries,
+        request.max_num_results,
+        where=caller.inside(where),
+        min_relevance=threshold,
+        deadline=caller.seconds("search"),
     )
     best: dict[int, Hit] = {}
     for hit in sorted((hit for hits in lists for hit in hits), key=lambda hit: (-hit.relevance, hit.rank)):

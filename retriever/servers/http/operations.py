@@ -52,6 +52,12 @@ def search(caller: Caller, request: shapes.SearchInput) -> Answer:
 
 def search_many(caller: Caller, request: shapes.SearchManyInput) -> Answer:
     """Answer several queries; all are encoded together."""
+    total = len(request.queries) * (request.offset + request.k)
+    if total > shapes.MAX_DEPTH:
+        raise InputError(
+            f"{len(request.queries)} queries of {request.offset + request.k:,} passages are {total:,}: expected at "
+            f"most {shapes.MAX_DEPTH:,}, so ask for fewer at once"
+        )
     options = _options(caller, request)
     options["where"] = caller.inside(options["where"])
     lists = caller.retriever.search_many(request.queries, request.k, **options)
@@ -75,6 +81,7 @@ def context(caller: Caller, request: shapes.ContextInput) -> Answer:
         min_relevance=request.min_relevance,
         rerank=caller.reranker(requested=request.rerank),
         order=request.order,
+        deadline=caller.seconds("context"),
     )
     fields = [name for name in shapes.SourceOfContext.model_fields if name != "citation"]
     sources = [{**_fields(passage, fields), "citation": passage.citation} for passage in packed.passages]
@@ -94,6 +101,7 @@ def page(caller: Caller, request: shapes.PageInput) -> Answer:
     for record in caller.documents.iterate(where, after=request.after, limit=request.limit + 1):
         if len(rows) == request.limit or characters > _PAGE_CHARACTERS:
             return {"documents": rows, "next_after": rows[-1]["id"]}
+        caller.seconds("documents")
         rows.append(_record(record, with_text=request.text))
         characters += len(record.text) if request.text else 0
     return {"documents": rows, "next_after": None}
@@ -142,7 +150,7 @@ def status(caller: Caller, _: shapes.Nothing) -> Answer:
     states, passages = caller.counts(snapshot)
     answer = {
         "index": caller.index.name,
-        "version": caller.index.version(snapshot),
+        "version": caller.version(snapshot),
         "documents": states,
         "passages": passages,
         "encoder": snapshot.head.encoder.model,
@@ -181,6 +189,7 @@ def _options(caller: Caller, request: shapes.SearchOptions) -> dict[str, Any]:
         "min_relevance": request.min_relevance,
         "per_document": request.per_document,
         "rerank": caller.reranker(requested=request.rerank),
+        "deadline": caller.seconds("search"),
     }
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....core.errors import BinocleError, InputError, LockedError, NotFoundError, StoreError, UntrustedError
+from ....core.errors import (
+    BinocleError,
+    DeadlineError,
+    InputError,
+    LockedError,
+    NotFoundError,
+    StoreError,
+    UntrustedError,
+)
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -24,12 +32,12 @@ class Refusal(Exception):  # noqa: N818 - a request is refused, the server is we
 
 
 def refusal_of(error: BinocleError) -> Refusal:
-    """The refusal for an error of the engine: 404, 409, 403 and 400 by its kind, 503 if the index is damaged."""
+    """The refusal for an error of the engine: 404, 409, 403 and 400 by its kind, 503 for damage or lack of time."""
     if isinstance(error, LockedError):
         return Refusal(409, str(error), {"Retry-After": "1"})
     if isinstance(error, UntrustedError):
         return Refusal(403, str(error))
-    if isinstance(error, StoreError):
+    if isinstance(error, (StoreError, DeadlineError)):
         return Refusal(503, str(error))
     if isinstance(error, NotFoundError):
         return Refusal(404, str(error))

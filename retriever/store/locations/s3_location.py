@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.errors import InputError, LockedError, StoreError
+from ....core.files import user_folder
 from ..head import Head
 from ..tables import TableLocation
 from .folder_location import FolderLocation, now, reachable, unfinished_files, writer_in, writer_since
@@ -67,7 +68,7 @@ class S3Location:
         options = {"aws_endpoint": endpoint} if endpoint else {}
         if endpoint and endpoint.startswith("http://"):
             options["allow_http"] = "true"
-        home = os.environ.get("BINOCLE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "binocle"
+        home = os.environ.get("BINOCLE_CACHE") or user_folder("CACHE", "~/.cache") / "binocle"
         folder = hashlib.sha256(f"{endpoint or ''} {bucket}/{prefix}".encode()).hexdigest()[:16]
         cache = Path(home).expanduser().absolute() / folder
         return cls(f"s3://{bucket}/{prefix}", S3Objects(bucket, prefix), cache, options)

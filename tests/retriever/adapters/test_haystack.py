@@ -254,8 +254,14 @@ def test_a_filter_that_cannot_be_read_is_refused(store):
     ):
         with pytest.raises(FilterError, match=problem):
             store.filter_documents(filters)
-    with pytest.raises(FilterError, match="delete_all_documents"):
-        store.delete_by_filter({})
+    no_condition = {"operator": "AND", "conditions": []}
+    store.write_documents([Document(content="The cat sat on the mat.")])
+    for filters in ({}, no_condition, {"operator": "NOT", "conditions": [{"operator": "OR", "conditions": []}]}):
+        with pytest.raises(FilterError, match="delete_all_documents"):
+            store.delete_by_filter(filters)
+        with pytest.raises(FilterError, match="delete_all_documents"):
+            store.update_by_filter(filters, {"read": True})
+    assert store.count_documents() == 1
 
 
 def test_nothing_is_sent_to_the_makers_of_haystack():

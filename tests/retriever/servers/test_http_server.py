@@ -29,8 +29,9 @@ httpx2 = pytest.importorskip("httpx2")
 
 from starlette.testclient import TestClient
 
-from binocle import F, InputError
-from binocle.retriever.servers.http import access, operations, server, shapes
+from binocle import DeadlineError, F, InputError
+from binocle.retriever.search.deadline import Deadline
+from binocle.retriever.servers.http import access, openai, operations, server, shapes
 from binocle.retriever.servers.http.access import Access, read_tokens
 from binocle.retriever.servers.http.application import Server, application
 from binocle.retriever.servers.http.caller import Served, ServedIndex
@@ -765,3 +766,87 @@ def test_facets_are_counted_without_a_query(ask, retriever):
     body = ask.get("/facets", params={"facets": ["type"], "where": "path='notes/**'"}).json()
     expected = retriever.facets("type", "path='notes/**'")["type"].counts
     assert [(row["value"], row["count"]) for row in body["facets"]["type"]["counts"]] == list(expected)
+
+
+# What a token with a scope learns, and the end of work that nobody waits for
+
+
+@pytest.fixture
+def tenants(tmp_path, tiny_model):
+    """A retriever with two documents of tenant t1, and a token that sees only them."""
+    from binocle import Retriever
+
+    retriever = Retriever.open(tmp_path / "tenants", model=tiny_model)
+    retriever.add([{"id": f"a{number}", "text": "The ship sails.", "metadata": {"tenant": "t1"}} for number in (1, 2)])
+    token = access.Token(hashlib.sha256(b"a-token-of-tenant-1").digest(), F.tenant == "t1")
+    return retriever, token
+
+
+def test_a_token_with_a_scope_does_not_learn_when_others_work(tenants):
+    retriever, token = tenants
+    with client(retriever, tokens=(token,)) as ask:
+        ask.headers["Authorization"] = "Bearer a-token-of-tenant-1"
+
+        def seen():
+            answers = ask.get("/status"), ask.get("/documents")
+            return [answer.headers["etag"] for answer in answers], answers[0].json()
+
+        before = seen()
+        retriever.add([{"id": "b", "text": "Another ship.", "metadata": {"tenant": "t2"}}])
+        assert seen() == before
+        retriever.update(["a1"], metadata={"colour": "red"})
+        (after,) = set(seen()[0])
+        assert after != before[0][0]
+
+
+def test_a_server_with_other_options_sends_its_answer_anew(retriever):
+    with client(retriever) as ask:
+        tag = {"If-None-Match": ask.get("/status").headers["etag"]}
+        assert ask.get("/status", headers=tag).status_code == 304
+    with client(retriever, writable=True) as ask:
+        assert ask.get("/status", headers=tag).json()["writable"] is True
+
+
+def test_work_ends_when_its_deadline_has_passed(retriever, monkeypatch):
+    encoder, encoded = retriever.encoder, []
+    encode = type(encoder).encode
+
+    def slow(self, texts, **options):
+        encoded.append(len(texts))
+        time.sleep(0.15)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(type(encoder), "encode", slow)
+    texts = [f"text {number}" for number in range(1_000)]
+    for path, body in (("/v1/embeddings", {"input": texts}), ("/v2/rerank", {"query": "a", "documents": texts})):
+        encoded.clear()
+        with client(retriever, queue=WorkQueue(1, deadline=0.2)) as ask:
+            assert "longer than 0.2 s" in refused(ask.post(path, json=body), 503)
+        assert 0 < sum(encoded) < 300  # the server ended after the work did
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/search", {"query": "ship"}),
+        ("/search/many", {"queries": ["ship", "bread"]}),
+        ("/context", {"query": "ship"}),
+        ("/v1/vector_stores/notes/search", {"query": "ship"}),
+    ],
+)
+def test_a_search_that_comes_too_late_to_its_thread_never_starts(retriever, path, body):
+    operation = {each.path: each for each in [*operations.OPERATIONS, *openai.OPERATIONS]}[
+        path.replace("/notes/", "/{store}/")
+    ]
+    request = operation.input.model_validate({**body, **({"store": "notes"} if "/notes/" in path else {})})
+    served = Served({"notes": ServedIndex("notes", retriever)})
+    over = Deadline(1.0, time.monotonic() - 1)
+    with pytest.raises(DeadlineError):
+        operation.call(served.caller(access.ANYONE, None, over), request)
+
+
+def test_many_queries_share_one_limit_of_passages(ask):
+    asked = {"queries": [QUERY, "bread"], "k": 1_000, "offset": 4_000}
+    assert len(ask.post("/search/many", json=asked).json()["results"]) == 2
+    detail = refused(ask.post("/search/many", json=asked | {"offset": 4_001}), 400)
+    assert detail.startswith("2 queries of 5,001 passages are 10,002: expected at most 10,000")
