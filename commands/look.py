@@ -35,6 +35,7 @@ class _View(NamedTuple):
     lines: list[str]
     matrices: list[Matrix]
     note: str = ""  # how to read the values
+    picture: str = ""  # an SVG; by default the heat map of the first matrix
 
 
 @click.command()
@@ -194,6 +195,7 @@ def _layers(inspector: Inspector, texts: tuple[str, ...], _: _Options) -> _View:
 
 
 def _word(inspector: Inspector, texts: tuple[str, ...], options: _Options) -> _View:
+    from ..retriever.inspection.plane import plane_map
     from ..retriever.inspection.views import word_matrix
     from ..retriever.inspection.word_contexts import word_contexts
 
@@ -206,7 +208,9 @@ def _word(inspector: Inspector, texts: tuple[str, ...], options: _Options) -> _V
         for label, row in zip(contexts.labels, matrix.values.tolist(), strict=True)
     ]
     record = {**_record(matrix), "plane": plane.round(5).tolist()}
-    return _View([record], lines, [matrix], "Move over an occurrence: its cosine to each other.")
+    note = "Move over an occurrence: its cosine to each other."
+    picture = plane_map(f"{options.word} in {len(contexts.labels)} contexts, by two components", contexts.labels, plane)
+    return _View([record], lines, [matrix], note, picture)
 
 
 _VIEW_OF = dict(zip(_VIEWS, (_tokens, _attention, _similarity, _layers, _word), strict=True))
@@ -232,5 +236,7 @@ def _draw(out: Path, title: str, view: _View) -> None:
 
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent}")
-    text = heat_map(view.matrices[0]) if out.suffix == ".svg" else page(title, view.note, view.matrices)
-    out.write_text(text, "utf-8")
+    if out.suffix == ".html":
+        out.write_text(page(title, view.note, view.matrices), "utf-8")
+    else:
+        out.write_text(view.picture or heat_map(view.matrices[0]), "utf-8")

@@ -119,8 +119,9 @@ def _summary(result: PretrainingResult) -> str:
 @click.argument("text")
 @click.option("--model", required=True, metavar="NAME", help="A model of pretrain, or a fill-mask model of the hub.")
 @click.option("-k", default=5, show_default=True, metavar="N", type=int, help="Number of words for each mask.")
+@click.option("--in-turn", is_flag=True, help="Fill one mask after the other, the surest first.")
 @json_option
-def fill(text: str, model: str, k: int, as_json: bool) -> None:
+def fill(text: str, model: str, k: int, in_turn: bool, as_json: bool) -> None:
     """Predict the word at each [MASK] in TEXT.
 
     Prints the likeliest words of a masked language model, with their probabilities. The TEXT "-" is read from standard
@@ -128,6 +129,7 @@ def fill(text: str, model: str, k: int, as_json: bool) -> None:
 
     \b
     binocle fill "The [MASK] sat down" --model models/rust-bert -k 3
+    binocle fill "The [MASK] sat on the [MASK]" --model models/rust-bert --in-turn
     """
     from ...training.pretraining.fill_mask import Filler
 
@@ -135,6 +137,13 @@ def fill(text: str, model: str, k: int, as_json: bool) -> None:
         if sys.stdin is None:
             raise InputError("the text '-' is read from standard input, but that is closed")
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if in_turn:
+        for filled in Filler.load(model).fill_in_turn(text):
+            if as_json:
+                echo_json({"mask": filled.mask, "token": filled.token, "probability": filled.probability})
+            else:
+                echo(f"mask {filled.mask}  {filled.probability:7.2%}  {filled.token}")
+        return
     masks = Filler.load(model).fill(text, k)
     for number, predictions in enumerate(masks, 1):
         if as_json:

@@ -12,6 +12,7 @@ from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
 from ..output import echo, echo_coloured, echo_json, is_coloured
 from .places import document_url
 from .retained import embedded_text, recovered
+from .word_shares import shares_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,15 +38,19 @@ def print_hits(
     root: Path | None,
     options: PrintOptions,
     recover: Callable[[str, Kind], RetainedFacts] | None = None,
+    shares_of: Callable[[Hit], dict[str, Any] | None] = lambda _: None,
 ) -> None:
     """Print hits.
 
     :param root: the indexed folder; their paths are relative to it.
     :param recover: tells which words a vector keeps, to print them too.
+    :param shares_of: splits the cosine of a hit between words, to print them too.
     """
     if options.as_json:
         for hit in hits:
             row = _hit_fields(hit, explain=options.explain)
+            if shares := shares_of(hit):
+                row["explanation"] = row["explanation"] | {"words": shares}
             if recover:
                 facts = {"query": recover(query.strip(), "query"), "passage": recover(embedded_text(hit), "document")}
                 row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
@@ -63,8 +68,10 @@ def print_hits(
         full=options.full,
     )
     for hit, block in zip(hits, printed, strict=True):
-        facts_line = printable(recovered(recover(embedded_text(hit), "document"))) if recover else ""
-        echo_coloured(f"{block.rstrip()}\n    {facts_line}\n" if recover else block)
+        shares = shares_of(hit)
+        lines = [shares_line(shares)] if shares else []
+        lines += [printable(recovered(recover(embedded_text(hit), "document")))] if recover else []
+        echo_coloured("\n    ".join([block.rstrip(), *lines]) + "\n" if lines else block)
 
 
 def comment(

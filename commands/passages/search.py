@@ -33,6 +33,7 @@ from .lines import LineOptions, check_line_options, line_options, print_lines
 from .places import open_in_editor
 from .remarks import corrected, say_language, say_nothing, say_too_long
 from .retained import recovered, recovery
+from .word_shares import word_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,7 +219,8 @@ def _print_answers(
     if recover and not printing.as_json:
         echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
     may_answer = not hits or hits.answerable or ranking.min_relevance is not None
-    print_hits(hits if may_answer or printing.as_json else [], query, retriever.folder, printing, recover)
+    extra = (recover, word_shares(query, retriever)) if printing.explain and ranking.mode != "lexical" else (recover,)
+    print_hits(hits if may_answer or printing.as_json else [], query, retriever.folder, printing, *extra)
     if ranking.mode != "lexical":
         say_too_long(query, retriever)
         say_language(query, retriever)

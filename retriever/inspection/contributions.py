@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WordPair(NamedTuple):
-    """Two words and their share in the cosine."""
+    """A word of the query, a word of the passage, in lower case, and the share of all their occurrences."""
 
     query: str
     passage: str
@@ -55,16 +55,18 @@ def pooled_terms(text: TokenStates, layer: int = -1) -> Floats:
 
 
 def word_pairs(query: TokenStates, passage: TokenStates, shares: Floats) -> list[WordPair]:
-    """Add the shares of the pieces of words, and return the pairs of words, the largest share first.
+    """Add the shares of all pieces and all occurrences of two words.
 
-    What they lack of the cosine is the share of [CLS], [SEP] and other special tokens.
+    The order is that of the strongest occurrence, because words that occur often would come first by their sums. What
+    the pairs lack of the cosine is the share of [CLS], [SEP] and other special tokens.
     """
-    pairs = [
-        WordPair(left, right, float(shares[np.ix_(rows, columns)].sum()))
-        for left, rows in query.words()
-        for right, columns in passage.words()
-    ]
-    return sorted(pairs, key=lambda pair: -pair.share)
+    occurrences: dict[tuple[str, str], list[float]] = {}
+    for left, rows in query.words():
+        for right, columns in passage.words():
+            share = float(shares[np.ix_(rows, columns)].sum())
+            occurrences.setdefault((left.casefold(), right.casefold()), []).append(share)
+    ranked = sorted(occurrences.items(), key=lambda pair: -max(pair[1]))
+    return [WordPair(*words, sum(parts)) for words, parts in ranked]
 
 
 def _mean(states: Floats) -> Floats:

@@ -42,7 +42,7 @@ def heat_map(matrix: Matrix) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="monospace" font-size="11" fill="#222">',
             '<rect width="100%" height="100%" fill="#fff"/>',
-            f'<text x="12" y="18" font-size="13">{_text(matrix.title)}</text>',
+            f'<text x="12" y="18" font-size="13">{svg_text(matrix.title)}</text>',
             *_labels(matrix, left, top),
             *_squares(matrix, left, top),
             "</svg>\n",
@@ -53,10 +53,10 @@ def heat_map(matrix: Matrix) -> str:
 def _labels(matrix: Matrix, left: float, top: float) -> Iterator[str]:
     for number, name in enumerate(matrix.rows):
         y = top + _CELL * number + 12
-        yield f'<text x="{left - 4:.0f}" y="{y:.0f}" text-anchor="end">{_text(name)}</text>'
+        yield f'<text x="{left - 4:.0f}" y="{y:.0f}" text-anchor="end">{svg_text(name)}</text>'
     for number, name in enumerate(matrix.columns):
         x = left + _CELL * number + 12
-        yield f'<text transform="translate({x:.0f} {top - 4:.0f}) rotate(-90)">{_text(name)}</text>'
+        yield f'<text transform="translate({x:.0f} {top - 4:.0f}) rotate(-90)">{svg_text(name)}</text>'
 
 
 def _squares(matrix: Matrix, left: float, top: float) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _squares(matrix: Matrix, left: float, top: float) -> Iterator[str]:
     for row, column in np.argwhere(np.abs(matrix.values) >= _FAINTEST * largest).tolist():
         value = float(matrix.values[row, column])
         x, y = left + _CELL * column, top + _CELL * row
-        label = f"{_text(matrix.rows[row])} → {_text(matrix.columns[column])}: {value:.4f}"
+        label = f"{svg_text(matrix.rows[row])} → {svg_text(matrix.columns[column])}: {value:.4f}"
         colour = "#" + "".join(f"{255 - round((255 - part) * abs(value) / largest):02x}" for part in _hue(value))
         yield f'<rect x="{x:.0f}" y="{y:.0f}" width="15" height="15" fill="{colour}"><title>{label}</title></rect>'
 
@@ -73,5 +73,6 @@ def _hue(value: float) -> tuple[int, int, int]:
     return _BLUE if value >= 0 else _RED
 
 
-def _text(value: str) -> str:
+def svg_text(value: str) -> str:
+    """Escape any text for SVG, without control characters."""
     return escape(printable(encodable(value)))

@@ -451,12 +451,24 @@ def test_search_in_every_mode_explains_its_stages(mode: str, here: Path, run):
     stage = {name: rf"{name} {number} \(rank \d+\)" for name in ("lexical", "semantic")}
     stage |= {"semantic": f"{stage['semantic']}|semantic –", "lexical": f"{stage['lexical']}|lexical –"}
     pattern = rf"    score {number} = {mode} of ({stage['lexical']}), ({stage['semantic']}); [a-z]+ \d+\.\d ms.*"
-    assert re.fullmatch(pattern, result.out.splitlines()[-2])
+    lines = result.out.splitlines()
+    if mode != "lexical":
+        assert re.fullmatch(rf"    cosine {number}, strongest (cheese ~ \S+ {number}(, )?){{5}}", lines.pop(-2))
+    assert re.fullmatch(pattern, lines[-2])
     (row,) = run("search", "cheese", "--mode", mode, "--explain", "-k", 1, "--json").rows
     assert row["explanation"]["mode"] == mode
+    assert ("words" in row["explanation"]) == (mode != "lexical")
     assert set(row["explanation"]["ranks"]) == {"lexical", "semantic"}
     assert (row["scores"]["lexical"] is None) == (mode == "semantic")
     assert (row["scores"]["semantic"] is None) == (mode == "lexical")
+
+
+def test_the_shares_of_words_add_up_to_the_cosine_of_the_hit(here: Path, run):
+    for row in run("search", "salt the cheese", "--mode", "semantic", "--explain", "--json").rows:
+        words = row["explanation"]["words"]
+        total = sum(pair["share"] for pair in words["pairs"]) + words["rest"] + words["special"]
+        assert total == pytest.approx(words["cosine"], abs=1e-5)
+        assert words["cosine"] == pytest.approx(row["scores"]["semantic"], abs=1e-2)  # of stored vectors, maybe in bf16
 
 
 def test_search_without_explain_prints_no_scores(here: Path, run):

@@ -216,7 +216,9 @@ def test_look_prints_and_draws(run, tiny_model, tmp_path):
     assert "layer 1, head 2" in picture.read_text("utf-8")
     assert run("look", QUERY, PASSAGE, "--model", tiny_model, "--out", written).code == 0
     assert "<script>" in written.read_text("utf-8")
-    words = run("look", "--word", "cat", "the cat", "a cat ran", "--model", tiny_model)
+    words = run("look", "--word", "cat", "the cat", "a cat ran", "--model", tiny_model, "--out", picture)
+    drawn_labels = [element.text for element in ET.parse(picture).iter() if element.tag.endswith("text")][1:]
+    assert drawn_labels == ["1 the cat", "2 a cat ran"]
     assert [line.split("  ")[0] for line in words.out.splitlines()] == ["1 the cat", "2 a cat ran"]
     assert run("look", QUERY, PASSAGE, "--show", "layers", "--model", tiny_model).out.startswith("layer  mean  CLS\n")
 

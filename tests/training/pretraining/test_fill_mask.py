@@ -45,6 +45,21 @@ def test_each_mask_gets_the_models_likeliest_tokens_in_order(parts):
         assert all(guess.token for guess in guesses)
 
 
+def test_masks_are_filled_one_by_one_the_surest_first(parts):
+    filler, model, tokenizer = parts
+    filled = filler.fill_in_turn("The [MASK] sat on the [MASK] [MASK].")
+    assert sorted(step.mask for step in filled) == [1, 2, 3]
+    ids = tokenizer("The [MASK] sat on the [MASK] [MASK].".replace("[MASK]", tokenizer.mask_token))["input_ids"]
+    places = [place for place, token in enumerate(ids) if token == tokenizer.mask_token_id]
+    for step in filled:
+        with torch.no_grad():
+            likely = model(torch.tensor([ids])).logits[0].softmax(1)
+        likely[:, tokenizer.mask_token_id] = 0
+        rivals = [likely[place].max().item() for place in places if ids[place] == tokenizer.mask_token_id]
+        assert step.probability == pytest.approx(max(rivals), abs=1e-6)
+        ids[places[step.mask - 1]] = int(likely[places[step.mask - 1]].argmax())
+
+
 def test_all_probabilities_of_a_place_add_up_to_one(parts):
     filler, _, tokenizer = parts
     (guesses,) = filler.fill("The [MASK] sat.", 100_000)
@@ -114,6 +129,9 @@ def test_the_command_prints_words_with_their_probabilities(masked_models):
         f"mask {number}\n" + "".join(f"{guess.probability:7.2%}  {guess.token}\n" for guess in guesses)
         for number, guesses in enumerate((first, second), 1)
     )
+    shown = CliRunner().invoke(commands.fill, ["The [MASK] [MASK].", "--model", folder, "--in-turn"])
+    filled = Filler.load(folder).fill_in_turn("The [MASK] [MASK].")
+    assert shown.output == "".join(f"mask {step.mask}  {step.probability:7.2%}  {step.token}\n" for step in filled)
     shown = CliRunner().invoke(commands.fill, ["-", "--model", folder, "-k", "1", "--json"], input="The [MASK].\n")
     (only,) = Filler.load(folder).fill("The [MASK].\n", 1)[0]
     assert (
