@@ -14,6 +14,8 @@ from ...core.files import known_sha256
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from _typeshed import DataclassInstance
+
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
 # In these model types positions begin after the padding token's, so they read two tokens fewer.
 PADDED_POSITIONS = {
@@ -200,7 +202,7 @@ def tokenizer_overrides(folder: Path) -> dict[str, Any]:
     return overrides | {key: options[key] for key in differing}
 
 
-def fingerprint(folder: Path, settings: ModelSettings | CrossEncoderSettings) -> str:
+def fingerprint(folder: Path, settings: DataclassInstance) -> str:
     """Return 32 hex digits that change with everything that decides a vector or score: weights, tokenizer, settings."""
     tokenizer = tokenizer_overrides(folder)
     decisive = asdict(settings) | ({"tokenizer": tokenizer} if tokenizer else {})

@@ -103,7 +103,7 @@ def prepare(
         dataset.source = Path(source).resolve().name if Path(source).exists() else str(source)
     if development is None:
         column = "group" if validator.grouped else dataset.texts[min(1, len(dataset.texts) - 1)]
-        part = _split(_keys(dataset.table(), column), held_out, most_held_out, seed)
+        part = hold_out(_keys(dataset.table(), column), held_out, most_held_out, seed)
     else:
         part = np.repeat(np.array([TRAIN, HELD_OUT], np.uint8), sizes)
     dataset.part = _without_leaks(dataset.table(), dataset.texts, part)
@@ -183,8 +183,12 @@ def hash_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
 
 
-def _split(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) -> NDArray[np.uint8]:
-    """Hold out whole documents, chosen by hash and seed: `share` of the rows, and at most `maximum` rows."""
+def hold_out(keys: NDArray[np.uint64], share: float, maximum: int, seed: int) -> NDArray[np.uint8]:
+    """Hold out whole documents, chosen by hash and seed: `share` of the rows, and at most `maximum` rows.
+
+    :param keys: the hash of each row's document.
+    :returns: TRAIN or HELD_OUT for each row.
+    """
     if not 0 <= share < 1:
         raise InputError(f"held out is a share of the documents, from 0 to below 1, not {share}")
     part = np.full(len(keys), TRAIN, np.uint8)

@@ -77,6 +77,13 @@ def set_dropout(model: Any, share: float) -> None:
                 setattr(module, name, share)
 
 
+def join_segments(model: Any) -> None:
+    """Start the second segment's embedding as the first's: an encoder of single texts has not trained it."""
+    for name, weight in model.named_parameters():
+        if name.endswith("token_type_embeddings.weight") and len(weight) > 1:
+            weight.data[1] = weight.data[0]
+
+
 def add_adapter(model: Any, config: EncoderConfig) -> None:
     """Train low-rank additions to the weights instead of the weights (LoRA, Hu et al. 2021, arXiv:2106.09685)."""
     try:

@@ -23,7 +23,7 @@ from ...retriever.models.load import load_reranker
 from ..data import dataset as datasets
 from ..data.batches import Batches
 from ..encoders import heldout
-from ..encoders.base_model import set_dropout, shortest
+from ..encoders.base_model import join_segments, set_dropout, shortest
 from ..encoders.evaluator import HeldOutEvaluator
 from ..encoders.result import TrainingResult
 from ..runs import environment, start_weights
@@ -191,17 +191,10 @@ def make_model(base: str, config: RerankerConfig) -> Any:
     model.max_seq_length = shortest(config.max_length, model)
     set_dropout(model, config.dropout)
     if not _has_head(folder):
-        _join_segments(model)
+        join_segments(model)
     return model
 
 
 def _has_head(folder: Path) -> bool:
     architectures = model_settings.read_config(folder).get("architectures") or [""]
     return str(architectures[0]).endswith("ForSequenceClassification")
-
-
-def _join_segments(model: Any) -> None:
-    """Start the second segment's embedding as the first's: an encoder of single texts has not trained it."""
-    for name, weight in model.named_parameters():
-        if name.endswith("token_type_embeddings.weight") and len(weight) > 1:
-            weight.data[1] = weight.data[0]

@@ -49,6 +49,7 @@ class Schedule:
     rows: int = 0  # of an epoch
     warmup: int = 50  # steps with a rising rate
     passes: float | None = None  # maximum of epochs, where time limits the run
+    metric: str = "accuracy"  # name of the held-out measure
     limit: float | None = None  # seconds after which a run of a number of steps stops early
 
 
@@ -65,7 +66,7 @@ def run_loop(
 
     :param loss: returns the loss of the step of a number; its random draws come from torch's generator.
     :param folder: of the checkpoints; training resumes at the newest. Without it there are none.
-    :param measure: returns the held-out accuracy.
+    :param measure: returns the held-out measure.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     fused = environment.device() in ("cpu", "cuda")
@@ -147,11 +148,11 @@ def _log(
     mean = math.fsum(window) / max(len(window), 1)
     epoch = run.step * plan.batch_size / max(plan.rows, 1)
     row: dict[str, Any] = {"step": run.step, "epoch": round(epoch, 4), "loss": mean}
-    result.history.append(row | ({"eval_accuracy": value} if value is not None else {}))
+    result.history.append(row | ({f"eval_{plan.metric}": value} if value is not None else {}))
     if progress and run.steps:
         per_second = pace.texts_per_second(run.step)
         left = (run.steps - run.step) * plan.batch_size / max(per_second, 1e-9)
-        metric = None if value is None else ("accuracy", value)
+        metric = None if value is None else (plan.metric, value)
         event = training_step(
             run.step, run.steps, left, epoch=epoch, loss=mean, metric=metric, texts_per_second=per_second
         )

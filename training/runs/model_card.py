@@ -22,6 +22,7 @@ _TAGS = {
     "reranker": ("sentence-transformers", "text-ranking"),
     "masked": ("transformers", "fill-mask"),
     "inverter": ("binocle", "feature-extraction"),
+    "reader": ("transformers", "question-answering"),
 }
 _LIBRARIES = ("torch", "sentence-transformers", "transformers")
 
@@ -30,7 +31,7 @@ _LIBRARIES = ("torch", "sentence-transformers", "transformers")
 class Card:
     """The facts of a run."""
 
-    kind: str  # "encoder", "reranker", "masked" or "inverter"
+    kind: str  # of `_TAGS`
     base: str
     objective: str
     data: dict[str, Any]

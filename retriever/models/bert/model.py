@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
     from ....core.arrays import Floats, Integers, Positions
     from .openvino import BertOpenVINO
@@ -39,11 +39,26 @@ _graphs: weakref.WeakValueDictionary[tuple[str, str | None], BertOpenVINO] = wea
 _graphs_lock = threading.Lock()
 
 
+class Tokens(Protocol):
+    """A text or a pair as token ids: an `Encoding` of the tokenizer, or a part of one."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the tokens."""
+        ...
+
+    @property
+    def type_ids(self) -> list[int]:
+        """0 for tokens of the first text, 1 for those of the second."""
+        ...
+
+
 class BertModel:
     """Run a BERT on encodings of its tokenizer: hidden states of texts or, for a classifier, logits of pairs.
 
     :param fingerprint: of the encoder or reranker: equal ones share a compiled graph.
     :param max_tokens: of a text or pair, special tokens included; the model's own limit holds too.
+    :param types: whether hidden states are of pairs too, with a token type for the second text.
     """
 
     def __init__(
@@ -54,15 +69,16 @@ class BertModel:
         *,
         max_tokens: int | None = None,
         classifier: bool = False,
+        types: bool = False,
     ) -> None:
         file = folder / "model.safetensors"
         self._folder = folder
         self._fingerprint = fingerprint
         self._precision = _precision()
         self._config = config
-        self._classifier = classifier
+        self._classifier, self._types = classifier, types or classifier
         self._weights = load_weights(file)
-        check_weights(file, config, self._weights, classifier=classifier)
+        check_weights(file, config, self._weights, classifier=classifier, types=self._types)
         self._numpy = BertNumpy(config, self._weights)
         self._bulk: BertOpenVINO | None = None
         self._tokenizers: dict[bool, Tokenizer] = {}
@@ -89,7 +105,7 @@ class BertModel:
             self._tokenizers[truncated] = tokenizer
         return self._tokenizers[truncated]
 
-    def run(self, encodings: Sequence[Encoding]) -> Iterator[tuple[Positions, Floats, Integers]]:
+    def run(self, encodings: Sequence[Tokens]) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield batches by length: positions among the encodings, the model's output for them, and their mask.
 
         The arrays are valid until the next batch. The output for a text does not depend on the other texts.
@@ -104,7 +120,7 @@ class BertModel:
             for positions, batch, output in zip(groups, batches, bulk.map(batches), strict=True):
                 yield positions, output, batch[1]
 
-    def run_uncompiled(self, encodings: Sequence[Encoding]) -> Iterator[tuple[Positions, Floats, Integers]]:
+    def run_uncompiled(self, encodings: Sequence[Tokens]) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield the hidden states in float32 like `run`, by numpy: for texts too few for a compiled graph."""
         lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
         for positions in _groups(lengths, _BATCH_TOKENS):
@@ -131,17 +147,21 @@ class BertModel:
 
                 key = (self._fingerprint, self._precision)
                 self._bulk = _graphs.get(key) or BertOpenVINO(
-                    self._config, self._weights, classifier=self._classifier, precision=self._precision
+                    self._config,
+                    self._weights,
+                    classifier=self._classifier,
+                    types=self._types,
+                    precision=self._precision,
                 )
                 _graphs[key] = self._bulk
             return self._bulk
 
-    def _batch(self, encodings: Sequence[Encoding], positions: Positions, tokens: int) -> tuple[Integers, ...]:
-        """Return ids and mask, and types for a classifier, each (texts, tokens), padded with 0."""
+    def _batch(self, encodings: Sequence[Tokens], positions: Positions, tokens: int) -> tuple[Integers, ...]:
+        """Return ids and mask, and types if the model has them, each (texts, tokens), padded with 0."""
         chosen = [encodings[position] for position in positions]
         ids = _padded([encoding.ids for encoding in chosen], tokens)
         mask = _padded([[1] * len(encoding.ids) for encoding in chosen], tokens)
-        if not self._classifier:
+        if not self._types:
             return ids, mask
         return ids, mask, _padded([encoding.type_ids for encoding in chosen], tokens)
 

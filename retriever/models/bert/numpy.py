@@ -27,9 +27,9 @@ class BertNumpy:
         self._config = config
         self._weights = weights
 
-    def forward(self, ids: Integers, mask: Integers) -> Floats:
-        """Return the last hidden states, shape (texts, tokens, dim)."""
-        for hidden, _ in self.layers(ids, mask):  # noqa: B007 - the last counts
+    def forward(self, ids: Integers, mask: Integers, types: Integers | None = None) -> Floats:
+        """Return the last hidden states, shape (texts, tokens, dim), like `layers`."""
+        for hidden, _ in self.layers(ids, mask, types):  # noqa: B007 - the last counts
             pass
         return hidden
 

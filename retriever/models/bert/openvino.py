@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class BertOpenVINO:
     """Compute hidden states as `BertNumpy` does, or a classifier's logits, for many batches, several at a time.
 
-    :param classifier: whether batches have token types and give logits; else they give hidden states.
+    :param classifier: whether batches give logits; else they give hidden states.
+    :param types: whether batches have token types; those of a classifier always do.
     :param precision: OpenVINO's name of a precision; None: OpenVINO chooses.
     """
 
@@ -37,6 +38,7 @@ class BertOpenVINO:
         weights: Mapping[str, Floats],
         *,
         classifier: bool = False,
+        types: bool = False,
         precision: str | None = None,
     ) -> None:
         ov = import_openvino()
@@ -45,7 +47,7 @@ class BertOpenVINO:
             settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, if several processes work on it
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
-        compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier), "CPU", settings)
+        compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier, has_types=types), "CPU", settings)
         self._weights = weights  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
@@ -55,7 +57,7 @@ class BertOpenVINO:
     def map(self, batches: Iterable[tuple[Integers, ...]]) -> Iterator[Floats]:
         """Yield the output of each batch, in order; an array is valid until the next one.
 
-        :param batches: ids and mask, and types for a classifier, each (texts, tokens).
+        :param batches: ids and mask, and types if the graph has them, each (texts, tokens).
         """
         running: deque[Any] = deque()
         idle = list(self._requests)
@@ -91,7 +93,7 @@ def _result(request: Any) -> Floats:
     return data
 
 
-def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool) -> ov.Model:
+def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool, has_types: bool) -> ov.Model:
     """Build the function of `BertNumpy`, operation by operation, and a classifier's head if it has one."""
     ov = import_openvino()
     from openvino import opset15 as op
@@ -121,10 +123,12 @@ def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: boo
     ids = op.parameter([-1, -1], ov.Type.i32, name="ids")
     mask = op.parameter([-1, -1], ov.Type.f32, name="mask")
     types = op.parameter([-1, -1], ov.Type.i32, name="types")
+    has_types = has_types or classifier
+    inputs = [ids, mask, types] if has_types else [ids, mask]
     tokens = op.gather(op.shape_of(ids), axes(1), axes(0))
-    added = constant(positions if classifier else positions + token_types[0])
+    added = constant(positions if has_types else positions + token_types[0])
     added = op.slice(added, axes(0), tokens, axes(1), axes(0))
-    if classifier:
+    if has_types:
         added = added + op.gather(constant(token_types), types, axes(0))
     hidden = norm(op.gather(constant(words), ids, axes(0)) + added, EMBEDDING_NORM)
     bias = (op.unsqueeze(mask, axes(1, 2)) - scalar(1)) * scalar(1e9)
@@ -141,6 +145,6 @@ def _graph(config: BertConfig, weights: Mapping[str, Floats], *, classifier: boo
         expanded = op.gelu(dense(hidden, layer.intermediate), "erf")
         hidden = norm(hidden + dense(expanded, layer.output), layer.output_norm)
     if not classifier:
-        return ov.Model([op.result(hidden)], [ids, mask], "bert")
+        return ov.Model([op.result(hidden)], inputs, "bert")
     logits = dense(op.tanh(dense(op.squeeze(hidden, axes(1)), POOLER)), CLASSIFIER)
-    return ov.Model([op.result(logits)], [ids, mask, types], "bert")
+    return ov.Model([op.result(logits)], inputs, "bert")

@@ -122,13 +122,16 @@ _FLOATS: dict[str, Callable[[NDArray[np.uint8]], Floats]] = {
 }
 
 
-def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool = False) -> None:
+def check_weights(
+    file: Path, config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool = False, types: bool = False
+) -> None:
     """Check that every weight is there, with the shape that the others imply.
 
-    :param classifier: whether there must be a head with one score, and an embedding for second texts.
+    :param classifier: whether there must be a head with one score.
+    :param types: whether there must be an embedding for second texts.
     :raises InputError: with the name of the first weight that is missing or has another shape.
     """
-    shapes = _shapes(config, weights, classifier=classifier)
+    shapes = _shapes(config, weights, classifier=classifier, types=types)
     for name, shape in shapes.items():
         actual = weights[name].shape if name in weights else None
         if actual != shape or 0 in shape:
@@ -139,7 +142,9 @@ def check_weights(file: Path, config: BertConfig, weights: Mapping[str, Floats],
         raise InputError(f"{file} has hidden size {dim}, which {config.heads} attention heads do not divide")
 
 
-def _shapes(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    config: BertConfig, weights: Mapping[str, Floats], *, classifier: bool, types: bool
+) -> dict[str, tuple[int, ...]]:
     """Return the shape that each weight must have, by name."""
     words = weights.get(WORDS, np.empty((0, 0), np.float32))
     dim = words.shape[1] if words.ndim == 2 else 0
@@ -147,7 +152,7 @@ def _shapes(config: BertConfig, weights: Mapping[str, Floats], *, classifier: bo
     shapes: dict[str, tuple[int, ...]] = {
         WORDS: words.shape,
         POSITIONS: (config.max_positions, dim),
-        TYPES: (2, dim) if classifier else weights.get(TYPES, words).shape,
+        TYPES: (2, dim) if types else weights.get(TYPES, words).shape,
     }
     dense: dict[str, tuple[int, ...]] = {}
     norms = [EMBEDDING_NORM]

@@ -485,7 +485,7 @@ def test_documents_are_held_out_in_the_order_of_their_hashes_while_they_fit(seed
     random = np.random.default_rng(seed)
     keys = random.choice(random.integers(0, 2**63, 1 + 5 * seed).astype(np.uint64), random.integers(3, 90))
     for share, most in ((0.05, 1_000), (0.3, 1_000), (0.999, 1_000), (0.5, 4)):
-        held = data._split(keys, share, most, seed) == data.HELD_OUT
+        held = data.hold_out(keys, share, most, seed) == data.HELD_OUT
         wanted = min(most, round(share * len(keys)))
         different, counts = np.unique(keys, return_counts=True)
         salt = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")

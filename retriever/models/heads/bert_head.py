@@ -1,0 +1,76 @@
+"""A plain BERT with a head, without torch: the encoder's own pass, and the head in numpy on its hidden states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....core.errors import InputError
+from ..bert.model import BertModel
+from ..bert.weights import POOLER, load_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tokenizers import Tokenizer
+
+    from ....core.arrays import Floats
+    from ..bert.model import Tokens
+    from ..bert.weights import BertConfig
+    from .head import HeadKind, HeadSettings
+
+_FEW = 1_024  # tokens: numpy computes fewer before a graph is compiled
+
+
+class BertHead:
+    """A plain BERT with a head. In float32 its logits agree with those of transformers to 1e-4."""
+
+    def __init__(
+        self, name: str, folder: Path, fingerprint: str, settings: HeadSettings, kind: HeadKind, config: BertConfig
+    ) -> None:
+        self.name, self.folder, self.fingerprint, self.settings = name, folder, fingerprint, settings
+        self._kind = kind
+        self._model = BertModel(folder, config, fingerprint, types=True)
+        weights = load_weights(folder / "model.safetensors")
+        dim, labels = self._model.dim, len(settings.labels)
+        self._dense = _dense(folder, weights, kind.layer, (labels, dim))
+        self._pooler = _dense(folder, weights, POOLER, (dim, dim)) if kind.pooled else None
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, which neither pads nor truncates."""
+        return self._model.tokenizer(truncated=False)
+
+    def logits(self, texts: Sequence[Tokens]) -> list[Floats]:
+        """Compute few texts in numpy, and more by a compiled graph; see `Head`."""
+        few = sum(len(text.ids) for text in texts) < _FEW
+        logits = [np.empty(0, np.float32)] * len(texts)
+        for positions, hidden, _ in (self._model.run_uncompiled if few else self._model.run)(texts):
+            for row, position in enumerate(positions.tolist()):
+                logits[position] = self._apply(hidden[row, : len(texts[position].ids)])
+        return logits
+
+    def _apply(self, hidden: Floats) -> Floats:
+        """Return the logits of a text's tokens, or of its first token after the pooler (arXiv:1810.04805)."""
+        if self._pooler is not None:
+            weight, bias = self._pooler
+            hidden = np.tanh(weight @ hidden[0] + bias)
+        weight, bias = self._dense
+        logits: Floats = hidden @ weight.T + bias
+        return logits
+
+
+def _dense(folder: Path, weights: dict[str, Floats], name: str, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+    """Return weight and bias of a dense layer.
+
+    :raises InputError: when one is missing or has another shape.
+    """
+    parts = [weights.get(f"{name}.{part}", np.empty(0, np.float32)) for part in ("weight", "bias")]
+    for part, array, expected in zip(("weight", "bias"), parts, (shape, shape[:1]), strict=True):
+        if array.shape != expected:
+            raise InputError(
+                f"{folder / 'model.safetensors'} has {name}.{part} of shape {array.shape}: expected {expected}; copy "
+                "the model folder again"
+            )
+    return parts[0], parts[1]

@@ -1,0 +1,139 @@
+"""An encoder with a head: its kinds, its settings, and loading it with the fastest class for its folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ....core.errors import InputError
+from .. import files as model_files
+from ..bert.weights import BertConfig
+from ..settings import PADDED_POSITIONS, fingerprint, read_config, tokenizer_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokenizers import Tokenizer
+
+    from ....core.arrays import Floats
+    from ..bert.model import Tokens
+
+_POSITIONS = 512  # of a model that does not say
+
+
+@dataclass(frozen=True, slots=True)
+class HeadKind:
+    """A kind of head, as transformers names it."""
+
+    noun: str  # in messages, and of the command that trains it
+    task: str  # transformers' class is `AutoModelFor{task}`
+    layer: str  # the dense layer that gives the logits
+    pooled: bool = False  # whether a text has one row of logits, and not each of its tokens
+
+    @property
+    def role(self) -> model_files.Role:
+        """What `files.find` calls such a model."""
+        return model_files.Role(self.noun, "deepset")
+
+
+READER = HeadKind("reader", "QuestionAnswering", "qa_outputs")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSettings:
+    """The settings that decide the logits, beside weights and tokenizer."""
+
+    task: str
+    labels: tuple[str, ...]  # names of the logits, in their order
+    limit: int  # tokens of a text or pair, special ones included
+
+    @classmethod
+    def read(cls, folder: Path, kind: HeadKind) -> HeadSettings:
+        """Read config.json of a folder as transformers saves it.
+
+        :raises InputError: when the model has another head or none.
+        """
+        config = read_config(folder)
+        architectures = config.get("architectures") or [""]
+        if not str(architectures[0]).endswith(f"For{kind.task}"):
+            raise InputError(
+                f"{folder} is {architectures[0] or 'a model without a head'} and no {kind.noun}: expected one that "
+                f"'binocle train {kind.noun}' wrote, or a model of the hub for {kind.task}"
+            )
+        return cls.of(folder, config, kind)
+
+    @classmethod
+    def of(cls, folder: Path, config: dict[str, Any], kind: HeadKind) -> HeadSettings:
+        """Take the settings from a configuration of transformers, which has the right head."""
+        return cls(kind.task, _labels(folder, config), _limit(config))
+
+
+def _labels(folder: Path, config: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the logits by their numbers; transformers' default is two."""
+    names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    try:
+        by_number = {int(number): str(name) for number, name in names.items()}
+        return tuple(by_number[number] for number in range(len(names)))
+    except (ValueError, KeyError, AttributeError):
+        raise InputError(f"{folder / 'config.json'} has no names for the labels 0, 1, … in id2label") from None
+
+
+def _limit(config: dict[str, Any]) -> int:
+    positions = config.get("max_position_embeddings", _POSITIONS)
+    if not isinstance(positions, int) or not 8 <= positions < 10**6:
+        raise InputError(f"config.json has max_position_embeddings {positions!r}: expected a number of tokens from 8")
+    return positions - 2 * (config.get("model_type") in PADDED_POSITIONS)
+
+
+class Head(Protocol):
+    """An encoder with a head, as readers use it. `load_head` returns one."""
+
+    name: str
+    folder: Path
+    fingerprint: str  # equal fingerprints give equal logits, up to the precision of the processor
+    settings: HeadSettings
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, which neither pads nor truncates."""
+        ...
+
+    def logits(self, texts: Sequence[Tokens]) -> list[Floats]:
+        """Return the logits of each text or pair: (tokens, labels), or (labels,) where the head pools."""
+        ...
+
+
+def load_head(name: str | os.PathLike[str], kind: HeadKind) -> Head:
+    """Load an encoder with a head by folder or name, without torch if the model is a plain BERT.
+
+    :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
+    :raises InputError: when the model has another head, or is damaged.
+    :raises MissingExtraError: when the model needs torch and it is not installed.
+    """
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError(f"{name!r} is no {kind.noun}: expected a folder or a name on the hub")
+    folder = model_files.find(os.fspath(name), kind.role)
+    settings = HeadSettings.read(folder, kind)
+    label = str(folder) if Path(name).expanduser().is_dir() else os.fspath(name)
+    digest = fingerprint(folder, settings)
+    config = _bert_config(folder)
+    if config:
+        from .bert_head import BertHead
+
+        return BertHead(label, folder, digest, settings, kind, config)
+    from .torch_head import TorchHead
+
+    return TorchHead(label, folder, digest, settings, kind)
+
+
+def _bert_config(folder: Path) -> BertConfig | None:
+    """Return the configuration of a plain BERT that needs no torch, else None."""
+    config = read_config(folder)
+    native = (
+        config.get("type_vocab_size", 2) == 2
+        and (folder / "model.safetensors").is_file()
+        and (folder / "tokenizer.json").is_file()
+        and not tokenizer_overrides(folder)
+    )
+    return BertConfig.from_json(config, folder / "config.json") if native else None

@@ -1,0 +1,66 @@
+"""What a head's scores mean: probabilities fitted on held-out rows, and measures of how far they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..encoders import heldout
+
+if TYPE_CHECKING:
+    from ...core.arrays import Doubles
+    from ..encoders.heldout import Estimate
+
+_BINS = 10
+_STEPS = 100  # of Newton's method, which needs about ten
+_COVERAGES = (0.5, 0.8)  # shares of the rows, the surest first, whose errors the card has
+
+
+def platt(scores: Doubles, right: Doubles) -> tuple[float, float]:
+    """Return slope and offset of the logistic function that gives the probability of being right.
+
+    Platt 1999, with his targets just inside 0 and 1, so that separable scores have a finite slope.
+
+    :param scores: (rows,).
+    :param right: 1 or 0 for each row.
+    :returns: 1 and 0, which change nothing, where all rows are right or all are wrong.
+    """
+    positives = right.sum()
+    if not 0 < positives < len(right):
+        return 1.0, 0.0
+    targets = np.where(right > 0, (positives + 1) / (positives + 2), 1 / (len(right) - positives + 2))
+    scale = max(float(np.abs(scores).max()), 1e-9)
+    design = np.stack([scores / scale, np.ones(len(scores))], 1)
+    weights = np.zeros(2)
+    for _ in range(_STEPS):
+        likely = probabilities(design @ weights)
+        curvature = design.T @ (design * (likely * (1 - likely))[:, None]) + 1e-9 * np.eye(2)
+        step = np.linalg.solve(curvature, design.T @ (targets - likely))
+        weights += step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-9))
+        if np.abs(step).max() < 1e-9:
+            break
+    return max(0.0, float(weights[0] / scale)), float(weights[1])
+
+
+def probabilities(logits: Doubles) -> Doubles:
+    """Return the logistic function of logits."""
+    likely: Doubles = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+    return likely
+
+
+def calibration_error(likely: Doubles, right: Doubles) -> float:
+    """Return the expected calibration error of probabilities, over ten bins (Guo et al. 2017, arXiv:1706.04599)."""
+    bins = np.minimum((likely * _BINS).astype(int), _BINS - 1)
+    gaps = [abs(float((likely - right)[bins == number].sum())) for number in range(_BINS)]
+    return sum(gaps) / max(1, len(right))
+
+
+def measures(likely: Doubles, right: Doubles, seed: int) -> list[Estimate]:
+    """Return the calibration error, and the errors among the surest rows (risk and coverage, arXiv:1705.08500)."""
+    rows = [heldout.resampled("calibration error", calibration_error, likely, right, seed)]
+    order = np.argsort(-likely, kind="stable")
+    for share in _COVERAGES:
+        surest = order[: max(1, round(share * len(order)))]
+        rows.append(heldout.mean(f"wrong among the surest {share:.0%}", 1 - right[surest].astype(np.float32), seed))
+    return rows

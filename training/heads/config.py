@@ -1,0 +1,50 @@
+"""Settings of the training of a head. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...core import checks
+from ...core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadConfig:
+    """How to train a head with its encoder."""
+
+    epochs: float = 2.0
+    steps: int | None = None  # instead of epochs
+    minutes: float | None = None  # instead of epochs: as many steps as fit
+    batch_size: int = 16  # rows
+    learning_rate: float = 5e-5
+    dropout: float = 0.0  # drawing its random numbers takes half of each step on a CPU
+    max_length: int = 384  # tokens of a text or pair, special ones included
+    bf16: bool | None = None  # None: where the hardware supports it
+    held_out: float = 0.05  # share of the documents
+    evaluations: int = 4  # on held-out rows during the run
+    seed: int = 0
+
+    def check(self) -> None:
+        """:raises InputError: for the first invalid setting."""
+        checks.above_0(self, "epochs", "steps", "minutes", "batch_size", "learning_rate", "evaluations")
+        checks.share(self, "dropout", "held_out")
+        checks.seed(self)
+        if self.max_length < 16:
+            raise InputError(f"max length is in tokens, special ones included: at least 16, not {self.max_length}")
+        if self.steps is not None and self.minutes is not None:
+            raise InputError("steps and minutes both say how long: give one of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig(HeadConfig):
+    """How to train a reader."""
+
+    stride: int = 128  # tokens that neighbouring windows of a long passage share
+    unanswerable: float = 0.3  # share of the rows that show a question with another passage of its document
+
+    def check(self) -> None:
+        """:raises InputError: for the first invalid setting."""
+        super(ReaderConfig, self).check()  # noqa: UP008 - slots make a second class, which super() does not know
+        checks.share(self, "unanswerable")
+        if not 0 <= self.stride <= self.max_length // 2:
+            raise InputError(f"stride is in tokens, from 0 to half of max length, not {self.stride}")

@@ -1,0 +1,124 @@
+"""The training of one head with its encoder: the steps, the checkpoints, and the folder that comes out."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from ...core.progress import Progress
+from ...retriever.models.heads.head import HeadSettings, load_head
+from ...retriever.models.heads.torch_head import TorchHead
+from ..pretraining.batches import by_length
+from ..runs import environment, start_weights
+from ..runs.loop import Schedule, run_loop
+from .base_model import make_model
+from .result import HeadResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from ...retriever.models.heads.head import Head, HeadKind
+    from ..encoders.heldout import Estimate
+    from ..runs.training_run import TrainingRun
+    from .config import HeadConfig
+
+RowT = TypeVar("RowT")
+ConfigT = TypeVar("ConfigT", bound="HeadConfig")
+_WARMUP = 0.1  # share of the steps
+
+
+class HeadTraining(ABC, Generic[RowT, ConfigT]):
+    """Train a head on rows, and measure it on others."""
+
+    kind: HeadKind
+    metric: str  # the held-out measure during the run
+    objective: str  # for the card
+
+    def __init__(
+        self, run: TrainingRun[ConfigT], rows: Sequence[RowT], held_out: Sequence[RowT], **options: Any
+    ) -> None:
+        """:param options: of the model's configuration, such as the names of its labels."""
+        self.run, self.config, self.rows, self.held_out = run, run.config, rows, held_out
+        run.report("loading the model")
+        self.model, self._tokenizer = make_model(run.base, self.kind, self.config, **options)
+        settings = HeadSettings.of(Path(run.base), self.model.config.to_dict(), self.kind)
+        self.head: Head = TorchHead(
+            run.base, run.folder, "", settings, self.kind, model=self.model, tokenizer=self._tokenizer
+        )
+        self.tokenizer = self.head.tokenizer()
+        self.size = min(self.config.max_length, settings.limit)
+        self._order: tuple[int, Any] = (-1, None)  # of the rows in an epoch
+
+    def train(self, facts: dict[str, Any]) -> HeadResult:
+        """Train, measure and write the model.
+
+        :param facts: of the data, for the card.
+        """
+        start_weights.share(self.run, self.model)
+        loop = run_loop(
+            self.model,
+            lambda step: self.loss(self._batch(step), np.random.default_rng((self.config.seed, step))),
+            self._schedule(),
+            folder=self.run.checkpoints,
+            measure=self.measure if self.held_out else None,
+            progress=self.run.progress,
+        )
+        self.run.progress(Progress("measuring the model"))
+        folder = self.run.new_model_folder()
+        self.model.save_pretrained(str(folder))
+        self._tokenizer.save_pretrained(str(folder))
+        head = load_head(folder, self.kind)  # as it will be served
+        settings, measures = self.judge(head)
+        (folder / "binocle.json").write_text(json.dumps({self.kind.noun: settings}), "utf-8")
+        rows = {"training": len(self.rows), "held_out": len(self.held_out)}
+        card_rows = [measure.as_dict() | {"when": "after"} for measure in measures]
+        card = self.run.card(self.kind.noun, self.objective, facts | rows, card_rows, loop, head.fingerprint)
+        self.run.finish(card, loop.history, self.metric if self.held_out else None)
+        return HeadResult(self.run.out, self.kind.noun, rows, loop, measures, head.fingerprint)
+
+    @abstractmethod
+    def length(self, row: RowT) -> int:
+        """Return a row's length, in any unit: rows of one length share a batch."""
+
+    @abstractmethod
+    def loss(self, rows: list[RowT], random: np.random.Generator) -> Tensor:
+        """Return the loss of a batch."""
+
+    @abstractmethod
+    def measure(self) -> float:
+        """Return the metric on held-out rows, of the model in its present state."""
+
+    @abstractmethod
+    def judge(self, head: Head) -> tuple[dict[str, Any], list[Estimate]]:
+        """Return the settings of the finished model, and its measures on held-out rows."""
+
+    def _batch(self, step: int) -> list[RowT]:
+        size = self.config.batch_size
+        epoch, batch = divmod(step, math.ceil(len(self.rows) / size))
+        if self._order[0] != epoch:
+            lengths = np.array([self.length(row) for row in self.rows], np.int64)
+            self._order = epoch, by_length(lengths, size, np.random.default_rng((self.config.seed, epoch)))
+        return [self.rows[number] for number in self._order[1][batch * size : (batch + 1) * size]]
+
+    def _schedule(self) -> Schedule:
+        config, count = self.config, len(self.rows)
+        steps = config.steps or max(1, math.ceil(count / config.batch_size * config.epochs))
+        return Schedule(
+            learning_rate=config.learning_rate,
+            batch_size=config.batch_size,
+            steps=None if config.minutes else steps,
+            seconds=60 * config.minutes if config.minutes else None,
+            seed=config.seed,
+            bf16=self.run.bf16 and environment.has_bf16(),
+            evaluations=config.evaluations,
+            rows=count,
+            warmup=max(1, math.ceil(_WARMUP * steps)),
+            metric=self.metric,
+        )

@@ -1,0 +1,178 @@
+"""Train a reader: for each question, one window of its passage, and the two tokens between which the answer stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from ...retriever.models.heads.head import READER
+from ...retriever.models.heads.reader import Reader, ReaderSettings
+from ...retriever.models.heads.torch_head import inputs, outputs
+from ...retriever.models.heads.windows import windows
+from ..encoders import heldout
+from . import calibration, span_metrics
+from .config import ReaderConfig
+from .head_training import HeadTraining
+from .squad import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ...core.arrays import Doubles, Floats
+    from ...retriever.models.heads.head import Head
+    from ...retriever.models.heads.reader import Span
+    from ...retriever.models.heads.windows import Window
+    from ..runs.training_run import TrainingRun
+
+_GLANCE = 150  # held-out questions that are measured during the run
+_NONE = -1e9  # score of a passage without words
+_WITH_ANSWER = 0.8  # chance that a long passage is read where the answer is
+
+
+class ReaderTraining(HeadTraining[Question, ReaderConfig]):
+    """The training of one reader (Devlin et al. 2019, arXiv:1810.04805, section 4.2)."""
+
+    kind = READER
+    metric = "F1"
+    objective = "cross-entropy of start and end (arXiv:1810.04805); [CLS] where there is no answer (arXiv:1806.03822)"
+
+    def __init__(
+        self, run: TrainingRun[ReaderConfig], rows: Sequence[Question], held_out: Sequence[Question]
+    ) -> None:
+        super().__init__(run, rows, held_out)
+        self._others = _Others(rows)
+        self._judged = [*held_out]
+        if run.config.unanswerable:
+            others = _Others(held_out)
+            random = np.random.default_rng(run.config.seed)
+            elsewhere = (others.without_answer(question, random) for question in held_out if question.answers)
+            self._judged += [question for question in elsewhere if question is not None]
+
+    def length(self, row: Question) -> int:
+        """Return the characters of question and passage."""
+        return len(row.text) + len(row.passage)
+
+    def loss(self, rows: list[Question], random: np.random.Generator) -> torch.Tensor:
+        """Return the mean cross-entropy of the first and of the last token of each answer."""
+        drawn = [self._drawn(question, random) for question in rows]
+        batch = inputs(self.model, [window for window, *_ in drawn])
+        logits = outputs(self.model(**batch)).float()
+        logits = logits.masked_fill(batch["attention_mask"][:, :, None] == 0, -1e4)
+        targets = torch.tensor([target for _, *target in drawn], device=logits.device)
+        return cross_entropy(logits.transpose(1, 2).flatten(0, 1), targets.flatten())
+
+    def _drawn(self, question: Question, random: np.random.Generator) -> tuple[Window, int, int]:
+        """Draw a window of a question's passage, or of another one, with the places of the answer's ends there."""
+        if random.random() < self.config.unanswerable and question.answers:
+            question = self._others.without_answer(question, random) or question
+        parts = windows(self.tokenizer, question.text, question.passage, self.size, self.config.stride)
+        answered = [part for part in parts if _target(part, question) != (0, 0)]
+        chosen = answered if answered and random.random() < _WITH_ANSWER else parts
+        window = chosen[random.integers(len(chosen))]
+        return window, *_target(window, question)
+
+    def measure(self) -> float:
+        """Return F1 on the first held-out questions."""
+        answered = [question for question in self.held_out if question.answers] or self.held_out
+        questions = answered[:: max(1, len(answered) // _GLANCE)]
+        spans = _spans(Reader(self.head, self._settings()), questions)
+        return float(_values(span_metrics.f1, spans, questions).mean())
+
+    def judge(self, head: Head) -> tuple[dict[str, Any], list[heldout.Estimate]]:
+        """Choose the threshold of no answer, calibrate the probabilities, and measure the answers."""
+        settings = self._settings()
+        if not self.held_out:
+            return settings.as_dict(), []
+        questions, seed = self._judged, self.config.seed
+        spans = _spans(Reader(head, settings), questions)
+        scores = np.array([_NONE if span is None else span.score for span in spans])
+        f1, exact = (_values(of, spans, questions) for of in (span_metrics.f1, span_metrics.exact_match))
+        has_answer = np.array([bool(question.answers) for question in questions])
+        exact = exact * has_answer  # a span is wrong where there is no answer
+        threshold = best_threshold(scores, f1, has_answer)
+        finite = scores > _NONE
+        slope, offset = calibration.platt(scores[finite], exact[finite])
+        settings = replace(settings, slope=slope, offset=offset, threshold=threshold)
+        given = scores >= threshold
+        rows = [
+            heldout.mean("exact match", _float(exact[has_answer]), seed),
+            heldout.mean("F1", _float(f1[has_answer]), seed),
+        ]
+        if not has_answer.all():
+            rows.append(heldout.mean("no answer found where there is none", _float(~given[~has_answer]), seed))
+            rows.append(heldout.mean("right answers that are given", _float(given[has_answer & (exact > 0)]), seed))
+        likely = calibration.probabilities(slope * scores[finite] + offset)
+        return settings.as_dict(), [*(row for row in rows if row.rows), *calibration.measures(likely, exact[finite], seed)]
+
+    def _settings(self) -> ReaderSettings:
+        return ReaderSettings(window=self.size, stride=self.config.stride)
+
+
+class _Others:
+    """The passages of each document, to read a question with one that does not answer it."""
+
+    def __init__(self, questions: Sequence[Question]) -> None:
+        self._passages: dict[str, list[str]] = {}
+        for question in questions:
+            passages = self._passages.setdefault(question.document, [])
+            if not passages or passages[-1] != question.passage:
+                passages.append(question.passage)
+        self._all = [passage for passages in self._passages.values() for passage in passages]
+
+    def without_answer(self, question: Question, random: np.random.Generator) -> Question | None:
+        """Return the question with a passage of its document that lacks its answers; of any, where it has no other."""
+        passages = self._passages.get(question.document, [])
+        passages = passages if len(passages) > 1 else self._all
+        if not passages:
+            return None
+        passage = passages[random.integers(len(passages))]
+        folded = passage.casefold()
+        if passage == question.passage or any(answer.casefold() in folded for answer in question.answers):
+            return None
+        return replace(question, passage=passage, answers=(), starts=())
+
+
+def _target(window: Window, question: Question) -> tuple[int, int]:
+    """Return the positions of the answer's first and last token in a window; (0, 0), [CLS], if it is not inside."""
+    for answer, start in zip(question.answers, question.starts, strict=True):
+        end = start + len(answer)
+        inside = [place for place, (left, right) in enumerate(window.offsets) if left < end and right > start]
+        if inside and window.offsets[inside[0]][0] <= start and window.offsets[inside[-1]][1] >= end:
+            return window.first + inside[0], window.first + inside[-1]
+    return 0, 0
+
+
+def _spans(reader: Reader, questions: Sequence[Question]) -> list[Span | None]:
+    return reader.read_pairs([(question.text, question.passage) for question in questions])
+
+
+def _values(measure: Callable[[str, Sequence[str]], float], spans: list[Span | None], rows: Sequence[Question]) -> Doubles:
+    """Return a measure of each question's span."""
+    pairs = zip(spans, rows, strict=True)
+    return np.array([measure(span.text if span else "", question.answers) for span, question in pairs])
+
+
+def best_threshold(scores: NDArray[Any], f1: NDArray[Any], has_answer: NDArray[Any]) -> float:
+    """Return the score from which answers are given, so that the mean F1 is highest, as SQuAD's script chooses it.
+
+    :param scores: of the best span of each question.
+    :param f1: of that span.
+    :param has_answer: whether the question has one: if not, to give none is worth 1.
+    """
+    order = np.argsort(-scores, kind="stable")
+    gains = np.cumsum(np.where(has_answer, f1, -1.0)[order])
+    if not has_answer.any() or has_answer.all():
+        return 0.0
+    best = int(gains.argmax())
+    following = scores[order[best + 1]] if best + 1 < len(order) else scores[order[best]] - 1
+    return float((scores[order[best]] + max(following, scores[order[best]] - 10)) / 2)
+
+
+def _float(values: NDArray[Any]) -> Floats:
+    return values.astype(np.float32)
