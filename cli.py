@@ -25,6 +25,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "search": "passages.search",
     "similar": "passages.similar",
     "show": "passages.similar",
+    "answer": "passages.answer",
     "pick": "passages.pick",
     "status": "upkeep.status",
     "files": "upkeep.status",

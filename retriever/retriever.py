@@ -71,7 +71,9 @@ if TYPE_CHECKING:
 
     from .cluster.cluster import Cluster
     from .deferred import DeferredErasure
+    from .models.heads.reader import Reader
     from .scope import Scope
+    from .search.answers import Answer
     from .store.head import Head
     from .store.writer import Writer
 
@@ -456,6 +458,29 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
             return hits_of_many(requests, snapshot, self._models.encoder_of)
 
         return [hits.after(int(offset)) for hits in self._read(answer)]
+
+    def answer(
+        self,
+        question: str,
+        *,
+        reader: str | os.PathLike[str] | Reader,
+        k: int = 10,
+        hits: Sequence[Hit] | None = None,
+        **options: Any,
+    ) -> list[Answer]:
+        """Return the spans of the k best passages that answer a question, the surest first; none if none does.
+
+        Each answer cites its own characters and lines, and has the `hit` that it stands in.
+
+        :param reader: a `Reader`, or a folder or name to load one from and keep in memory.
+        :param hits: read these instead of searching.
+        :param options: of `search`.
+        :raises InputError: when the model is no reader, or the question is empty.
+        """
+        from .search.answers import answers
+
+        model = self._models.reader_of(reader)
+        return answers(question, self.search(question, k, **options) if hits is None else hits, model)
 
     def check(self, passage: Hit | Passage) -> Currency:
         """Tell whether a hit, or a passage of a context, is still the text of its document.

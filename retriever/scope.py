@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..core.arrays import Mask
     from .indexing.report import Report
     from .retriever import Retriever
+    from .search.answers import Answer
     from .search.context import Context
     from .search.results.hit import Hit
     from .search.results.hits import Hits
@@ -84,6 +85,10 @@ class Scope(DocumentReads, AsyncCalls):
     def search(self, query: str | None = None, k: int = 10, *, where: Where = None, **options: Any) -> Hits:
         """Return the k best passages; options as in `Retriever.search`."""
         return self._retriever.search(query, k, where=self._where(where), **options)
+
+    def answer(self, question: str, *, where: Where = None, **options: Any) -> list[Answer]:
+        """Return the spans of passages that answer a question; options as in `Retriever.answer`, without `hits`."""
+        return self._retriever.answer(question, where=self._where(where), **options)
 
     def similar(self, path: str | os.PathLike[str], line: int, k: int = 10, *, where: Where = None) -> Hits:
         """Return the k passages most similar to the passage at a line of a document, without itself.

@@ -20,6 +20,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
+from .heads import reader
 from .invert import inverter
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def train() -> None:
-    """Train an encoder, a reranker or an inverter.
+    """Train an encoder, a reranker, a reader or an inverter.
 
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
     Face data set. Its columns say how to learn from it: query and positive, with or without negatives; sentence1 and
@@ -253,7 +254,8 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> None:
         echo(note)
 
 
-train.add_command(inverter)
+for _command in (reader, inverter):
+    train.add_command(_command)
 
 
 @click.command()

@@ -10,6 +10,7 @@ from ...core.printable import printable
 from ...retriever.search.results.snippet import blocks
 from ..options import EXIT_NEGATIVE, command_hint, folder_filter, path_from_here
 from ..output import echo, echo_coloured, echo_json, is_coloured
+from .answer import answer_fields
 from .places import document_url
 from .retained import embedded_text, recovered
 from .word_shares import shares_line
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ...retriever.inversion.facts import RetainedFacts
     from ...retriever.models.encoder import Kind
     from ...retriever.retriever import Retriever
+    from ...retriever.search.answers import Answer
     from ...retriever.search.results.hit import Hit
 
 
@@ -39,12 +41,14 @@ def print_hits(
     options: PrintOptions,
     recover: Callable[[str, Kind], RetainedFacts] | None = None,
     shares_of: Callable[[Hit], dict[str, Any] | None] = lambda _: None,
+    answers: list[Answer] | None = None,
 ) -> None:
     """Print hits.
 
     :param root: the indexed folder; their paths are relative to it.
     :param recover: tells which words a vector keeps, to print them too.
     :param shares_of: splits the cosine of a hit between words, to print them too.
+    :param answers: of a reader; JSON has the best one of each hit.
     """
     if options.as_json:
         for hit in hits:
@@ -54,6 +58,8 @@ def print_hits(
             if recover:
                 facts = {"query": recover(query.strip(), "query"), "passage": recover(embedded_text(hit), "document")}
                 row["vector"] = {name: retained.as_dict() for name, retained in facts.items()}
+            if answers is not None:
+                row["answer"] = answer_fields(answers, [part.passage for part in hit.parts or (hit,)])
             echo_json(row)
         return
     printed = blocks(

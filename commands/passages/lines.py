@@ -38,6 +38,7 @@ _OF_PASSAGES = {  # options that order or print passages
     "rerank": "--rerank",
     "rerank_seconds": "--rerank-seconds",
     "rerank_depth": "--rerank-depth",
+    "answers": "--answer",
     "explain": "--explain",
     "inverter": "--inverter",
     "per_document": "--per-document",

@@ -28,6 +28,7 @@ from ..options import (
     where_option,
 )
 from ..output import echo
+from .answer import print_answer
 from .hits import PrintOptions, comment, print_hits
 from .lines import LineOptions, check_line_options, line_options, print_lines
 from .places import open_in_editor
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ...retriever.inversion.facts import RetainedFacts
     from ...retriever.models.encoder import Kind
     from ...retriever.retriever import Retriever
+    from ...retriever.search.answers import Answer
     from ...retriever.search.query import Mode
     from ...retriever.search.results.hits import Hits
     from ...retriever.store.filters.filter import Filter
@@ -111,6 +113,8 @@ class _QueryCommand(click.Command):
     type=click.FloatRange(0, 1),
     help="Print passages from this relevance, 0 to 1. By default all, but none if the best is below 0.5.",
 )
+@click.option("--answer", "answers", is_flag=True, help="Read the passages, and mark the answer. Needs --reader.")
+@click.option("--reader", metavar="MODEL", help="The trained reader of --answer: its folder, or its name on the hub.")
 @click.option("--explain", is_flag=True, help="Show what each stage contributed to the score.")
 @click.option(
     "--inverter",
@@ -129,6 +133,8 @@ def search(
     where: tuple[str, ...],
     files: str | None,
     open_first: bool,
+    answers: bool,
+    reader: str | None,
     inverter: Path | None,
     model: str | None,
     ray: str | None,
@@ -152,6 +158,9 @@ def search(
 
     A word that no passage has is corrected to the nearest word of the index, unless it is in quotes.
 
+    With --answer a reader marks the answer in the passages, with its place and the probability that it is right. Exit 1
+    when they have no answer.
+
     With --rerank a cross-encoder reads the best passages again, together with the query, and orders them.
 
     \b
@@ -161,8 +170,10 @@ def search(
     binocle search "invoice march" --where type=pdf --where 'modified>=2026-01-01' --json
     binocle search --regex "install (the|a) " docs --files "*.md" -i -C 2
     binocle search "how to install it" docs --rerank models/reranker --rerank-seconds 2
+    binocle search "who may cancel a task" docs --answer --reader models/reader
     """
     check_line_options(lines)
+    _check_reader(reader, answers=answers)
     check_rerank_options(used=ranking.rerank is not None, by="--rerank")
     where = where if files is None else (*where, f"path={files}")
     query = _read_query(query)
@@ -176,12 +187,21 @@ def search(
     ranking = ranking if ranking.join is not None else ranking._replace(join=not printing.as_json)
     with stdout_for_answers(ray):
         hits = retriever.search(query, where=scope, **ranking._asdict())
+        answered = retriever.answer(query, reader=reader, hits=hits) if answers and reader else None
     query = corrected(query, hits)
-    if not _print_answers(hits, query, retriever, ranking, printing, recover):
+    if not _print_answers(hits, query, retriever, ranking, printing, recover, answered):
         return EXIT_NEGATIVE
     if open_first and hits:
         open_in_editor(hits[0], root)
-    return comment(hits, where, folder, root, retriever, as_json=printing.as_json, required=parse(query).required)
+    code = comment(hits, where, folder, root, retriever, as_json=printing.as_json, required=parse(query).required)
+    return EXIT_NEGATIVE if answered == [] else code
+
+
+def _check_reader(reader: str | None, *, answers: bool) -> None:
+    if answers and not reader:
+        raise click.UsageError("--answer needs --reader MODEL: 'binocle train reader' makes one")
+    if reader and not answers:
+        raise click.UsageError("--reader goes with --answer")
 
 
 def _read_query(query: str) -> str:
@@ -211,16 +231,20 @@ def _print_answers(
     ranking: _RankingOptions,
     printing: PrintOptions,
     recover: Callable[[str, Kind], RetainedFacts] | None,
+    answers: list[Answer] | None,
 ) -> bool:
-    """Print the hits and notes on the query; return whether they may answer it.
+    """Print the answer, the hits and notes on the query; return whether they may answer it.
 
     Hits that do not answer the query are printed only as JSON, or if the user asked for them with --min-relevance.
     """
     if recover and not printing.as_json:
         echo(f"query: {recovered(recover(query.strip(), 'query'))}\n")
     may_answer = not hits or hits.answerable or ranking.min_relevance is not None
+    if answers is not None and may_answer and not printing.as_json:
+        print_answer(answers, retriever)
     extra = (recover, word_shares(query, retriever)) if printing.explain and ranking.mode != "lexical" else (recover,)
-    print_hits(hits if may_answer or printing.as_json else [], query, retriever.folder, printing, *extra)
+    shown = hits if may_answer or printing.as_json else []
+    print_hits(shown, query, retriever.folder, printing, *extra, answers=answers)
     if ranking.mode != "lexical":
         say_too_long(query, retriever)
         say_language(query, retriever)

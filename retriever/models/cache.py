@@ -1,4 +1,4 @@
-"""The loaded models of one index: the encoder of its committed state, and every reranker in use."""
+"""The loaded models of one index: the encoder of its committed state, and every reranker and reader in use."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .encoder import Encoder
+    from .heads.reader import Reader
     from .reranker import Reranker
 
 
@@ -46,6 +47,7 @@ class ModelCache:
         self._encoder: Encoder | None = None
         self._is_warm = False
         self._rerankers: dict[str, Reranker] = {}
+        self._readers: dict[str, Reader] = {}
 
     def encoder_of(self, identity: EncoderId | None) -> Encoder:
         """Return the encoder of a committed state; for None, a new index, the requested encoder."""
@@ -136,6 +138,18 @@ class ModelCache:
             if name not in self._rerankers:
                 self._rerankers[name] = load_reranker(reranker)
             return self._rerankers[name]
+
+    def reader_of(self, reader: str | os.PathLike[str] | Reader) -> Reader:
+        """Return the reader of answers, loading it by name if needed."""
+        from .heads.reader import load_reader
+
+        if not isinstance(reader, (str, os.PathLike)):
+            return load_reader(reader)
+        with self._reranker_lock:
+            name = str(reader)
+            if name not in self._readers:
+                self._readers[name] = load_reader(reader)
+            return self._readers[name]
 
 
 def check_no_encoder(encoder: object, dim: int | None, model: str | None) -> None:

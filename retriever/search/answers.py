@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .citation import CitedText
-from .hit import Hit  # noqa: TC001 - type hints of a public class resolve
+from .results.citation import CitedText
+from .results.hit import Hit  # noqa: TC001 - type hints of a public class resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,12 @@ def answers(question: str, hits: Sequence[Hit], reader: Reader) -> list[Answer]:
     """
     passages = [passage for hit in hits for passage in hit.parts or (hit,)]
     spans = reader.read(question, [passage.text for passage in passages])
-    found = [
+    marked = [
         _answer(hit, span)
         for hit, span in zip(passages, spans, strict=True)
         if span is not None and span.score >= reader.settings.threshold and not _is_hidden(hit, span)
     ]
-    return sorted(found, key=lambda answer: -answer.score)
+    return sorted(marked, key=lambda answer: -answer.score)
 
 
 def _answer(hit: Hit, span: Span) -> Answer:

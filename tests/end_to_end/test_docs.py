@@ -91,6 +91,7 @@ PAIRS = [
 LESS = {
     "train encoder": ["--steps", "4", "--evaluations", "1"],
     "train reranker": ["--steps", "4", "--evaluations", "1", "--queries", "24", "--depth", "10"],
+    "train reader": ["--steps", "4", "--max-length", "48"],
     "train inverter": ["--steps", "4", "--evaluations", "1"],
     "tune": ["--steps", "2", "--pairs", "200"],
     "distill": ["--epochs", "0.1"],
@@ -142,6 +143,9 @@ def training_data(home):
     Retriever.open(home / "notes").add({"id": f"{n}", "text": row["positive"]} for n, row in enumerate(PAIRS))
     (home / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS), "utf-8")
     rows = "".join(f"{row['query']}\t{row['positive']}\t{n % 5}\n" for n, row in enumerate(PAIRS, 3))
+    asked = [{"question": row["query"], "answers": [row["positive"].split()[1]]} for row in PAIRS]
+    paragraphs = [{"context": row["positive"], "qas": [qa]} for row, qa in zip(PAIRS, asked, strict=True)]
+    (home / "train-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
     (home / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
     (home / "scifact" / "qrels").mkdir(parents=True)
     for name, column in (("corpus", "positive"), ("queries", "query")):

@@ -50,14 +50,18 @@ def is_for_types(node):
 
 
 def test_type_hints_of_the_public_names_resolve():
+    from binocle.retriever.models.heads.reader import Reader
     from binocle.retriever.scope import Scope
+    from binocle.retriever.search.answers import Answer
     from binocle.retriever.search.context import Passage
+
+    late = {"Scope": Scope, "Reader": Reader, "Answer": Answer}  # their modules are imported when they are first used
 
     functions = [getattr(function, "__func__", function) for function in vars(binocle.Retriever).values()]
     public = [function for function in functions if callable(function) and not function.__name__.startswith("_")]
     assert len(public) > 10
     for annotated in [*public, binocle.Retriever.__init__, binocle.Hit, Passage, binocle.Context]:
-        assert get_type_hints(annotated, localns={"Scope": Scope})  # its module is imported when it is first used
+        assert get_type_hints(annotated, localns=late)
     assert get_type_hints(binocle.Retriever.search)["return"] is binocle.Hits
 
 

@@ -58,6 +58,8 @@ def calibration_error(likely: Doubles, right: Doubles) -> float:
 
 def measures(likely: Doubles, right: Doubles, seed: int) -> list[Estimate]:
     """Return the calibration error, and the errors among the surest rows (risk and coverage, arXiv:1705.08500)."""
+    if not len(right):
+        return []
     rows = [heldout.resampled("calibration error", calibration_error, likely, right, seed)]
     order = np.argsort(-likely, kind="stable")
     for share in _COVERAGES:

@@ -39,12 +39,14 @@ class HeadConfig:
 class ReaderConfig(HeadConfig):
     """How to train a reader."""
 
-    stride: int = 128  # tokens that neighbouring windows of a long passage share
     unanswerable: float = 0.3  # share of the rows that show a question with another passage of its document
 
     def check(self) -> None:
         """:raises InputError: for the first invalid setting."""
-        super(ReaderConfig, self).check()  # noqa: UP008 - slots make a second class, which super() does not know
+        HeadConfig.check(self)
         checks.share(self, "unanswerable")
-        if not 0 <= self.stride <= self.max_length // 2:
-            raise InputError(f"stride is in tokens, from 0 to half of max length, not {self.stride}")
+
+    @property
+    def stride(self) -> int:
+        """Tokens that neighbouring windows of a long passage share: 128 of 384."""
+        return self.max_length // 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ...core.arrays import Doubles, Floats
+    from ...core.arrays import Doubles
     from ...retriever.models.heads.head import Head
     from ...retriever.models.heads.reader import Span
     from ...retriever.models.heads.windows import Window
@@ -42,16 +42,14 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
     metric = "F1"
     objective = "cross-entropy of start and end (arXiv:1810.04805); [CLS] where there is no answer (arXiv:1806.03822)"
 
-    def __init__(
-        self, run: TrainingRun[ReaderConfig], rows: Sequence[Question], held_out: Sequence[Question]
-    ) -> None:
+    def __init__(self, run: TrainingRun[ReaderConfig], rows: Sequence[Question], held_out: Sequence[Question]) -> None:
         super().__init__(run, rows, held_out)
         self._others = _Others(rows)
         self._judged = [*held_out]
         if run.config.unanswerable:
-            others = _Others(held_out)
+            passages = _Others(held_out)
             random = np.random.default_rng(run.config.seed)
-            elsewhere = (others.without_answer(question, random) for question in held_out if question.answers)
+            elsewhere = (passages.without_answer(question, random) for question in held_out if question.answers)
             self._judged += [question for question in elsewhere if question is not None]
 
     def length(self, row: Question) -> int:
@@ -99,16 +97,16 @@ class ReaderTraining(HeadTraining[Question, ReaderConfig]):
         finite = scores > _NONE
         slope, offset = calibration.platt(scores[finite], exact[finite])
         settings = replace(settings, slope=slope, offset=offset, threshold=threshold)
-        given = scores >= threshold
-        rows = [
-            heldout.mean("exact match", _float(exact[has_answer]), seed),
-            heldout.mean("F1", _float(f1[has_answer]), seed),
-        ]
-        if not has_answer.all():
-            rows.append(heldout.mean("no answer found where there is none", _float(~given[~has_answer]), seed))
-            rows.append(heldout.mean("right answers that are given", _float(given[has_answer & (exact > 0)]), seed))
+        is_given, is_right = scores >= threshold, exact > 0
         likely = calibration.probabilities(slope * scores[finite] + offset)
-        return settings.as_dict(), [*(row for row in rows if row.rows), *calibration.measures(likely, exact[finite], seed)]
+        values = {
+            "exact match": exact[has_answer],
+            "F1": f1[has_answer],
+            "no answer found where there is none": ~is_given[~has_answer],
+            "right answers that are given": is_given[is_right],
+        }
+        rows = [heldout.mean(name, array.astype(np.float32), seed) for name, array in values.items() if len(array)]
+        return settings.as_dict(), rows + calibration.measures(likely, exact[finite], seed)
 
     def _settings(self) -> ReaderSettings:
         return ReaderSettings(window=self.size, stride=self.config.stride)
@@ -142,7 +140,7 @@ def _target(window: Window, question: Question) -> tuple[int, int]:
     """Return the positions of the answer's first and last token in a window; (0, 0), [CLS], if it is not inside."""
     for answer, start in zip(question.answers, question.starts, strict=True):
         end = start + len(answer)
-        inside = [place for place, (left, right) in enumerate(window.offsets) if left < end and right > start]
+        inside = [position for position, (left, right) in enumerate(window.offsets) if left < end and right > start]
         if inside and window.offsets[inside[0]][0] <= start and window.offsets[inside[-1]][1] >= end:
             return window.first + inside[0], window.first + inside[-1]
     return 0, 0
@@ -152,14 +150,16 @@ def _spans(reader: Reader, questions: Sequence[Question]) -> list[Span | None]:
     return reader.read_pairs([(question.text, question.passage) for question in questions])
 
 
-def _values(measure: Callable[[str, Sequence[str]], float], spans: list[Span | None], rows: Sequence[Question]) -> Doubles:
+def _values(
+    measure: Callable[[str, Sequence[str]], float], spans: list[Span | None], rows: Sequence[Question]
+) -> Doubles:
     """Return a measure of each question's span."""
     pairs = zip(spans, rows, strict=True)
     return np.array([measure(span.text if span else "", question.answers) for span, question in pairs])
 
 
 def best_threshold(scores: NDArray[Any], f1: NDArray[Any], has_answer: NDArray[Any]) -> float:
-    """Return the score from which answers are given, so that the mean F1 is highest, as SQuAD's script chooses it.
+    """Return the score from which answers are is_given, so that the mean F1 is highest, as SQuAD's script chooses it.
 
     :param scores: of the best span of each question.
     :param f1: of that span.
@@ -172,7 +172,3 @@ def best_threshold(scores: NDArray[Any], f1: NDArray[Any], has_answer: NDArray[A
     best = int(gains.argmax())
     following = scores[order[best + 1]] if best + 1 < len(order) else scores[order[best]] - 1
     return float((scores[order[best]] + max(following, scores[order[best]] - 10)) / 2)
-
-
-def _float(values: NDArray[Any]) -> Floats:
-    return values.astype(np.float32)

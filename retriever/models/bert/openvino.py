@@ -47,7 +47,9 @@ class BertOpenVINO:
             settings["INFERENCE_NUM_THREADS"] = int(threads)  # a share of the machine, if several processes work on it
         if precision:
             settings["INFERENCE_PRECISION_HINT"] = precision
-        compiled = ov.Core().compile_model(_graph(config, weights, classifier=classifier, has_types=types), "CPU", settings)
+        compiled = ov.Core().compile_model(
+            _graph(config, weights, classifier=classifier, has_types=types), "CPU", settings
+        )
         self._weights = weights  # the graph shares their memory
         self.lock = threading.Lock()  # hold it during `map`: callers share the requests, and one uses every core
         self.streams = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))

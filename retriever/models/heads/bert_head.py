@@ -44,9 +44,9 @@ class BertHead:
 
     def logits(self, texts: Sequence[Tokens]) -> list[Floats]:
         """Compute few texts in numpy, and more by a compiled graph; see `Head`."""
-        few = sum(len(text.ids) for text in texts) < _FEW
+        is_small = sum(len(text.ids) for text in texts) < _FEW
         logits = [np.empty(0, np.float32)] * len(texts)
-        for positions, hidden, _ in (self._model.run_uncompiled if few else self._model.run)(texts):
+        for positions, hidden, _ in (self._model.run_uncompiled if is_small else self._model.run)(texts):
             for row, position in enumerate(positions.tolist()):
                 logits[position] = self._apply(hidden[row, : len(texts[position].ids)])
         return logits

@@ -105,8 +105,8 @@ class Reader:
         by_pair = [windows(tokenizer, *pair, self._size, settings.stride) for pair in pairs]
         logits = iter(self.head.logits([window for parts in by_pair for window in parts]))
         for (_, passage), parts in zip(pairs, by_pair, strict=True):
-            found = [_best(window, next(logits)) for window in parts]
-            yield self._span(passage, max(found, key=lambda span: span[0]))
+            spans = [_best(window, next(logits)) for window in parts]
+            yield self._span(passage, max(spans, key=lambda span: span[0]))
 
     def _span(self, passage: str, best: tuple[float, int, int]) -> Span | None:
         score, start, end = best

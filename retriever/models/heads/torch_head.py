@@ -140,5 +140,5 @@ def _load(name: str, folder: Path, kind: HeadKind) -> Any:
     except LOADING_ERRORS as error:
         raise InputError(f"{folder} does not load as a {kind.noun} ({first_line(error)})") from error
     if report["missing_keys"]:
-        raise InputError(f"{folder} is no trained {kind.noun}: its weights lack {sorted(report['missing_keys'])[0]}")
+        raise InputError(f"{folder} is no trained {kind.noun}: its weights lack {min(report['missing_keys'])}")
     return model.eval().to(device())

@@ -27,19 +27,19 @@ def windows(tokenizer: Tokenizer, question: str, passage: str, size: int, stride
     :param size: tokens of a window, the question and special tokens included.
     :param stride: tokens of the passage that two neighbours share, at most half of what a window holds.
     """
-    asked = _question(tokenizer, question, min(_QUESTION, size // 2))
+    query = _question(tokenizer, question, min(_QUESTION, size // 2))
     read = tokenizer.encode(passage, add_special_tokens=False)
-    room = max(1, size - len(asked.ids) - tokenizer.num_special_tokens_to_add(is_pair=True))
+    room = max(1, size - len(query.ids) - tokenizer.num_special_tokens_to_add(is_pair=True))
     read.truncate(room, stride=min(stride, room // 2))
-    pair = tokenizer.post_process(asked, read, add_special_tokens=True)
+    pair = tokenizer.post_process(query, read, add_special_tokens=True)
     types = max(pair.type_ids, default=0)
     return [_window(part, types) for part in (pair, *pair.overflowing)]
 
 
-def _question(tokenizer: Tokenizer, question: str, most: int) -> Encoding:
+def _question(tokenizer: Tokenizer, question: str, maximum: int) -> Encoding:
     encoding = tokenizer.encode(question, add_special_tokens=False)
-    while len(encoding.ids) > most:  # the end of a text may have more tokens once it is cut
-        question = question[: min(encoding.offsets[most - 1][1], len(question) - 1)]
+    while len(encoding.ids) > maximum:  # the end of a text may have more tokens once it is cut
+        question = question[: min(encoding.offsets[maximum - 1][1], len(question) - 1)]
         encoding = tokenizer.encode(question, add_special_tokens=False)
     return encoding
 

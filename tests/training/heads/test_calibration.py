@@ -1,0 +1,47 @@
+"""Scores become probabilities that hold, and the measures of it are those of their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from binocle.training.heads import calibration
+from binocle.training.heads.reader_training import best_threshold
+
+
+def test_platts_fit_finds_the_slope_and_the_offset_that_made_the_answers():
+    random = np.random.default_rng(0)
+    scores = random.normal(0, 4, 20_000)
+    right = (random.random(20_000) < calibration.probabilities(0.7 * scores - 1)).astype(float)
+    assert calibration.platt(scores, right) == pytest.approx((0.7, -1), abs=0.05)
+    likely = calibration.probabilities(0.7 * scores - 1)
+    assert calibration.calibration_error(likely, right) < 0.01 < calibration.calibration_error(likely**2, right)
+
+
+@pytest.mark.parametrize(
+    ("scores", "right"), [([1, 2, 3], [1, 1, 1]), ([5, 5, 5, 5], [0, 1, 0, 1]), ([-9e8, 1, 2, 3], [0, 0, 1, 1])]
+)
+def test_a_fit_is_finite_whatever_the_scores(scores, right):
+    slope, offset = calibration.platt(np.array(scores, float), np.array(right, float))
+    assert np.isfinite([slope, offset]).all() and slope >= 0
+
+
+def test_the_calibration_error_is_the_weighted_gap_of_the_bins():
+    likely, right = np.array([0.95, 0.95, 0.35, 0.35]), np.array([1.0, 0.0, 0.0, 1.0])
+    assert calibration.calibration_error(likely, right) == pytest.approx(0.5 * abs(0.95 - 0.5) + 0.5 * abs(0.35 - 0.5))
+
+
+def test_the_threshold_gives_the_highest_f1_over_all_questions():
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        scores, f1, has = random.normal(size=20), random.random(20), random.random(20) < 0.7
+        if has.all() or not has.any():
+            continue
+        f1 = f1 * has
+
+        def total(threshold, scores=scores, f1=f1, has=has):
+            given = scores >= threshold
+            return (f1 * given + (~has & ~given)).sum()
+
+        best = max(total(threshold) for threshold in scores)  # a reader that never answers is none
+        assert total(best_threshold(scores, f1, has)) == pytest.approx(best)

@@ -1,0 +1,216 @@
+"""Readers learn, resume, and are ordinary folders of transformers; a search cites their answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+from binocle import Retriever
+from binocle.core.errors import InputError, ModelNotFoundError
+from binocle.retriever.models.heads.bert_head import BertHead
+from binocle.retriever.models.heads.reader import load_reader
+from binocle.retriever.models.heads.torch_head import inputs
+from binocle.retriever.models.heads.windows import windows
+from binocle.training.heads.config import ReaderConfig
+from binocle.training.heads.train import train_reader
+from binocle.training.runs.checkpoints import last_checkpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+
+def test_a_reader_learns_and_its_card_says_how_well(trained_reader):
+    measures = {measure.name: measure for measure in trained_reader.measures}
+    assert measures["F1"].value > 0.8 > measures["F1"].low - 1
+    assert {"exact match", "no answer found where there is none", "calibration error"} <= measures.keys()
+    facts = json.loads((trained_reader.folder / "binocle.json").read_text("utf-8"))
+    assert facts["reader"]["window"] == 48
+    card = (trained_reader.folder / "README.md").read_text("utf-8")
+    assert "# Reader trained from" in card and "| F1 |" in card
+    assert not (trained_reader.folder / "run").exists()
+
+
+def test_the_folder_is_one_of_transformers_and_its_logits_are_served_without_torch(trained_reader):
+    from transformers import AutoModelForQuestionAnswering
+
+    reader = load_reader(trained_reader.folder)
+    assert isinstance(reader.head, BertHead)
+    model = AutoModelForQuestionAnswering.from_pretrained(trained_reader.folder, attn_implementation="eager").eval()
+    texts = ["the cat sat on the mat and the dog ran to the river", "bread"]
+    texts += ["salt the cheese and bake the bread in a hot oven until the night is over " * 9]
+    parts = [part for text in texts for part in windows(reader.head.tokenizer(), "where the cat", text, 48, 16)]
+    assert len(parts) > 3
+    with torch.no_grad():
+        output = model(**inputs(model, parts))
+    several = output.start_logits, output.end_logits
+    for few in (parts[:2], parts * 8):  # numpy, and OpenVINO
+        for part, logits, start, end in zip(few, reader.head.logits(few), *several, strict=False):
+            size = len(part.ids)
+            np.testing.assert_allclose(logits, torch.stack([start[:size], end[:size]], 1), atol=1e-4)
+
+
+def test_windows_cover_a_long_passage_and_share_tokens(trained_reader):
+    tokenizer = load_reader(trained_reader.folder).head.tokenizer()
+    passage = " ".join(["bread"] * 200)
+    parts = windows(tokenizer, "where " * 90, passage, 40, 10)
+    covered = {offset for part in parts for offset in part.offsets}
+    assert covered == {(6 * n, 6 * n + 5) for n in range(200)}
+    assert all(len(part.ids) <= 40 and part.type_ids[part.first - 1 : part.first + 1] == [0, 1] for part in parts)
+    assert set(parts[0].offsets) & set(parts[1].offsets)
+    assert windows(tokenizer, "where", "", 40, 10)[0].offsets == []
+
+
+def test_a_reader_reads_the_answer_wherever_it_stands(trained_reader):
+    reader = load_reader(trained_reader.folder)
+    plain = "the cat sat on the river and the dog ran to the mountain"
+    long = f"{'bread and salt ' * 40} {plain}"
+    found = reader.read("where the cat", [plain, "bread", "", "  \n "])
+    assert (found[0].text, plain[found[0].start : found[0].end]) == ("river", "river")
+    assert found[2:] == [None, None]
+    (far,) = reader.read("where the cat", [long])
+    assert long[far.start : far.end] == far.text
+    with pytest.raises(InputError, match="a question is a text with words"):
+        reader.read(" ", [plain])
+
+
+def test_a_killed_run_resumes_and_takes_the_same_steps(tmp_path, tiny_model, squad_rows, monkeypatch):
+    from binocle.training.heads.reader_training import ReaderTraining
+
+    config = ReaderConfig(steps=6, max_length=48, batch_size=4, held_out=0.1, evaluations=3, bf16=False)
+    whole = train_reader(squad_rows(40), tmp_path / "whole", base=tiny_model, config=config)
+    taken = []
+    loss = ReaderTraining.loss
+
+    def killed(self, rows, random):
+        if len(taken) == 5:
+            raise KeyboardInterrupt
+        taken.append(1)
+        return loss(self, rows, random)
+
+    monkeypatch.setattr(ReaderTraining, "loss", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train_reader(squad_rows(40), tmp_path / "out", base=tiny_model, config=config)
+    assert last_checkpoint(tmp_path / "out" / "run" / "checkpoints").name == "checkpoint-4"
+    monkeypatch.undo()
+    monkeypatch.setenv("BINOCLE_PRECISION", "float32")
+    resumed = train_reader(squad_rows(40), tmp_path / "out", base=tiny_model, config=config)
+    assert (resumed.loop.resumed_from, resumed.loop.steps) == (4, 6)
+    assert resumed.fingerprint == whole.fingerprint  # of the same weights
+
+
+def test_wrong_data_and_settings_are_refused_and_leave_nothing(tmp_path, tiny_model, squad_rows):
+    rows = squad_rows(40)
+    for data, options, message in (
+        ([{"context": "a", "question": "b"}], {}, "row 1 has no list of 'answers'"),
+        ([row | {"answers": []} for row in rows], {}, "no question to learn from has an answer"),
+        (rows, {"steps": 1, "minutes": 1.0}, "steps and minutes"),
+        (rows, {"unanswerable": 1.0}, "unanswerable is a share"),
+        (rows, {"max_length": 8}, "max length is in tokens"),
+    ):
+        with pytest.raises(InputError, match=message):
+            train_reader(data, tmp_path / "out", base=tiny_model, config=ReaderConfig(**options))
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def answering(tmp_path, tiny_model, write):
+    """An index of two documents, one of which has an answer."""
+    files = {
+        "cat.txt": "the cat sat on the\nriver and the dog ran to the mountain\n",
+        "b.txt": "Bread.\n",
+    }
+    retriever = Retriever.open(write(tmp_path / "folder", files), model=tiny_model)
+    retriever.sync()
+    return retriever
+
+
+def test_an_answer_cites_its_own_characters_and_lines(answering, trained_reader):
+    answers = answering.answer("where the cat", reader=trained_reader.folder, mode="lexical")
+    best = answers[0]
+    text = answering.text("cat.txt")
+    assert (best.path, best.text, text[best.char_start : best.char_end]) == ("cat.txt", "river", "river")
+    assert (
+        text.splitlines()[best.line_start - 1] == "river and the dog ran to the mountain"
+        and best.line_end == best.line_start
+    )
+    assert 0 < best.probability < 1 and best.hit.text.count("river") == 1
+    assert (
+        answering.scope("path=cat.txt").answer("where the cat", reader=trained_reader.folder, mode="lexical")[0].text
+        == "river"
+    )
+    assert answering.scope("path=b.txt").answer("where the cat", reader=trained_reader.folder) == []
+    hits = answering.search("cat", mode="lexical")
+    assert answering.answer("where the cat", reader=load_reader(trained_reader.folder), hits=hits)[0].text == "river"
+
+
+def test_hidden_text_is_no_answer(answering, trained_reader):
+    from dataclasses import replace
+
+    (hit,) = answering.search("cat", 1, mode="lexical")
+    at = hit.char_start + hit.text.index("river")
+    assert answering.answer("where the cat", reader=trained_reader.folder, hits=[hit])
+    hidden = replace(hit, hidden=((at, at + 5),))
+    assert answering.answer("where the cat", reader=trained_reader.folder, hits=[hidden]) == []
+
+
+def test_search_prints_the_answer_and_its_line(answering, trained_reader, run, monkeypatch):
+    monkeypatch.chdir(answering.folder)
+    options = ("--answer", "--reader", trained_reader.folder, "--mode", "lexical", "--min-relevance", "0")
+    shown = run("search", "where the cat", *options)
+    first, second = shown.out.splitlines()[:2]
+    assert shown.code == 0 and first.startswith("river  (") and first.endswith("cat.txt:2")
+    assert "[river]" in second
+    rows = run("search", "where the cat", *options, "--json").rows
+    assert rows[0]["answer"]["text"] == "river" and rows[0]["answer"]["line_start"] == 2
+    assert set(rows[0]["answer"]) == {
+        "text",
+        "char_start",
+        "char_end",
+        "line_start",
+        "line_end",
+        "page",
+        "score",
+        "probability",
+    }
+    nothing = run("search", "bread", *options, "--files", "b.txt")
+    assert (nothing.code, "no answer" in nothing.err, "b.txt:1" in nothing.out) == (1, True, True)
+    assert run("search", "cat", "--answer") == (
+        2,
+        "",
+        "binocle: --answer needs --reader MODEL: 'binocle train reader' makes one (see 'binocle search --help')\n",
+    )
+    assert "--reader goes with --answer" in run("search", "cat", "--reader", "x").err
+
+
+def test_answer_reads_files_and_standard_input(tmp_path, trained_reader, run):
+    file = tmp_path / "a.txt"
+    file.write_text("the cat sat on the\nriver and the dog ran to the mountain\n", "utf-8")
+    reader = ("--reader", trained_reader.folder)
+    shown = run("answer", "where the cat", file, *reader)
+    assert (shown.code, shown.out.split("  ")[0], f"{file}:2" in shown.out) == (0, "river", True)
+    (row,) = run("answer", "where the cat", "-", *reader, "--json", stdin=file.read_bytes()).rows
+    assert (row["file"], row["text"], row["line_start"], row["char_start"]) == ("-", "river", 2, 19)
+    assert run("answer", "where the cat", *reader, stdin=b"bread").code == 1
+    assert "is no text in UTF-8" in run("answer", "where", "-", *reader, stdin=b"\xff").err
+
+
+def test_another_model_is_no_reader(tmp_path, tiny_model, trained_reader, make_reranker):
+    with pytest.raises(InputError, match="is BertModel and no reader: expected one that 'binocle train reader' wrote"):
+        load_reader(tiny_model)
+    with pytest.raises(ModelNotFoundError):
+        load_reader("no-such-reader")
+    shutil.copytree(trained_reader.folder, tmp_path / "copy")
+    for text, message in (
+        ('{"reader": {"window": "long"}}', "has a value that is no number"),
+        ('{"reader": {"evil": 1}}', "does not describe a reader"),
+        ("[", "does not describe a reader"),
+    ):
+        (tmp_path / "copy" / "binocle.json").write_text(text, "utf-8")
+        with pytest.raises(InputError, match=message):
+            load_reader(tmp_path / "copy")
