@@ -230,6 +230,35 @@ def make_reranker():
     return build_reranker
 
 
+def build_head(folder: Path, task: str, labels: list[str], *, settings: dict | None = None) -> Path:
+    """A random BERT with a head of transformers: "QuestionAnswering", "TokenClassification" and so on.
+
+    :param settings: the content of its binocle.json.
+    """
+    build_reranker(folder, modules=False)
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: array for name, array in weights.items() if not name.startswith("classifier")}
+    layer = "qa_outputs" if task == "QuestionAnswering" else "classifier"
+    random = np.random.default_rng(7)
+    weights[f"{layer}.weight"] = random.standard_normal((len(labels), 32)).astype(np.float32)
+    weights[f"{layer}.bias"] = random.standard_normal(len(labels)).astype(np.float32)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    names = {str(number): label for number, label in enumerate(labels)}
+    config |= {"architectures": [f"BertFor{task}"], "id2label": names}
+    config |= {"label2id": {label: number for number, label in enumerate(labels)}}
+    write_json(folder / "config.json", config)
+    if settings is not None:
+        write_json(folder / "binocle.json", settings)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_head():
+    """`build_head(folder, task, labels, settings=)`."""
+    return build_head
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The path of a model that every part of the engine can use. Not to be changed."""

@@ -14,8 +14,6 @@ from ...core.files import known_sha256
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from _typeshed import DataclassInstance
-
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
 # In these model types positions begin after the padding token's, so they read two tokens fewer.
 PADDED_POSITIONS = {
@@ -202,8 +200,11 @@ def tokenizer_overrides(folder: Path) -> dict[str, Any]:
     return overrides | {key: options[key] for key in differing}
 
 
-def fingerprint(folder: Path, settings: DataclassInstance) -> str:
-    """Return 32 hex digits that change with everything that decides a vector or score: weights, tokenizer, settings."""
+def fingerprint(folder: Path, settings: Any) -> str:
+    """Return 32 hex digits that change with everything that decides a vector or score: weights, tokenizer, settings.
+
+    :param settings: a dataclass.
+    """
     tokenizer = tokenizer_overrides(folder)
     decisive = asdict(settings) | ({"tokenizer": tokenizer} if tokenizer else {})
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())

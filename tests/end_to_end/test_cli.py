@@ -116,13 +116,15 @@ EXAMPLES = [words for name in ["binocle", *COMMANDS] for words in examples(name)
 JUDGED = {
     "sts.tsv": "sentence1\tsentence2\tscore\nThe cat sat.\tA cat sat on the mat.\t5\n"
     "Income tax is due.\tThe ship sails.\t0\nBake the bread.\tThe oven is hot.\t2.5\n",
+    "guide.md": "The worker cancels a task.\n",
+    "notes.txt": "Bread and salt.\n",
     "questions.tsv": "q1\tinstall the package\nq2\tinvoice of march\n",
     "answers.tsv": "q1\tguide/install.md\t1\nq2\treport.pdf\t1\n",
 }
 
 
 @pytest.fixture(scope="module")
-def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -> Path:
+def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, make_head) -> Path:
     """A home directory with everything that the examples name."""
     home = tmp_path_factory.mktemp("documented") / "home"
     texts = {
@@ -137,6 +139,9 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker) -
     Retriever.open(home / "data/binocle/collections/all", model=tiny_model).sync([home / "docs"])
     make_model(home / "models/base", seed=2)
     make_reranker(home / "models/reranker")
+    for name in ("my-reader", "models/reader"):
+        surely = {"reader": {"threshold": -1e9}}
+        make_head(home / name, "QuestionAnswering", ["start", "end"], settings=surely)
     collection(home / "scifact")
     write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
     from ....core.arrays import Floats, Integers, Positions
     from .openvino import BertOpenVINO
