@@ -24,20 +24,20 @@ from ..core.files import user_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-COLLECTION = "collection"  # the only key that is no table, and the one of click's `meta` for its value
+COLLECTION = "collection"  # the only key that is no table; click's `meta` has its value under the same key
 _INDEXED_BY = {"search": ["index"], "pick": ["index"]}  # commands that offer to index a folder
 FILE = "configuration"  # the key of click's `meta` for the file in force
 
 
 def configuration_file() -> Path:
-    """The configuration file, whether or not there is one; `BINOCLE_CONFIG` names another."""
+    """The path of the configuration file, which may be missing; `BINOCLE_CONFIG` names another."""
     if named := os.environ.get("BINOCLE_CONFIG"):
         return Path(named).expanduser()
     return user_folder("CONFIG", "~/.config") / "binocle" / "config.toml"
 
 
 def configure(context: click.Context, group: click.Group) -> None:
-    """Read the file, if there is one: the command that runs gets its defaults, and click's `meta` the rest.
+    """Read the file, if there is one: set the defaults of the running command, and keep the rest in click's `meta`.
 
     :raises InputError: with the line of the file, for a key that is unknown or a value of another type.
     """
@@ -126,7 +126,7 @@ def _defaults(file: Path, text: str, path: list[str], table: Any, command: click
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by their long name, or the short one if there is no other."""
+    """The options of a command by their long name, or else by the short one."""
     options = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
     return {max(option.opts, key=len).lstrip("-"): option for option in options}
 

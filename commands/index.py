@@ -132,7 +132,7 @@ def index(
 
 
 def _place(folders: tuple[Path, ...], index: Path | None) -> tuple[Path, Path | list[Path] | None]:
-    """The place of the index, and the argument of its sync: a folder, folders for a collection, or None for its own."""
+    """The place of the index, and what to sync: a folder, the folders of a collection, or None for what it has."""
     from ..retriever.documents.scan import INDEX_NAME, is_index
     from ..retriever.retriever import Retriever
     from ..retriever.store.collection import existing_collection, is_collection_path
@@ -175,7 +175,7 @@ def _check_free(retriever: Retriever, index: Path | None) -> None:
 
 
 def open_or_make(folder: Path | None, at: Path | None, model: str | None, ray: str | None) -> Retriever:
-    """Open an index to search; where there is none, a person is asked whether to make it.
+    """Open an index to search; if there is none, ask the user on a terminal whether to make it.
 
     :param at: the index that --index names.
     """
@@ -197,7 +197,7 @@ def _question(folder: Path) -> str:
 
 
 def summary(report: Report) -> str:
-    """The line that a run over a folder ends with."""
+    """The last line of a run over a folder."""
     from ..retriever.indexing.report import FILE_STATES
 
     parts = {"indexed": f" ({report.in_part:,} in part)" if report.in_part else ""}

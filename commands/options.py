@@ -1,4 +1,4 @@
-"""Options that commands share, and the index and the documents that a user's words stand for."""
+"""Options that commands share; find the index and the documents that a user names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _FolderPath(_FilePath):
 
 
 class _IndexPath(_FolderPath):
-    """A folder, or an index on object storage: an address of object storage is not changed."""
+    """A folder, or an index on object storage, with its address unchanged."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from ..retriever.store.locations.open_location import is_s3
@@ -264,7 +264,7 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     """A command for the same index, in quotes, ready to be typed: `'binocle files --state failed docs'`.
 
     :param folder: the folder to name; by default the running command's.
-    :param at: the path of the index; the hint names it where `folder` alone does not lead there.
+    :param at: the path of the index; the hint names it if `folder` alone does not lead there.
     """
     from ..retriever.documents.scan import INDEX_NAME
 
@@ -272,7 +272,7 @@ def command_hint(command: str, folder: Path | None = None, *, at: Path | None = 
     index, current = arguments.get("index"), arguments.get("folder")
     if not index and folder is not None and at is not None and at != folder.resolve() / INDEX_NAME:
         index = at
-    if isinstance(current, tuple):  # of a command that takes several
+    if isinstance(current, tuple):  # a command that takes several folders
         current = next(iter(current), None)
     if folder is None and not index and current != Path():
         folder = current
@@ -327,7 +327,7 @@ def _below(folder: Path, root: Path | None, index: Path) -> list[Filter]:
 
 
 def folder_above(path: Path) -> Path:
-    """The folder that a file or a glob lies in; a folder itself."""
+    """The folder of a file or a glob; a folder stays as it is."""
     above = _above_glob(path)
     return above.parent if above.is_file() else above
 
@@ -341,7 +341,7 @@ def _above_glob(path: Path) -> Path:
 
 
 def path_from_here(root: Path | None) -> Callable[[str], str]:
-    """A function from a path of the index to one that opens from the current folder: absolute unless below it.
+    """A function that makes a path of the index one that opens from the current folder: absolute unless below it.
 
     :param root: the indexed folder.
     """
@@ -370,7 +370,7 @@ def is_document(retriever: Retriever, path: str) -> bool:
 
 
 def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> str:
-    """The path in the index of the document that a user names, from the current folder or as the index has it.
+    """The path in the index of a user's document, named from the current folder or by its path in the index.
 
     :param folders: also accept a folder, for commands that erase. Then a path with two meanings is an error.
     :raises InputError: when there is no such document, with the nearest name.
@@ -403,7 +403,7 @@ def find_document(retriever: Retriever, path: str, *, folders: bool = False) -> 
 
 
 def is_forgotten(retriever: Retriever, path: str) -> bool:
-    """Whether a user's path names a file that was forgotten whole, from the current folder or as the index has it."""
+    """Whether a user's path names a forgotten file, from the current folder or by its path in the index."""
     from ..retriever.store.documents import named
 
     snapshot = retriever.snapshot()
@@ -424,7 +424,7 @@ def _is_folder_of(folder: str, paths: set[str]) -> bool:
 
 
 def _nearest(path: str, paths: set[str]) -> str | None:
-    """The only path that ends in the given one, or else the path with the most similar spelling."""
+    """The only path with this ending, or else the path with the most similar spelling."""
     from difflib import get_close_matches
 
     endings = [candidate for candidate in paths if candidate.endswith(f"/{path}")]

@@ -1,4 +1,4 @@
-"""Print for people and for programs: nothing that a document or a file's name contains reaches a terminal raw."""
+"""Print for people and for programs. No control character of a document or a file's name reaches a terminal."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class ProgressBar:
 
     On a terminal there is one bar, for the present stage. A stage of unknown length pulses and shows no percentage.
 
-    :param first: the stage until the first event.
+    :param first: the name of the stage before the first event.
     :param lines: the seconds between plain lines where stderr is no terminal; None prints no lines. An event without a
         total and the last one of a stage are always printed.
     :param silence: the seconds at the beginning without plain lines, so that a short run prints none.
@@ -34,7 +34,7 @@ class ProgressBar:
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
         self._stage: str | None = None
-        self._printed = -float("inf")  # when the last plain line was
+        self._printed = -float("inf")  # the time of the last plain line
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():

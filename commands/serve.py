@@ -128,7 +128,7 @@ def _open(folder: Path | None, indexes: tuple[Path, ...]) -> dict[str, Retriever
 
 
 def _name(location: str) -> str:
-    """The last part of the name of an index's location that says something."""
+    """The last telling part of the name of an index's location."""
     from ..retriever.documents.scan import INDEX_NAME
 
     parts = [part for part in location.split("/") if part and part != INDEX_NAME]
@@ -145,7 +145,7 @@ def _served(opened: dict[str, Retriever], rerank: str | None, *, writable: bool)
 
 @contextlib.contextmanager
 def _listener(host: str, port: int, path: Path | None) -> Iterator[tuple[socket.socket, object]]:
-    """A socket to listen at, and where it is, for people."""
+    """A socket to listen at, and its address for people."""
     from ..retriever.servers.http import server
 
     if path is not None:

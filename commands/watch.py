@@ -54,7 +54,7 @@ def watch(folder: Path | None, index: Path | None, poll: float | None, wait: flo
     if folder is None and not is_collection(retriever):
         folder = Path()
     updates = updates_of(retriever, folder, poll=poll)
-    signal.signal(signal.SIGTERM, _interrupt)  # a service manager's end is as clean as Ctrl-C: a sync may stop anywhere
+    signal.signal(signal.SIGTERM, _interrupt)  # a service manager may end it, as Ctrl-C does: a sync may stop anywhere
     watched = ", ".join(printable_path(str(path)) for path in ([folder] if folder else retriever.folders))
     print_note(f"watching {watched}; Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):

@@ -51,7 +51,7 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float | No
 
 
 _SHARE = click.FloatRange(0)
-_EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too weak an attack
+_EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was too weak to prove it
 
 
 @click.command()
@@ -78,7 +78,7 @@ _EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too we
     type=float,
     default=600.0,
     show_default=True,
-    help="Limit of learning for each defence, four times as long for the first decoder. Who is cut off passes no gate.",
+    help="Limit of learning for each defence, fourfold for the first decoder. A run that it ends passes no gate.",
 )
 @click.option(
     "--lengths",
@@ -112,7 +112,7 @@ _EXIT_UNMEASURED = 2  # of a gate that the settings seem to be within, by too we
 @click.option(
     "--apply",
     is_flag=True,
-    help="Embed the index anew with the best setting within the gate: by nDCG@10, or by leak if no leak is limited.",
+    help="Embed the index anew with the best setting within the gate: by nDCG@10, or by leak if none is limited.",
 )
 @click.option(
     "--encoder",

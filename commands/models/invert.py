@@ -111,7 +111,7 @@ def _vectors(
     folder: Path | None,
     index: Path | None,
 ) -> tuple[NDArray[Any], str | None, str | None]:
-    """The vectors to invert, and if known their text and their encoder's fingerprint."""
+    """The vectors to invert; also their text and their encoder's fingerprint, if known."""
     if text is not None:
         return inverter.encoder.encode([text]), text, inverter.encoder.fingerprint
     if vectors is not None:

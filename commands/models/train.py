@@ -235,7 +235,7 @@ def _refuse_idle_options(data: str, development: str | None = None) -> None:
 
 
 def _print_result(result: TrainingResult, *, as_json: bool) -> None:
-    if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
+    if os.environ.get("RANK", "0") != "0":  # of several processes, only one prints
         return
     if as_json:
         echo_json(result.as_dict())

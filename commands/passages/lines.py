@@ -128,7 +128,7 @@ class _JsonWriter:
 
 
 class _TextWriter:
-    """As grep prints: `path:12:text` for a match, `path-11-text` for a line near one, `--` between groups."""
+    """Print like grep: `path:12:text` for a match, `path-11-text` for a line near one, `--` between groups."""
 
     def __init__(self, *, separated: bool) -> None:
         self._separated = separated

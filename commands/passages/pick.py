@@ -1,4 +1,4 @@
-"""`binocle pick`: search as one types, and open a passage in the editor."""
+"""`binocle pick`: search as you type, and open a passage in the editor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def pick(folder: tuple[Path, ...], index: Path | None, query: str, k: int) -> int:
     """Search as you type, and open a passage.
 
-    The passages that answer the text are listed at each key, with all of the chosen one beside them. Enter opens it in
+    Each key updates the list of passages that answer the text; beside it is the whole chosen passage. Enter opens it in
     $VISUAL or $EDITOR at its line. Tab prints its path and line, and leaves. Exit 1 when nothing was chosen.
 
     \b

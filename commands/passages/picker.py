@@ -1,7 +1,7 @@
-"""The picker: results as one types, in the terminal.
+"""The picker: results in the terminal as the user types.
 
-The search runs in a thread of its own. It always searches for the text that stands in the field now: an answer to an
-earlier text is dropped.
+The search runs in a thread of its own. It always searches for the present text of the field, and drops the answer to
+an earlier text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.08  # seconds: a search waits for the next key so long
 _LINES = 3  # of a hit in the list
-_WIDE = 110  # columns: a wider terminal has the passage beside the list
+_WIDE = 110  # columns: a wider terminal shows the passage beside the list
 _KEYS = "Enter: open in $EDITOR   Tab: print the place and leave   ↑ ↓ PgUp PgDn: choose   Esc: leave"
 
 
@@ -125,7 +125,7 @@ class Picker:
         self.editing: Awaitable[None] | None = None  # a task without a reference may vanish
 
     def run(self, source: Input | None = None, output: Output | None = None) -> str | None:
-        """Show the picker until the user leaves, and return the place that he chose to print.
+        """Show the picker until the user leaves; return the place to print, if the user chose one.
 
         :param source: the keys; by default the terminal's.
         """

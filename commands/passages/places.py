@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...retriever.search.results.citation import Copy
     from ...retriever.search.results.hit import Hit
 
-_HEAD_BYTES = 8_192  # looked through for a NUL: a file with one is no text
+_HEAD_BYTES = 8_192  # bytes to search for a NUL: a file with one is no text
 _LINE_BEFORE = (  # +12 FILE
     *("vim", "vi", "nvim", "gvim", "view", "nano", "pico", "micro", "kak", "joe", "jed", "ne", "mg", "mcedit"),
     *("emacs", "emacsclient"),
@@ -56,7 +56,7 @@ def open_in_editor(hit: Hit, root: Path | None) -> None:
 
 
 def editor_command(editor: list[str], file: Path, line: int) -> list[str]:
-    """The command that opens a file at a line, as each editor wants it; at the start if it is not known.
+    """The command that opens a file at a line in this editor; in an unknown editor, at the start.
 
     :param file: an absolute path, so that it is never read as an option.
     """

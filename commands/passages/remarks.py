@@ -1,4 +1,4 @@
-"""What `binocle search` says on stderr about a query: length, language, corrected words, and that nothing answers."""
+"""Notes of `binocle search` on stderr: the query's length, language and corrected words, and a lack of answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def corrected(query: str, hits: Hits) -> str:
 
 
 def say_language(query: str, retriever: Retriever) -> None:
-    """Name an encoder for the language of the query, if the default one of the index is not for it."""
+    """Name an encoder for the language of the query, if the index has the default one and that is not for it."""
     from ...retriever.search.language import foreign_language
     from ...retriever.store.derived.relevance_scale import DEFAULT_ENCODER
 

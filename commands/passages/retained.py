@@ -41,7 +41,7 @@ def embedded_text(hit: Hit) -> str:
 
 
 def recovered(facts: RetainedFacts) -> str:
-    """Name the words and facts that are read from a vector, and facts that are not among its likeliest words."""
+    """Name the words and facts that can be read from a vector, and the facts that are not among its likeliest words."""
     missing = f"; not among its likeliest words: {', '.join(facts.missing)}" if facts.missing else ""
     retained = f"; read back: {', '.join(facts.retained)}" if facts.retained else ""
     return f"its vector still says: {', '.join(facts.words) or 'nothing'}{retained}{missing}"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..store.snapshot import Snapshot
     from ..store.writer import Writer
 
-_BATCH_SIZE = 1_000  # documents checked together; of several with the same id the last counts
+_BATCH_SIZE = 1_000  # documents checked together; the last of several with the same id counts
 _FIELDS = ("embedding", "format", "id", "metadata", "text", "title")
 _FORMATS = ("text", "markdown")
 _METADATA = "a mapping of names to strings, finite numbers up to 1.8e308, booleans, dates or lists of them"

@@ -31,7 +31,7 @@ class Batch:
     """Writes that wait for the end of a `with` block; `report` is of all of them then.
 
     Filters and ids mean the documents that the index has when the block ends. A document may be changed once: the same
-    id in two writes is an error, but of several documents added under one id the last counts.
+    id in two writes is an error. If several documents are added under one id, the last counts.
     """
 
     def __init__(self, policy: AddPolicy, choose: Choose) -> None:

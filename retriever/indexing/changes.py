@@ -53,12 +53,12 @@ class FolderChanges:
     rows: list[Row] = field(default_factory=list)  # document rows that change while their chunks stay
     replaced: list[int] = field(default_factory=list)  # ids of rows without chunks that `rows` replace
     drop: list[int] = field(default_factory=list)  # ids of documents that are gone
-    away: list[tuple[str, Row]] = field(default_factory=list)  # kept: the folder of a collection above is not there
+    away: list[tuple[str, Row]] = field(default_factory=list)  # kept: their folder of the collection is not there
     members: dict[str, list[Row]] = field(default_factory=dict)  # file in `read` -> rows of the members it had
     report: Report = field(default_factory=Report)
 
     def account(self, entry: Entry, state: State, row: Row | None, members: list[Row]) -> None:
-        """Note what becomes of an entry, of its row and of the rows of its members."""
+        """Record the state of an entry: what happens to its row and to the rows of its members."""
         if state is State.CHANGED:
             self.read.append(replace(entry, tried=row["sha256"]) if row and _is_left(row) else entry)
         if state in (State.NEW, State.CHANGED):
@@ -208,7 +208,7 @@ def _count_unchanged(report: Report, row: Row) -> None:
 
 
 def _is_to_open(row: Row, members: list[Row], snapshot: Snapshot) -> bool:
-    """Whether a file may give more when its members are read again: none were, some failed, or some were forgotten."""
+    """Whether another reading may give more members: so far none were read, some failed, or some were forgotten."""
     is_doubtful = not members or any(member["state"] == "failed" for member in members) or bool(snapshot.tombstones)
     return has_members(row["format"]) and is_doubtful
 
@@ -242,7 +242,7 @@ def _find_moves(root: Path, fresh: list[Entry], gone: dict[str, Row], changes: F
 
 
 def mtime_fields(mtime_ns: int) -> Row:
-    """The columns for the time of a file. A time is not settled while the next change could leave it the same."""
+    """The columns for the time of a file. A recent time is not settled: the next change could leave it the same."""
     return {"mtime_ns": mtime_ns, "settled": time.time_ns() - mtime_ns > _RACY_NS}
 
 

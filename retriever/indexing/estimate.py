@@ -1,4 +1,4 @@
-"""The work that a folder is, before it is indexed: how many files, and roughly how long."""
+"""Estimate the work to index a folder: the number of files, and roughly the time."""
 
 from __future__ import annotations
 

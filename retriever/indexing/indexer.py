@@ -42,7 +42,7 @@ class _Passage:
     chunk: Chunk
     context: str
     key: int
-    vector: Floats | None = None  # that came with the document; None: the encoder gives it
+    vector: Floats | None = None  # from the caller, with the document; None: from the encoder
 
 
 @dataclass(slots=True)

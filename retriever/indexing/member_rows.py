@@ -38,7 +38,7 @@ class Members:
         return [path for path in self._rows if any(above in files for above in _paths_down_to(path.rpartition("/")[0]))]
 
     def take(self, file: str) -> list[Row]:
-        """Take the rows of the members of a file, and of an archive without a row: an interrupted run left them."""
+        """Take the rows of the members of a file, or of an archive without a row, as an interrupted run leaves them."""
         members = self._by_file.pop(file, [])
         if not members and file in self._folders and may_hold(file):
             paths = [path for path in self._rows if path.startswith(file + "/")]

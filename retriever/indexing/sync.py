@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     FileIndexer = Callable[[Writer, Path, list[Entry], dict[str, Row], Report, OnProgress], None]
 
 
-_MANY_CODE_FILES = 10  # from which on a run says that a parser would help
+_MANY_CODE_FILES = 10  # files of source code: with this many, a run says that a parser would help
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 64 * 2**20  # of documents that are rewritten together
 
 

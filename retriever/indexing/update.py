@@ -28,7 +28,7 @@ Change = Literal["merge", "replace"]
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """New metadata, and whether they come to the old ones or instead of them."""
+    """New metadata, and whether to add them to the old ones or to replace these."""
 
     values: Mapping[str, Any]
     removed: frozenset[str]  # keys
@@ -76,7 +76,7 @@ def update(
 
 
 def changed_rows(snapshot: Snapshot, rows: Iterable[Row], change: MetadataChange, report: Report) -> list[Row]:
-    """Return the whole rows of the documents that a change makes others."""
+    """Return the whole rows of the documents that differ after the change."""
     chosen = {row["id"]: row for row in rows}
     if file := next((row["path"] for row in chosen.values() if row["source"] == "file"), None):
         raise InputError(f"{file!r} is a file: its metadata come from the file, and `update` changes added documents")

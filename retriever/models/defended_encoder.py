@@ -2,7 +2,7 @@
 
 In its folder, `defence.json` names the base and the kind. `defence.safetensors` holds the arrays: the key of the noise,
 the matrix of the rotation, the codebooks. Whoever has that folder can undo the rotation and remove the noise. So it
-belongs on the machine that uses the index, not beside the stored index. The fingerprint covers all of it and the base.
+belongs on the machine that uses the index, not beside the stored index. The fingerprint covers the folder and the base.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _missing(folder: Path, role: Role) -> str:
         has_settings = path and not str(module.get("type")).endswith("Normalize")
         if has_settings and not any((folder / str(path)).glob("*")):
             return f"{path}/config.json"
-    absent = folder.parent.parent / ".no_exist" / folder.name / "modules.json"  # the hub's client notes here: none
+    absent = folder.parent.parent / ".no_exist" / folder.name / "modules.json"  # a record that there is none
     is_complete = (folder / "modules.json").is_file() or absent.is_file()
     return "" if is_complete or role is not ENCODER or is_classifier(folder) else "modules.json"
 
@@ -151,7 +151,7 @@ def _download(names: list[str], role: Role) -> Path:
         missing = f"there is no folder {names[-1]} here, and {missing}"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise ModelNotFoundError(f"{missing} and HF_HUB_OFFLINE is set: {ways}")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # else it sends the versions of Python and torch along
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # otherwise it sends the versions of Python and torch
     from huggingface_hub import hf_hub_download, snapshot_download
 
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]  # never *.bin: those are pickles

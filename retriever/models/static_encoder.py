@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .encoder import Kind
 
 
-_TOKENS = 254  # of a passage, as with MiniLM: the mean of so many words still tells the topic
+_TOKENS = 254  # of a passage, as with MiniLM: the mean of this many words still tells the topic
 
 
 class StaticEncoder:

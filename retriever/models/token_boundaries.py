@@ -1,6 +1,6 @@
 """Digest an encoder's token boundaries on a sample, to see whether two encoders cut texts into the same passages.
 
-The tokenizers' files cannot show it: a trained model is saved with the same tokenizer in another form.
+To compare the tokenizers' files is not enough: a trained model is saved with the same tokenizer in another form.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GroupBy = Literal["passage", "document"]
 
-_MAX_CHARACTERS = 100_000  # of a query: from 300,000 ideographs Lance makes no search
+_MAX_CHARACTERS = 100_000  # of a query: Lance fails on one of 300,000 ideographs
 
 
 def check_query(

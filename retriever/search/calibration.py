@@ -1,8 +1,8 @@
 """Measure how often the relevance of an index is wrong, without labels.
 
-Questions that it does not answer are everyday ones, except for subjects that it seems to treat. Questions that it
-answers are sentences of its passages, the longest of each of a sample. These are 200 short texts to encode. An index
-with a thousand passages or more is measured, and again when it is twice or half as large, or has another encoder.
+Everyday questions stand for those without an answer, except on subjects that the index seems to treat. Sentences of
+passages stand for those with one: the longest of each passage in a sample. These are 200 short texts to encode. An
+index of 1,000 passages or more is measured, and again when it is twice or half as large, or has another encoder.
 
 The default encoder keeps its scale, which was fitted with labels on four collections: one measured on the index itself
 was no better there. With other encoders, the two medians are the scale. The errors are measured with both.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PASSAGES = 1_000  # of an index that is worth the time
 _GROWTH = 2.0
 _SENTENCES = 96
-_SHARE, _SHARE_ELSEWHERE = 0.6, 0.3  # of the words of a question in its best passage, where it is answered and not
+_SHARE, _SHARE_ELSEWHERE = 0.6, 0.3  # the share of a question's words in its best passage: with an answer, and without
 
 
 def renew_scale(snapshot: Snapshot, encoder: Encoder) -> None:

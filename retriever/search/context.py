@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Order = Literal["best_first", "best_last"]
 
-_COPY_SHARE = 0.6  # of a hit's shingles are in the text already: then it is a near-copy
+_COPY_SHARE = 0.6  # a hit with this share of its shingles in the text already is a near-copy
 _SHINGLE = 3  # words
 _SEPARATOR = "\n\n"  # between passages
 _SHARES = {"lexical": 0.25, "semantic": 0.5}  # of the best score of a stage: a hit below both is far off

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _LETTERS = range(4, 31)  # of a word that is corrected
 _SHORT = 5  # letters of a word in which one error is allowed
 _MAX_WORDS = 40  # of a query: an error in a longer text does little harm
-_MAX_UNKNOWN = 3  # words of a query: one with more is of another subject or in another language
+_MAX_UNKNOWN = 3  # unknown words of a query: with more, it is on another subject or in another language
 _WORD = re.compile(r"[^\W\d_]+(?:[’'][^\W\d_]+)?")
 _PLAIN = re.compile(r"[^\W\d_]+")
 

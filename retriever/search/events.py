@@ -1,4 +1,4 @@
-"""What an application may observe of each search."""
+"""An event for each search, which an application may observe."""
 
 from __future__ import annotations
 

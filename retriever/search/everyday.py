@@ -1,6 +1,6 @@
 """Short questions on sixteen everyday subjects. Few collections answer many of them.
 
-They tell what the best passage of an index looks like for a question that it does not answer: see `calibration`.
+With them, `calibration` measures the best passages of an index for questions that it does not answer.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ come before those that do not, definitions before uses. An ordinary sentence has
 Names of genes and brands look like those of code (mRNA, IL-10, GitHub). In a sentence, one of these words among many, a
 passage about the subject in other words is often the better one. There only the definition of such a name comes first.
 With all passages that hold one first, nDCG@10 on scifact fell from .739 to .730.
-Of a query that is a single word, such as Table, the definition comes first too.
+If a query is a single word, such as Table, its definition comes first too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OPERATOR = re.compile(
 _SIGNS_BEFORE, _SIGNS_AFTER = "([{<'`‘*,;", ")]}>'`’*,;:.!?"  # punctuation around a word
 
 _NAME = r"[A-Za-z_]\w*"
-_SENTENCE = 4  # words of a query from which on a name is only one of them
+_SENTENCE = 4  # a query of this many words is a sentence: a name in it is one word among many
 _PROSE = 6  # with more words outside of quotes, a query is prose, and its quotes demand nothing
 _PLAIN_NAME = re.compile(  # an identifier that may be a word of a text: no sign of code in it
     r"(?!v\d+\Z)[^\W_]+(?:-\d\w*)?|\d+\.\d+"
@@ -160,8 +160,8 @@ def parse(query: str) -> ExactQuery:
 def _operators(query: str) -> list[re.Match[str]]:
     """The operators of a query. A minus word before an ordinary one is text, as in: what does tar -czf do.
 
-    A word that should have been excluded shows in the hits; that a passage was excluded by mistake would not show.
-    For the same reason the quotes of a long question or a paragraph are text.
+    In doubt a word is text: users notice a hit too many, but not a passage that was excluded by mistake. For the same
+    reason, quotes in a long question or a paragraph are text.
     """
     operators = []
     is_prose = len(_OPERATOR.sub(" ", query).split()) > _PROSE

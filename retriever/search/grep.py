@@ -54,7 +54,7 @@ _POSIX = {  # these too
     "[:space:]": r"\s\p{Z}",
 }
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[:\w+:\]|\[\^?\]?|\]|[^\\\[\]]+", re.DOTALL)
-_LINE_BOUND = re.compile(r"\\[AzQ]|\(\?[a-zA-Z]*-")  # such a pattern may match a line and not the whole text
+_LINE_BOUND = re.compile(r"\\[AzQ]|\(\?[a-zA-Z]*-")  # a pattern with these may match a line but not the whole text
 _START, _END = "\ue000", "\ue001"  # around matches: characters of private use
 
 
@@ -68,7 +68,7 @@ class Line:
     number: int
     text: str
     page: int | None
-    matches: tuple[tuple[int, int], ...]  # spans of characters; of a pattern that matches nothing visible, none
+    matches: tuple[tuple[int, int], ...]  # spans of characters; none for a match without characters
     is_match: bool
 
 

@@ -41,7 +41,7 @@ _READ = 5_000  # characters
 
 
 def foreign_language(text: str) -> str | None:
-    """The language of a text as a person would say it; None if it may be English, or says too little."""
+    """The name of a text's language; None if the text may be English, or is too short to tell."""
     text = text[:_READ]
     letters = [letter for letter in text if letter.isalpha()]
     scripts = Counter(unicodedata.name(letter, "?").split()[0] for letter in letters if not letter.isascii())

@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "semantic", "lexical"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-_MAX_WORDS = 256  # different words of a query that full-text search looks up: more tell it nothing
-_MAX_TERMS = 2_048  # of a query, which may be a long paste
+_MAX_WORDS = 256  # distinct words of a query that full-text search looks up; more do not help
+_MAX_TERMS = 2_048  # of a query: users paste long texts
 _SPARE = 1.5  # times the results of full-text search that should suffice for enough of them to pass a filter
 _MORE = 4  # times as many in the next attempt
 _DEEPER = 8  # times as many candidates, if too few hits remain without copies
-_READ, _READ_AT_LEAST = 2, 20  # candidates read first, among which copies are collapsed: so many for a hit, and more
+_READ, _READ_AT_LEAST = 2, 20  # candidates read first, to collapse copies: this many for each hit, and some more
 _LOOKED_UP = 1_000  # passages with all words of an exact part, in which it is looked for
 
 
@@ -379,7 +379,7 @@ class Query:
             return replace(candidates, reranker=np.full(len(candidates.ids), np.nan, np.float32))
         mean = mean_standard_scores(scores, candidates.score[:reached], reranking.reranker.first_stage_weight)
         rest = candidates.score[reached:]
-        rest = rest + (mean.min() - 1 - rest.max()) if len(rest) else rest  # one below the last that was reached
+        rest = rest + (mean.min() - 1 - rest.max()) if len(rest) else rest  # just below the last reranked passage
         reranker = np.full(len(candidates.ids), np.nan, np.float32)
         reranker[:reached] = scores
         best = np.argsort(-mean, kind="stable")

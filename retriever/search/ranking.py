@@ -37,9 +37,9 @@ _K1, _B = 0.7, 0.75  # lower than the 1.2 of the words alone: neighbours add to 
 _WEIGHT = 0.02  # of a neighbour's words
 _SIMILAR = 5  # candidates that smooth a score
 _POWER = 4  # of their cosines, which weight them
-_COPY = 0.9999  # the cosine of copies: they would only confirm their own score, and all be the most similar ones
+_COPY = 0.9999  # the cosine of copies, which do not count: they would only confirm their own score
 _SHARE = 0.4  # of the way to their mean
-_LOWEST = np.float32(-0.2)  # so far a score is lowered at most: a passage may stand out for good reason
+_LOWEST = np.float32(-0.2)  # the most that a score is lowered: a passage may stand out for good reason
 
 
 @dataclass(frozen=True, slots=True)

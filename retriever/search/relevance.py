@@ -5,13 +5,13 @@ of all queries have an answer in the index: then half of these have one.
 
     relevance = 1 / (1 + exp(-(a + b cosine + c share)))
 
-The share is that of the query's words which the passage holds, each weighed by its inverse document frequency. The
+The share counts the query's words in the passage, each weighed by its inverse document frequency. The
 weights are constants, fitted for all-MiniLM-L6-v2 on four collections; most questions of one have no answer in the
 others. Cosines of another encoder are first put on its scale: see `calibration`. A passage with all words of the query,
 or with an exact part of it, counts as an answer. docs/relevance.md has the figures, those of what failed too.
 
-It falls with the rank, although the first stage and a reranker order passages by more than this. So each of the first
-ten hits has the highest relevance of itself and of those after it. A later hit has the lowest one so far.
+Relevance never rises with the rank, although the stages order passages by more than this. So each of the first ten
+hits gets the highest relevance of itself and all later ones. Every further hit gets the lowest one so far.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check_relevance(minimum: float | None) -> None:
 
 
 def line(snapshot: Snapshot, mode: str) -> float:
-    """The relevance below which a hit is weak; 0 where a judgement needs what is missing, or was often wrong."""
+    """The relevance below which a hit is weak; 0 if it cannot be judged, or was often judged wrongly."""
     is_promised = mode != "lexical" and snapshot.lexical is not None and snapshot.scale.is_reliable
     return LINE if is_promised else 0.0
 

@@ -35,7 +35,7 @@ def similar(
     where: Filter | None,
     inside: Filter | None = None,
 ) -> Hits:
-    """Return the k passages most similar to the passage at a line of a document, without itself.
+    """Return the k passages most similar to the one at a line of a document, which is left out.
 
     :param inside: the filter of a scope: the document must pass it too.
     """

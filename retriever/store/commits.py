@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SWITCHING = "switching"  # the folder of a switch's new vectors: useless to any other writer
 _KEEP_VERSIONS = timedelta(seconds=KEEP_SECONDS)
-_TIDY_DELAY = 1.5  # times as long as old versions are kept, they wait to be removed together
+_TIDY_DELAY = 1.5  # lifetimes of an old version: the oldest waits so long to be removed together with newer ones
 _MAX_FRAGMENTS = 32  # of a table, before small ones are merged
 _LARGE_FRAGMENTS = 8  # the number of large fragments of a table, about
 _LEAST_ROWS = 1_024  # of a large fragment
@@ -190,7 +190,7 @@ class Commits:
             self.commit(replace(self.head, erase=False))
 
     def _has_old_versions(self, name: str, keep: timedelta) -> bool:
-        """Tell whether a version of a table can go, and has been able to for a while: looking for its files is slow."""
+        """Tell whether an old version of a table has waited long enough; looking for its files is slow."""
         if "://" in self.table(name).uri:
             return True
         version, manifest = min(manifests(self.table(name)))

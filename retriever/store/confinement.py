@@ -1,8 +1,8 @@
-"""Keep an index within its folder: it may come from elsewhere, and lead to files of others.
+"""Keep an index within its folder: one from a stranger may lead to files elsewhere.
 
 A symbolic link in it would let Lance read, replace or delete files elsewhere; a FIFO would stop a reader for ever.
 Git and tar carry both. A table can name other folders and buckets for its files, and a column of blobs other files.
-Lance reads them only after it has opened the table; of all other names in its files it makes names below the table.
+Lance reads those only after it has opened the table. It takes every other name in its files as one below the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check the files that say which rows of a table are deleted, before Lance reads them.
 
-Lance allocates what these small files claim, and a claim beyond the memory ends the process. Arrow's own reader raises
+Lance allocates the size that these small files claim; too large a claim ends the process. Arrow's own reader raises
 an error instead. Lance keeps a few deleted rows in an Arrow file, and many in a bitmap.
 """
 

@@ -1,7 +1,7 @@
-"""When deleted texts and vectors must have left the disk: a small file beside the index, until they have.
+"""The deadline for erasing deleted texts and vectors from the disk: a small file beside the index, until they are gone.
 
-It is written before the commit that deletes. The next writer erases first if the time is over, whatever became of the
-process that promised it.
+It is written before the commit that deletes. After the deadline, the next writer erases before it does anything else,
+even if the process that set it was killed.
 """
 
 from __future__ import annotations

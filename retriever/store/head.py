@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = "settings.json"
 FORMAT = 4  # of an index that earlier versions may sync
-SCOPED = 5  # of one with several folders or excluded patterns: they would sync it wrongly, so they must refuse it
+SCOPED = 5  # of an index with several folders or excluded patterns, which earlier versions would sync wrongly
 _FIRST = 1  # the format with the encoder in settings.json, from before an index could change it
 
 
@@ -30,7 +30,7 @@ class Settings:
     format: int
     folder: str | None  # the indexed folder, absolute or relative to the index; None for added documents only
     encoder: EncoderId | None = None  # in format 1, where HEAD does not name it
-    id: str | None = None  # random; its maker recognizes the index by it; None in an index of an earlier version
+    id: str | None = None  # random, to recognize an index that the user made; None in an index of an earlier version
     folders: tuple[str, ...] = ()  # of a collection: absolute paths of folders and files; `folder` is then "/"
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore
 

@@ -1,6 +1,6 @@
-"""Stored documents by id or by filter: one of them, some, a page at a time, their number, and the values under a key.
+"""Read stored documents by id or by filter, all or a page at a time; count them and the values under their keys.
 
-Each function reads one snapshot. `inside` is the filter of a scope: a document that does not pass it is not there.
+Each function reads one snapshot. `inside` is the filter of a scope: other documents do not exist for the caller.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("path", "text", "title", "metadata", "format", "source", "state", "reason", "size", "chunks")
 _PAGE = 256  # most documents that are in memory with their texts
-_PAGE_BYTES = 16 * 2**20  # of the documents of a page, unless one alone has more
+_PAGE_BYTES = 16 * 2**20  # of the documents of a page together; a larger document is a page of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Facet:
     documents: int  # that have any value
     distinct: int  # different values
     counts: tuple[tuple[Any, int], ...]  # values and their documents, the most frequent first
-    min: Any  # of the numbers, or of the texts if there are no numbers; None if there are none either
+    min: Any  # of the numbers, or else of the texts; None without either
     max: Any
 
 
@@ -165,7 +165,7 @@ def name_of(name: Id) -> str:
 def positions(snapshot: Snapshot, names: Sequence[str], inside: Filter | None) -> list[int | None]:
     """Return the positions in `document_rows` of the documents with these ids, None where there is none.
 
-    If a file and an added document share a name, it is the file if it has text.
+    If a file and an added document share a name, the file is returned if it has text.
     """
     rows = snapshot.document_rows
     requested = pa.array([name.encode("utf-8", "surrogatepass") for name in names], pa.binary())

@@ -1,7 +1,7 @@
-"""The indexed folder or folders: as the settings name them, and as a sync finds them.
+"""The indexed folder or folders: their names in the settings, and their present paths for a sync.
 
 A collection holds several folders and files. Its root is "/", so the path of a document in it is the absolute path
-without the first "/": one name for one file, whatever other folders come and go.
+without the first "/". So a file keeps its name when other folders are added or removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_PATTERN = 1_000  # characters
 def root_of(store: Store) -> Path | None:
     """Return the indexed folder; None if only documents were added.
 
-    An index that the user does not trust has the folder that it lies in or none, since a search looks at files there.
+    Searches look at files in the indexed folder, so an untrusted index may only name the folder that it lies in.
     """
     folder = store.settings.folder
     if folder is None:
@@ -50,7 +50,7 @@ def held_below(store: Store) -> list[str]:
 
 
 def relative_folder(root: Path, index: Path) -> str:
-    """Return the folder as the settings name it: relative if the index lies in it, so that both can move."""
+    """Return the folder for the settings: relative if the index lies in it, so that both can move together."""
     return ".." if index == root.resolve() / INDEX_NAME else str(root.resolve())
 
 
@@ -67,7 +67,7 @@ class Request:
     def holding(self, *, drop: tuple[str, ...], exclude: Sequence[str], exclude_anew: bool) -> Request:
         """Return this request with folders to drop and patterns to exclude.
 
-        :raises InputError: when a pattern matches nothing, ever.
+        :raises InputError: when a pattern can never match anything.
         """
         if not isinstance(exclude, (list, tuple)):
             raise InputError(f"expected a list of patterns, not {exclude!r}")
@@ -167,7 +167,7 @@ def _absolute(folder: Place) -> str:
 
 
 def to_drop(store: Store | None, folders: Sequence[Place]) -> tuple[str, ...]:
-    """Return the paths that a collection names these folders by.
+    """Return the paths of these folders in the settings of a collection.
 
     :raises InputError: when it does not hold one.
     """

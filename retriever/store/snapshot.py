@@ -66,7 +66,7 @@ class Snapshot:
     """One committed state of the store. It stays readable and unchanged while others write."""
 
     def __init__(self, store: Store, head: Head, backend: SearchBackend = CPU, *, fallback: str = "") -> None:
-        """:param fallback: why this state answers and not the committed one after it; "" if it is the committed one."""
+        """:param fallback: why this state stands in for the damaged one after it; "" if it is the committed state."""
         self.fallback = fallback
         self.store = store
         self.head = head
@@ -76,7 +76,7 @@ class Snapshot:
         self._passing: dict[Filter, Passing] = {}  # of the last filters
         self._offsets: dict[str, tuple[Ids, Positions]] = {}
         self._numbers = {name: FragmentColumns() for name in ("documents", "chunks")}
-        self.text_is_current = False  # Lance's full-text index was seen to split texts as a new one would
+        self.text_is_current = False  # Lance's full-text index was checked: it splits texts as a new one would
         self._locations = {name: store.location.table(name) for name in ("documents", "chunks")}
 
     @classmethod
@@ -178,7 +178,7 @@ class Snapshot:
         return rows.filter(pc.not_equal(rows["source"], tombstones.SOURCE))
 
     def rows_at(self, paths: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
-        """Return these columns of all documents with these paths and of parts of these files, hardly of others."""
+        """Return these columns of the documents with these paths, of parts of these files, perhaps of a few others."""
         with self.reading("documents"), self.once:
             offsets = self._numbers["documents"].offsets_of(self.documents, "path", paths) if paths else ()
             return self.documents.take(offsets, columns=columns).to_pylist() if len(offsets) else []
@@ -396,7 +396,7 @@ class Snapshot:
                 vars(self)[name] = table.checkout_version(table.version)
 
     def take_over(self, earlier: Snapshot) -> None:
-        """Reuse what was read of an earlier state and is the same in this one.
+        """Reuse data of an earlier state that is the same in this one.
 
         The vector index is not checked again. A damaged one is loaded again, since it may have been repaired.
         """

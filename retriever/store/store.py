@@ -12,7 +12,7 @@ An index folder holds
     switching/                       vectors of another encoder, while a switch to it embeds the passages anew
     queries-*.npy                    vectors of the queries that measured the vector index
     relevance-*.json                 how often the index is wrong about having an answer
-    erase.json                       when deleted rows must have left the disk, while some wait for it
+    erase.json                       the deadline for erasing deleted rows from the disk, if some are there
     lock  lock.json                  the writer's lock, and the process that has it
 
 On object storage (`s3://BUCKET/PREFIX`) the same objects lie below the prefix: see `location`.
@@ -54,7 +54,7 @@ class Store:
 
     location: Location
     settings: Settings
-    trusted: bool = False  # else it is not written, and its model names are not followed
+    trusted: bool = False  # otherwise nothing is written, and no model is loaded by a name from the index
 
     @property
     def path(self) -> Path:
@@ -97,7 +97,7 @@ class Store:
     def open(cls, path: Path | Location, *, trusted: bool = False) -> Store:
         """Open an existing index.
 
-        :param trusted: trust it, although the user has not said so of this index.
+        :param trusted: trust this index, even if the user did not make or allow it.
         :raises NoIndexError: when there is no index.
         :raises StoreError: when a symbolic link or a special file is in its folder.
         :raises DamagedError: when its settings cannot be read.
@@ -129,7 +129,7 @@ class Store:
         return self.tagged_head()[0]
 
     def head_or_previous(self) -> tuple[Head, str]:
-        """Read the committed state, or if it cannot be read the one before, with the reason."""
+        """Read the committed state; if that fails, the one before, with the reason."""
         try:
             return self.head(), ""
         except DamagedError as error:

@@ -168,13 +168,13 @@ def manifests(location: TableLocation) -> list[tuple[int, Path]]:
 
 
 def drop_version_hint(location: TableLocation) -> None:
-    """Remove Lance's note of the latest version, which it does without: its permissions follow the umask."""
+    """Remove Lance's note of the latest version: its permissions follow the umask, and Lance does not need it."""
     if "://" not in location.uri:
         (Path(location.uri) / "_versions" / "latest_version_hint.json").unlink(missing_ok=True)
 
 
 def _version_of(manifest: str) -> int:
-    """Read the version from the name: the number itself, or in newer tables what it lacks to the largest of 64 bits."""
+    """Read the version from the name: the number itself, or in newer tables 2^64 - 1 minus the number."""
     stem = manifest.removesuffix(".manifest")
     number = int(stem) if stem.isdecimal() else 0
     return _LARGEST - number if number > _LARGEST // 2 else number

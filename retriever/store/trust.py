@@ -34,7 +34,7 @@ def command(location: Location) -> str:
 
 
 def is_trusted(location: Location, index_id: str | None) -> bool:
-    """Tell whether the user made or allowed the index with this id, and it is still in that place or that folder.
+    """Tell whether the user made or allowed the index with this id, here or before its folder was moved.
 
     A folder that was moved within its file system keeps its inode number; a copy, perhaps changed, does not.
     """
@@ -51,7 +51,7 @@ def is_trusted(location: Location, index_id: str | None) -> bool:
 
 
 def remember(location: Location, index_id: str) -> None:
-    """Trust an index from now on; where that cannot be noted there is a warning."""
+    """Trust an index from now on; warn if that cannot be recorded."""
     file = _file(index_id)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

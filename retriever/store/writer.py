@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .store import Store
     from .tables import TableLocation
 
-_FEW_ROWS = 16  # new ones, which a search analyses by itself: a full-text index without them is current enough
+_FEW_ROWS = 16  # new rows that a search analyses itself; with fewer, the full-text index is not updated
 _TIDY_COMMITS = 500  # in a long run: each version of a table lists all pieces that commits have left
 
 
@@ -51,7 +51,7 @@ def open_writer(
     """Take the writer's lock, recover from a killed writer, and write until the end of the block.
 
     :param encoder_of: loads an encoder, to make the queries that measure a vector index.
-    :param earlier: a state that was read before: its vector index, if that is still published, is not loaded again.
+    :param earlier: a state that was read before. If its vector index is still published, it is not loaded again.
     :raises LockedError: naming the process that writes, after as long as the location's `patience` says.
     :raises UntrustedError: when the user neither made nor allowed the index.
     """
@@ -104,7 +104,7 @@ class Writer:
     def commit(
         self, *, drop: Sequence[int], documents: pa.Table, replace: Sequence[int] = (), erase: bool = False
     ) -> None:
-        """As one step: remove the documents with these ids and their chunks, add these rows and the staged chunks.
+        """In one commit, remove these documents and their chunks, and add these rows and the staged chunks.
 
         :param replace: ids of rows among `documents` that replace the present ones; their chunks stay.
         :param erase: also erase the removed rows from the disk; the next writer does, if this process is killed.
@@ -219,7 +219,7 @@ class Writer:
             self._note = self._erase()
 
     def _erase(self) -> str:
-        """Leave nothing of deleted rows on the disk, as HEAD demands until it is done."""
+        """Erase all deleted rows from the disk, then commit that none are left."""
         benchmark_queries.forget(self._location)
         note = self.finish(rebuild=True)
         if self.erasure_due is not None:
@@ -236,7 +236,7 @@ class Writer:
         erase: bool = False,
         encoder_of: EncoderOf | None = None,
     ) -> str:
-        """As one step: replace all chunks by these rows, with vectors of another encoder.
+        """Replace all chunks by these rows, with vectors of another encoder, in one commit.
 
         :param chunks: the present chunks, in their order, under the same ids.
         :param previous: the encoder of their previous vectors, None if they have none.

@@ -1,4 +1,4 @@
-"""Whether a citation still holds: the hit against its document as it is now."""
+"""Check whether a citation still holds: compare the hit with the present document."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Currency = Literal["exact", "moved", "stale", "gone"]
 def check_passage(snapshot: Snapshot, folder: Path | None, passage: Hit | Passage) -> Currency:
     """Compare a hit, or a passage of a context, with its document.
 
-    The index answers for a document whose file did not change since it was read, and for an added one. A changed file
-    is read as text: if that has the words, they moved. "stale" is certain only for files that are plain text.
+    An unchanged file and an added document are checked by the index alone. A changed file is read as text: if the words
+    are in it, they moved. "stale" is certain only for plain text.
 
     :param folder: the indexed folder.
     """

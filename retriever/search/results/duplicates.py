@@ -57,7 +57,7 @@ def distinct(candidates: Iterable[Passage]) -> list[Group]:
     for candidate in candidates:
         words = candidate.text.casefold().split()
         text = " ".join(words)
-        group = texts.get(text) if text else None  # passages without text have nothing but their vectors
+        group = texts.get(text) if text else None  # passages without text have only their vectors, and are never copies
         if group is None:
             marks = frozenset(_shingles(words))
             number = _near(marks, shingles, by_shingle)
@@ -79,7 +79,7 @@ def _shingles(words: list[str]) -> Iterator[int]:
 def _near(marks: frozenset[int], shingles: list[frozenset[int]], by_shingle: dict[int, list[int]]) -> int | None:
     """The number of the first group with nearly the same shingles; None if there is none.
 
-    Near copies differ in at most a tenth of their shingles, so one of any tenth more is in both.
+    Near copies differ in at most a tenth of their shingles. So of a tenth and one more, at least one is in both.
     """
     sample = sorted(marks)[: len(marks) * (10 - _SHARED) // 10 + 1]
     for number in sorted({number for mark in sample for number in by_shingle.get(mark, ())}):
@@ -104,7 +104,7 @@ def select(
     """The first k groups with a limit on the passages of each document; each page keeps its order.
 
     :param per_document: the number at most; 0 for no limit. None: each passage of a document beyond `PER_DOCUMENT`
-        gives way to passages of other documents that are a little worse, the more the more it has.
+        gives way to slightly worse passages of other documents, and each further passage to still worse ones.
     :param all_read: there are no more candidates.
     :param offset: the number of groups on earlier pages. A group is on one page, whatever page is asked for.
     :returns: None if more candidates might change the answer.

@@ -48,10 +48,10 @@ class Hit(CitedText):
     passage: int  # its row id
     symbols: tuple[str, ...] = ()  # qualified names of the definitions in source code
     parts: tuple[Hit, ...] = ()  # the passages that were joined, in the order of the document
-    copies: tuple[Copy, ...] = ()  # the same text elsewhere, or nearly the same, as far as this search saw
+    copies: tuple[Copy, ...] = ()  # the same or nearly the same text elsewhere, among the candidates of this search
     explanation: dict[str, Any] = field(default_factory=dict, compare=False)
     relevance: float = 0.0  # from 0 to 1, comparable between queries of one index: see `search.relevance`
-    weak: bool = False  # probably no answer; never where nothing promises that this is seldom wrong
+    weak: bool = False  # probably no answer; always False if the index was not measured, or is often wrong about this
     vector: Floats | None = field(default=None, compare=False, repr=False)  # the stored one, shape (dim,), if asked for
 
     @property

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Hits(list[Hit]):
-    """The hits of a query, best first, and what holds for all of them.
+    """The hits of a query, best first, with facts about the whole search.
 
     >>> hits = Hits([])
     >>> hits.answerable, len(hits)

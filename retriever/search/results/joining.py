@@ -26,8 +26,8 @@ def check_join(*, join: bool, collapse: bool) -> None:
 def with_neighbours_joined(hits: Hits, snapshot: Snapshot, offset: int = 0) -> Hits:
     """Join the neighbours among the hits of a page, and leave the hits of earlier pages alone.
 
-    A joined hit stands where its best passage stood. Each passage is on the same page, joined or not; its rank in
-    `parts` is that among the passages.
+    A joined hit has the place of its best passage. Joining moves no passage to another page. The ranks in `parts` count
+    passages.
 
     :param offset: the number of hits on earlier pages.
     """

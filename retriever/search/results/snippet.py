@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     Word = tuple[int, int, str]
 
-_SHOWN, _LONGEST = 5, 8  # lines of a passage; of a sentence: what is longer is none, and each line stands for itself
+_SHOWN = 5  # lines of a passage
+_LONGEST = 8  # lines of a sentence at most: in a longer one, each line counts as a sentence
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\W[A-Z]\.)(?<!Mr\.)(?<!Dr\.)(?<!St\.)[\"')\]”]*\s+(?=[\"'(\[“]*[A-Z0-9À-ÞΑ-ΩА-Я])|(?<=[。！？])"
     r"|\n(?=\s*(?:[-*+•#|>]|\d{1,3}[.)]\s))|\n\s*\n"
@@ -65,9 +66,7 @@ def blocks(
     list_copies: bool = False,
     full: bool = False,
 ) -> Iterator[str]:
-    """One printable block a hit: a line with the citation, then the lines around the sentence that answers.
-
-    The line of the citation is the first that is shown.
+    """One printable block a hit: a citation of its first printed line, then the lines around the sentence that answers.
 
     :param path_of: converts the path of a file, so that it opens from here.
     :param url_of: gives the address of a hit's document, for a link in colour; "" for none.
@@ -168,7 +167,7 @@ class _Text:
     def excerpt(self, weights: Mapping[str, float]) -> range:
         """The lines around the sentence with most of the exact parts, then with the heaviest words of the query.
 
-        A sentence often takes up the one before it, so half of the weight of that one counts too.
+        A sentence often refers to the previous one, so half of the previous weight counts too.
         """
         if len(self.lines) <= _SHOWN:
             return range(len(self.lines))
@@ -247,7 +246,7 @@ def _fitted(text: str, words: set[str], width: int, *, flowing: bool) -> Iterato
 
 
 def _begins_fenced(lines: list[str]) -> bool:
-    """Whether the text begins inside a fenced block.
+    """Tell whether the text begins inside a fenced block.
 
     A fence with a language can only begin a block, so an odd number of fences before it means that the first ends one.
     """

@@ -123,7 +123,7 @@ def of_passages(snapshot: Snapshot, encoder: Encoder, requirements: Requirements
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences of 4 to 40 words; return the beginning of the text if there are none.
+    """Split a text into sentences of 4 to 40 words; without any, return the beginning of the text.
 
     A text without words has none.
     """

@@ -38,7 +38,7 @@ class FragmentColumns:
         return FragmentColumns(self._parts)
 
     def read(self, table: lance.LanceDataset, column: str) -> Ids:
-        """Return a column, shape (rows,). Of paths come the hashes of their files, which only this process knows."""
+        """Return a column, shape (rows,). Paths are returned as hashes of their files, valid in this process only."""
         before, fragments = self._parts.get(column, {}), {_key(part): part for part in table.get_fragments()}
         new = [fragment for key, fragment in fragments.items() if key not in before]
         parts = {**before, **_read(table, new, column)} if new else before
@@ -52,7 +52,7 @@ class FragmentColumns:
 
 
 def among(values: Ids, chosen: Ids) -> Mask:
-    """Return a mask of the values that are among the chosen ones, which ascend; the fewer these are, the faster."""
+    """Return a mask of the values that are among the chosen ones, which ascend. Few chosen ones take less time."""
     return np.isin(values, chosen) if len(chosen) <= _FEW else isin_sorted(values, chosen)
 
 

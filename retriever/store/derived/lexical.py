@@ -49,7 +49,7 @@ class _Published:
 
 
 def load(snapshot: Snapshot) -> LexicalIndex | None:
-    """Return the index of exactly the rows of a state; None if none was published, or too many rows are newer.
+    """Return the index of exactly the rows of a state; None if no index was published, or too many rows are newer.
 
     :raises DamagedError: when a segment was removed or changed.
     """

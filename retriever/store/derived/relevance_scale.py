@@ -1,4 +1,4 @@
-"""The scale of relevance of an index: what cosines mean there, and how often a judgement by them is wrong.
+"""The scale of relevance of an index: typical cosines, and how often a judgement by them is wrong.
 
 It is a cache beside the index, without any text: it may be missing, or have been measured on fewer passages.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ENCODER = "71d90b847842e4b324d369494a570cfe"  # the fingerprint of all-MiniLM-L6-v2
 _TOLERANCE = 0.1  # of either error, above which an index does not say that it has no answer
-_NEAREST = 0.05  # between both medians: an encoder with less tells nothing apart
+_NEAREST = 0.05  # the smallest distance of both medians with which cosines tell answers from other passages
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class IndexPublisher:
     def renew(self, snapshot: Snapshot, encoder_of: EncoderOf | None = None) -> str:
         """Commit a state with a new vector index of all its rows, of the kind chosen before.
 
-        An index with requirements is measured again, since it holds other rows now, and improved if it misses them.
+        An index with requirements is measured again with its new rows, and improved if it misses them.
         New queries are stored after the commit: they belong to the rows that it made visible.
 
         :param encoder_of: loads the encoder, to make queries with; the writer's own unless given.

@@ -1,7 +1,7 @@
 """The values of documents by key, sorted, each with its documents: a comparison takes a slice of them.
 
-A column is built once for a state of the index, when its key is first asked for. Values are compared as Python compares
-them, so that whole numbers of any length and texts of any characters are told apart.
+A column is built once for a state of the index, when its key is first needed. Values are compared as Python compares
+them, so whole numbers of any length and texts of any characters stay different.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class DocumentColumns:
 
     @cached_property
     def moments(self) -> Doubles:
-        """When each document was changed, in seconds since 1970, shape (documents,); NaN if it does not say."""
+        """The time of each document's last change, in seconds since 1970, shape (documents,); NaN if unknown."""
         seconds: Doubles = self._rows["mtime_ns"].to_numpy() / 1e9
         if len(added := np.flatnonzero(self._added)):
             seconds[added] = np.nan
@@ -196,7 +196,7 @@ class DocumentColumns:
 
     @cached_property
     def _metadata(self) -> tuple[pa.Array, Positions, Positions]:
-        """The different metadata, and the documents of each: their positions, and where each one's begin."""
+        """The distinct metadata; the positions of their documents, grouped; and the start of each group."""
         encoded = self._rows["metadata"].combine_chunks().dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         order = np.argsort(codes, kind="stable")

@@ -31,7 +31,7 @@ _ROUNDING = 1e-6  # seconds: `os.stat` rounds nanoseconds
 
 
 def is_of_passages(where: Filter | None) -> bool:
-    """Whether a filter asks for a field that passages have."""
+    """Whether a filter compares a field of passages."""
     if isinstance(where, Condition):
         return where.key == fields.SYMBOL
     if where is None:
@@ -61,7 +61,7 @@ def select_passages(where: Filter, documents: DocumentColumns, passages: Passage
 def evaluate(where: Filter, documents: DocumentColumns, passages: PassageSymbols | None = None) -> Mask:
     """Return which documents pass a filter, shape (documents,); unknown keys have no values.
 
-    :param passages: return which of these pass it, shape (passages,): a passage has the fields of its document too.
+    :param passages: evaluate these instead, shape (passages,). A passage has the fields of its document too.
     """
     if isinstance(where, Condition):
         mask = _compare(where, documents)
@@ -85,12 +85,12 @@ def evaluate(where: Filter, documents: DocumentColumns, passages: PassageSymbols
 def check_keys(
     where: Filter, documents: DocumentColumns, inside: Mask | None = None, optional: frozenset[str] = frozenset()
 ) -> None:
-    """Refuse a filter that names a key that no document has, unless it also asks whether there are any.
+    """Refuse a filter on a key that no document has, unless it also asks whether the key exists.
 
     So `F.team == "a"` may be refused, and `F.team.exists() & (F.team == "a")` passes nothing instead.
 
     :param inside: the documents that the caller may know of; all by default.
-    :param optional: keys that no document need have, since a filter around this one asks whether one does.
+    :param optional: keys that may be missing everywhere, since a filter around this one asks whether they exist.
     :raises InputError: naming the key, and keys like it.
     """
     if isinstance(where, Within):

@@ -4,8 +4,8 @@ A filter compares the values that a document has under a key. Values are exact a
 no character of a text is special. A list passes if one of its members does. A document without the key passes no
 comparison; `!=` and `~` pass exactly the documents that the opposite does not.
 
-The built-in fields are path, type (or format), modified, size and title, and symbol, which is of passages.
-`F.metadata["path"]` is the key of the metadata that has the name of a field; `F["any key"]` is any other.
+The built-in fields of documents are path, type (or format), modified, size and title; passages have symbol.
+`F.metadata["path"]` is a key of the metadata with the name of a field; `F["any key"]` is any other key.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Negation(Filter):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Within(Filter):
-    """A caller's filter inside a scope, which it cannot widen. Only keys of the scope's documents are known to it."""
+    """A caller's filter inside a scope. It cannot widen the scope, and knows only keys of the scope's documents."""
 
     scope: Filter
     part: Filter | None

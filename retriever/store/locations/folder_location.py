@@ -1,4 +1,4 @@
-"""An index in a folder of this machine, or of a shared file system that locks and renames as a local one does."""
+"""An index in a folder: on this machine, or on a shared file system that locks and renames like a local one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class FolderLocation:
         return temporary
 
     def commit(self, head: bytes, previous: bytes, *, over: str) -> str:
-        """Settle all new files, then rename HEAD.json into place; without `durable`, the state before is not kept."""
+        """Settle all new files, then rename HEAD.json into place. The previous state is kept only with `durable`."""
         states = [self._write_aside(HEAD, head)]
         if self.durable:
             # HEAD.json first if there is none: it makes the folder an index.
@@ -154,7 +154,7 @@ class FolderLocation:
             line.leave()
 
     def is_free(self) -> bool:
-        """Tell whether the folder is missing, empty, or has only remains; it reads the small files to know."""
+        """Tell whether the folder is missing, empty, or has only remains of an index; this reads its small files."""
         return not self.cache.exists() or unfinished_files(self, (entry.name for entry in self.cache.iterdir()))
 
     def prepare(self) -> None:

@@ -30,7 +30,7 @@ class Location(Protocol):
 
     cache: Path  # a folder of this machine, for mapped files and files that only this machine needs
     durable: bool  # a commit that has returned survives a power cut
-    lock_expires: bool  # a live writer can lose its lock: then the next writer commits before it does anything else
+    lock_expires: bool  # a live writer can lose its lock, so the next writer commits before it does anything else
     patience: Patience  # with another writer
 
     def __str__(self) -> str:

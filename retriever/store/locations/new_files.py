@@ -37,7 +37,7 @@ class NewFiles:
         self._settled: dict[Path, frozenset[str]] = {}  # names by folder; a subfolder's ends in "/"
 
     def trust(self) -> None:
-        """Take everything that is there now for settled."""
+        """Note all present files as settled."""
         self._settled = self._list()
 
     def settle(self, *files: Path) -> None:

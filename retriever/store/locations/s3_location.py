@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .s3_objects import Objects
 
 _LEASE_SECONDS = 60.0  # a writer that does not renew its lease for so long counts as dead
-_POLL_SECONDS = 1.0  # between two attempts to take the lease: whoever asks first when it is free has it
+_POLL_SECONDS = 1.0  # between two attempts to take the lease; the first writer to ask for a free one gets it
 _LEASE = "lock.json"
 _FETCHED = "fetched"  # an empty file in the folder of an index that was downloaded or uploaded whole
 _OWN_SECONDS = 86_400.0  # the longest time to download an index, or to build, upload and commit it
@@ -165,7 +165,7 @@ class S3Location:
         return folder
 
     def _fetch(self, name: str, folder: Path) -> None:
-        """Download an index whole, or not at all if it is removed meanwhile."""
+        """Download a whole index; leave nothing behind if it is removed meanwhile."""
         temporary = folder.with_name(f".{os.urandom(6).hex()}")
         temporary.mkdir(parents=True)
         try:
@@ -211,7 +211,7 @@ class S3Location:
         return sum(size for _, _, size in self._objects.keys(""))
 
     def supersede(self, name: str) -> None:
-        """Mark the cached copy, and put an empty object beside the index for other machines."""
+        """Mark the cached copy as replaced, and put an empty object beside the index, which tells other machines."""
         FolderLocation(self.cache).supersede(name)
         self._objects.put(f"vectors/{name}/{_SUPERSEDED}", b"", ANY)
 

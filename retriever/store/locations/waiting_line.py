@@ -82,7 +82,7 @@ def _refusal(writing: str, location: Location) -> LockedError:
 
 
 class WaitingLine:
-    """The place of one writer in the line of an index folder: in no place until `join`."""
+    """The place of one writer in the line of an index folder. It has none before `join`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -110,7 +110,7 @@ class WaitingLine:
             lock.release()
 
     def first(self) -> int | None:
-        """Return the process that waits before this writer, the first if there are several; None if none does.
+        """Return the first process that waits before this writer; None if there is none.
 
         A writer without a place comes after all.
         """
