@@ -88,6 +88,12 @@ _EXIT_UNMEASURED = 2  # exit code if settings pass a gate, but the attack was to
     help="Of the attacked texts, in tokens; 'stored' for the index's passages by their stored vectors.",
 )
 @click.option("--texts", type=int, default=100, show_default=True, help="Maximum of attacked texts of each length.")
+@click.option(
+    "--suspects",
+    metavar="MODELS",
+    callback=split_names,
+    help="Encoders that a thief tries who does not know the index's, beside that one.",
+)
 @click.option("--examples", type=int, default=2, show_default=True, help="Printed for each length; 0 for none.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
@@ -140,6 +146,7 @@ def audit(
     wait: float,
     as_json: bool,
     lengths: tuple[tuple[int, ...], bool],
+    suspects: tuple[str, ...] | None,
     **options: Any,
 ) -> int:
     """Measure how much text an index's vectors give away.
@@ -172,7 +179,7 @@ def audit(
         report_files.prepare(out)
     with ProgressBar("reading the index", lines=10) as progress:
         options |= {"settings": defences, "texts_per_length": texts, "lengths": lengths[0], "stored": lengths[1]}
-        report = run_audit(retriever, progress=progress, **options)
+        report = run_audit(retriever, suspects=suspects or (), progress=progress, **options)
     passing = gate.passing(report)
     if not as_json:
         _print(text_report.lines(report, gate))

@@ -20,6 +20,7 @@ from .candidates import OUTSIDERS, CandidateAttack, Comparison, membership
 from .config import CORRECTED, PAIRS, RIDGE, RIDGE_WITHOUT_PAIRS, WITHOUT_PAIRS
 from .result import Alignment, AttackResult, DefenceResult, Example
 from .ridge import RidgeBag
+from .unknown_encoder import Suspects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
     from .result import ByLength
     from .search_cost import DefendedSearch
     from .texts import LeakTexts
+    from .unknown_encoder import Suspect
 
 _BATCH_SIZE = 2_048  # texts encoded at a time
 _CORRECTED_TEXTS = 10  # of each setting
 _CORRECTED_LENGTH = 32  # tokens of them; the nearest length of the audit is taken
+_SUSPECTED_TEXTS = 2_500  # of a thief who does not know the encoder
+_SUSPECTED = ("none", "rotation")  # the defences that he is tried against
 _ALL = slice(None)
 
 
@@ -52,6 +56,7 @@ class Attacks:
         factory: AttackerFactory,
         config: AuditConfig,
         on_progress: OnProgress,
+        suspects: Sequence[Encoder] = (),
     ) -> None:
         self._encoder, self._texts, self._search = encoder, texts, search
         self._factory, self._config, self._on_progress = factory, config, on_progress
@@ -68,6 +73,7 @@ class Attacks:
         self._candidates = (
             None if isinstance(encoder, DefendedEncoder) else CandidateAttack(texts, encoder, config.seed)
         )
+        self._suspects = self._suspected(suspects) if suspects else None
         self._undefended: tuple[Attacker, dict[int, RidgeBag]] | None = None  # learned from undefended vectors
         self._undefended_ndcg: Floats | None = None
 
@@ -114,6 +120,7 @@ class Attacks:
             nearest=self._nearest(own, stolen),
             guessing=self.guessing,
             alignment=alignment,
+            suspects=self._unknown_encoder(own, stolen) if self._suspects and setting.kind in _SUSPECTED else [],
             cut_off=self._cut_off,
             epsilon=defences.epsilon(setting.strength) if setting.kind == "noise" else None,
             **self._facts(setting, own, stolen),
@@ -151,6 +158,28 @@ class Attacks:
             "membership": membership(members, outsiders, store, self._config.seed) if rows else None,
         }
 
+    def _suspected(self, encoders: Sequence[Encoder]) -> Suspects:
+        """Encode texts of documents outside the index with each suspected encoder, the index's own first."""
+        length, in_index = self._sample_length(), self._texts.in_index
+        rows = [row for row in self._rows[length].tolist() if not in_index[row]][:_SUSPECTED_TEXTS]
+        self._on_progress(Progress(f"encoding {len(rows):,} texts with {len(encoders)} other encoders"))
+        public = getattr(self._encoder, "base", self._encoder)
+        texts = [self._texts.corpus[row] for row in rows]
+        return Suspects([public, *encoders], texts, [self._tokens[row] for row in rows], length, self._config.seed)
+
+    def _unknown_encoder(self, own: Floats, stolen: Mapping[int, Floats]) -> list[Suspect]:
+        """Let a thief who has no pair and does not know the encoder name it, and read through it."""
+        assert self._suspects
+        length, in_index = self._sample_length(), self._texts.in_index
+        self._on_progress(Progress("looking for the encoder"))
+        rows = [row for row in self._rows[length].tolist() if in_index[row]][:_SUSPECTED_TEXTS]
+        every = np.concatenate([own[rows], stolen[length]])
+        return self._suspects.likeliest(every, self._texts.tokens(self._texts.true[length]))
+
+    def _sample_length(self) -> int:
+        """The length nearest to 32 tokens."""
+        return min(self._texts.true, key=lambda size: (abs(size - _CORRECTED_LENGTH), size))
+
     def _comparison(self, setting: DefenceSetting, own: Floats) -> Comparison:
         """The space where a thief compares texts with stolen vectors; he knows the defence, not its key."""
         if setting.kind == "rotation":
@@ -179,7 +208,7 @@ class Attacks:
         self, attacker: Corrector, bags: Mapping[int, RidgeBag], stolen: Mapping[int, Floats], comparison: Comparison
     ) -> AttackResult:
         """Attack a sample of the vectors of the length nearest to 32 tokens as `binocle invert` does."""
-        length = min(stolen, key=lambda size: (abs(size - _CORRECTED_LENGTH), size))
+        length = self._sample_length()
         rows = np.unique(np.linspace(0, len(stolen[length]) - 1, _CORRECTED_TEXTS).astype(int))
         self._on_progress(Progress(f"correcting {len(rows)} texts of {length} tokens"))
         vectors = stolen[length][rows]

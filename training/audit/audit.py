@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...core.progress import Progress, ignore, within
+from ...retriever.models.load import load_encoder
 from ..inversion import metrics as recovery_metrics
 from . import defences
 from .attacks import Attacks
@@ -56,7 +57,7 @@ def audit(
     recovery_metrics.require()
     config = AuditConfig(**options)
     config.check()
-    encoder = retriever.encoder
+    encoder, suspects = retriever.encoder, [load_encoder(name) for name in config.suspects]
     settings = defences.default(encoder.dim) if config.settings is None else defences.parse(config.settings)
     stage = _Stage(progress)
     factory = attacker or default_attacker(stage)
@@ -64,7 +65,7 @@ def audit(
     texts = LeakTexts.of(retriever, config, passages, progress)
     del passages  # up to 150 MB
     search = DefendedSearch.of(retriever, config, settings, progress)
-    attacks = Attacks(encoder, texts, search, factory, config, stage)
+    attacks = Attacks(encoder, texts, search, factory, config, stage, suspects)
     results = []
     for number, setting in enumerate(settings, 1):
         stage.prefix = f"{number} of {len(settings)}, {'as stored' if number == 1 else setting.name}: "

@@ -29,6 +29,7 @@ class AuditConfig:
     queries: str | Path | None = None  # a folder in BEIR's layout that judges the index's paths; None: generated ones
     split: str = "test"  # of the judgements in that folder
     held_out: float = 0.2  # share of the documents that is attacked
+    suspects: Sequence[str] = ()  # encoders that a thief tries who does not know the index's; that one is added
     examples: int = 2  # shown of each length with the recovered text; 0 keeps all text out of the report
     seed: int = 0
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..evaluation import significance
     from ..inversion.metrics import Recovery, Value
     from .candidates import FactResult
+    from .unknown_encoder import Suspect
 
     ByLength = dict[int, Recovery]  # by the number of tokens of the text
 
@@ -65,6 +66,7 @@ class DefenceResult:
     nearest: ByLength  # the baseline that answers with the nearest text of the attacker's own
     guessing: ByLength  # the most frequent tokens, without any vector
     alignment: Alignment | None = None  # of a rotation
+    suspects: list[Suspect] = field(default_factory=list)  # by a thief who does not know the encoder, likeliest first
     epsilon: float | None = None  # of noise, at delta 1e-5
     cut_off: bool = False  # whether the limit of time stopped an attacker's learning
     facts: dict[str, FactResult] = field(default_factory=dict)  # names, numbers and dates, picked from candidates
@@ -153,6 +155,7 @@ class DefenceResult:
             "facts": {kind: fact.as_dict() for kind, fact in self.facts.items()},
             "membership": self.membership and asdict(self.membership),
             "epsilon": self.epsilon and round(self.epsilon, 1),
+            **({"suspects": [suspect.as_dict() for suspect in self.suspects]} if self.suspects else {}),
             **({"alignment": self.alignment.as_dict()} if self.alignment else {}),
         }
 
@@ -241,7 +244,24 @@ def statements(report: AuditReport) -> list[str]:
             "The queries were made from the documents, and are easier than people's: a defence costs at least this."
         )
     sentences += [_noise(result) for result in report.results if result.epsilon is not None]
+    sentences += [_unknown_encoder(result, report.model) for result in report.results if len(result.suspects) > 1]
     return sentences + [_rotation(result, report.results[0]) for result in report.results if result.kind == "rotation"]
+
+
+def _unknown_encoder(result: DefenceResult, model: str) -> str:
+    first, *_ = result.suspects
+    right = "rightly" if first.encoder == model else "wrongly"
+    shapes = ", ".join(f"{suspect.difference:.2f} of {suspect.encoder}" for suspect in _compared(result))
+    read = ", ".join(f"{suspect.f1:.3f} through {suspect.encoder}" for suspect in _compared(result))
+    return (
+        f"With {result.name}, a thief without pairs who suspects {len(result.suspects)} encoders {right} names "
+        f"{first.encoder}. The shape of the stolen vectors differs from those of his own by {shapes}; 0 is equal. "
+        f"He reads token F1 {read}."
+    )
+
+
+def _compared(result: DefenceResult) -> list[Suspect]:
+    return [suspect for suspect in result.suspects if suspect.difference is not None]
 
 
 _PROTECTING = 10.0  # highest epsilon that means anything

@@ -16,7 +16,7 @@ pytest.importorskip("sacrebleu")
 
 from binocle import Retriever
 from binocle.cli import cli, main
-from binocle.core.errors import InputError, MissingExtraError
+from binocle.core.errors import InputError, MissingExtraError, ModelNotFoundError
 from binocle.core.progress import ignore
 from binocle.retriever.models.token_ids import EncoderTokens
 from binocle.training.audit import audit as auditing
@@ -522,6 +522,27 @@ def test_without_sacrebleu_nothing_is_begun(filled, monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(MissingExtraError, match=r"binocle\[audit\]"):
         audit(Retriever.open(filled), attacker=None)
+
+
+def test_a_thief_who_does_not_know_the_encoder_names_it(varied, make_model, tmp_path):
+    index, queries = varied
+    other = str(make_model(tmp_path / "other", pooling={"pooling_mode_cls_token": True}))
+    options = OPTIONS | {"queries": queries, "suspects": (other, index.encoder.name), "settings": ["int8", "rotation"]}
+    made = audit(index, attacker=Ridge, **options)
+    plain, int8, rotated = made.results
+    assert {suspect.encoder for suspect in plain.suspects} == {index.encoder.name, other}
+    assert plain.suspects[0].difference <= plain.suspects[1].difference and not int8.suspects
+    assert [suspect.difference for suspect in rotated.suspects] == pytest.approx(
+        [suspect.difference for suspect in plain.suspects], abs=1e-3
+    )
+    said = [line for line in made.as_dict()["statements"] if "who suspects 2 encoders" in line]
+    assert [line.split(",")[0] for line in said] == ["With none", "With rotation"]
+    assert [len(setting.get("suspects", [])) for setting in made.as_dict()["settings"]] == [2, 0, 2]
+
+
+def test_a_suspect_that_is_no_encoder_is_refused_before_anything_is_measured(filled):
+    with pytest.raises(ModelNotFoundError, match="nowhere"):
+        audit(Retriever.open(filled), suspects=["nowhere/at-all"], attacker=Ridge, **OPTIONS)
 
 
 # Passages as they are stored
