@@ -1,4 +1,4 @@
-"""Vectors that a caller gives: checked, and brought to length 1."""
+"""Vectors that a caller gives: checked, and brought to length 1 where lengths do not count."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from .errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .arrays import Floats
 
 _UNIT = 1e-6  # so near to the length 1, a vector keeps its numbers
@@ -16,6 +18,15 @@ _UNIT = 1e-6  # so near to the length 1, a vector keeps its numbers
 
 def unit_vector(value: Any, label: str) -> Floats:
     """Return a vector of length 1, float32, shape (dim,).
+
+    :param label: names the vector in messages.
+    :raises InputError: as `with_direction` does.
+    """
+    return unit(with_direction(value, label))
+
+
+def with_direction(value: Any, label: str) -> NDArray[np.float64]:
+    """Return a vector that is not zero, shape (dim,).
 
     :param label: names the vector in messages.
     :raises InputError: when it is no list of numbers, one of them is not finite, or all are 0.
@@ -29,9 +40,14 @@ def unit_vector(value: Any, label: str) -> Floats:
     numbers = array.astype(np.float64)
     if not np.isfinite(numbers).all():
         raise InputError(f"{label} has a number that is not finite: expected finite numbers")
-    greatest = float(np.abs(numbers).max())
-    if not greatest:
+    if not numbers.any():
         raise InputError(f"{label} is zero: expected a vector with a direction")
+    return numbers
+
+
+def unit(numbers: NDArray[np.float64]) -> Floats:
+    """Bring a vector that is not zero to length 1, float32."""
+    greatest = float(np.abs(numbers).max())
     scaled = numbers / greatest
     length = float(np.linalg.norm(scaled))
     is_unit = abs(length * greatest - 1) <= _UNIT

@@ -318,7 +318,7 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         *,
         memory: float | None = None,
         latency: float | None = None,
-        queries: Sequence[str] | None = None,
+        queries: Sequence[str] | ArrayLike | None = None,
         kinds: Sequence[str] = (),
         seed: int = 0,
         progress: Callable[[str], None] = lambda _: None,
@@ -331,19 +331,17 @@ class Retriever(DocumentReads, DocumentWrites, AsyncCalls):
         :param memory: the bytes that searches may read at random.
         :param latency: the 99th percentile of the seconds that a query may keep the vector index busy, one query at a
             time, for the 200 neighbours that a search takes into account.
-        :param queries: real queries to measure with; by default sentences of the passages.
+        :param queries: real queries to measure with, or their vectors, shape (n, dim); by default sentences of the
+            passages. An index without an encoder needs vectors.
         :param kinds: the keys of `indexes.registry.KINDS` to try; by default the promising ones.
         :param seed: of the sample of queries.
         """
         requirements = Requirements(recall, memory, latency).check()
         check_kinds(kinds)
-        benchmark_queries.check(queries, seed)
+        queries = benchmark_queries.check(queries, seed)
         with self._writer() as writer:
             encoder = self._models.encoder_of(writer.head.encoder)
-            if queries is None:
-                sample = benchmark_queries.of_passages(writer.snapshot(), encoder, requirements, seed)
-            else:
-                sample = benchmark_queries.of_texts(queries, encoder, requirements, seed)
+            sample = benchmark_queries.choose(queries, writer.snapshot(), encoder, requirements, seed)
             return writer.index.optimize(requirements, sample, kinds=tuple(kinds), log=progress)
 
     # Searching

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -15,7 +14,8 @@ import pyarrow as pa
 from ..core.errors import InputError, NotFoundError
 from .asynchronous import AsyncCalls
 from .documents.metadata import plain
-from .indexing.add import Addition, check_document
+from .indexing.add import Addition, AddPolicy, IfExists, OnError, check_document
+from .indexing.batch import Batch
 from .indexing.delete import Erase, delete
 from .indexing.update import Change, MetadataChange, update
 from .reads import DocumentReads
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from ..core.arrays import Mask
     from .indexing.report import Report
+    from .models.encoder import Encoder
     from .retriever import Retriever
     from .search.answers import Answer
     from .search.context import Context
@@ -164,16 +165,10 @@ class Scope(DocumentReads, AsyncCalls):
         :raises NotFoundError: naming the first id that is not there.
         :raises InputError: when a document would no longer have the values that the scope demands.
         """
-        if isinstance(ids, (str, bytes)) or not isinstance(ids, (Iterable, NoneType)):
-            raise InputError(f"ids is a list of documents, not {ids!r}")
-        if not isinstance(metadata, Mapping):
-            raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
-        names = list(ids or ())
-        if not names and parse(where) is None:
-            raise InputError("nothing is chosen: give ids, or a filter as where")
+        choose = self._chosen(ids or (), where, must_exist=True)
         change = MetadataChange.of(self._retained(metadata, mode), mode)
         with self._writing(wait) as writer:
-            return update(writer, self._chosen(names, where, must_exist=True), change, self._check_changed)
+            return update(writer, choose, change, self._check_changed)
 
     def delete(self, *ids: Id, where: Where = None, erase: Erase = False, wait: float | None = None) -> Report:
         """Remove documents of the scope, by id or by a filter; other ids are not there.
@@ -191,17 +186,34 @@ class Scope(DocumentReads, AsyncCalls):
             )
 
     @contextlib.contextmanager
+    def batch(
+        self, *, if_exists: IfExists = "replace", on_error: OnError = "stop", wait: float | None = None
+    ) -> Iterator[Batch]:
+        """Collect writes to documents of the scope, and do all of them in one commit, as `Retriever.batch` does."""
+        batch = _ScopeBatch(AddPolicy(if_exists, on_error).check(), self)
+        yield batch
+        self._retriever._commit(batch, wait)  # noqa: SLF001 - as above
+
+    @contextlib.contextmanager
     def _writing(self, wait: float | None) -> Iterator[Writer]:
         with self._retriever._patient(wait), self._retriever._writer() as writer:  # noqa: SLF001 - as above
             yield writer
 
-    def _chosen(self, ids: Iterable[Id], where: Where = None, *, must_exist: bool = False) -> Choice:
+    def _chosen(
+        self, ids: Iterable[Id], where: Where = None, *, folder: Id | None = None, must_exist: bool = False
+    ) -> Choice:
         """Return a function that finds the documents of the scope with these ids, and others that pass a filter.
 
         :param where: None, or a filter without conditions, for no others.
         """
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise InputError(f"ids is a list of documents, not {ids!r}")
+        if folder is not None:
+            raise InputError("a scope has no folders: choose documents by a filter, such as F.path.glob('notes/**')")
         names = list(map(records.name_of, ids))
         conditions = None if parse(where) is None else self._where(where)
+        if must_exist and not names and conditions is None:
+            raise InputError("nothing is chosen: give ids, or a filter as where")
 
         def choose(snapshot: Snapshot) -> list[dict[str, Any]]:
             if must_exist:
@@ -215,6 +227,8 @@ class Scope(DocumentReads, AsyncCalls):
 
     def _retained(self, metadata: Mapping[str, Any], mode: Change) -> dict[str, Any]:
         """Return new metadata with the values that the scope demands, unless they have others."""
+        if not isinstance(metadata, Mapping):
+            raise InputError(f"metadata is a mapping of keys to values, not {shown(metadata)}")
         demanded = dict(_equalities(self._inside))
         removed = {key: value for key, value in demanded.items() if metadata.get(key) is None}
         return {
@@ -250,6 +264,32 @@ class Scope(DocumentReads, AsyncCalls):
         for (number, name), known, taken in zip(named, inside, anywhere, strict=True):
             if taken is not None and taken != known:
                 raise InputError(f"document {number} has id {name!r}, which cannot be used here: give it another id")
+
+
+class _ScopeBatch(Batch):
+    """Writes to the documents of a scope, checked when they are collected, and again when the index is locked."""
+
+    def __init__(self, policy: AddPolicy, scope: Scope) -> None:
+        super().__init__(policy, scope._chosen, scope._check_changed)  # noqa: SLF001 - it is a part of the scope
+        self._admitted, self._retained, self._check_ids = scope._admitted, scope._retained, scope._check_ids  # noqa: SLF001 - as above
+
+    def add(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        super().add(self._admitted(documents))
+
+    def update(
+        self,
+        *,
+        metadata: Mapping[str, Any],
+        ids: Iterable[str] | None = None,
+        where: Where = None,
+        mode: Change = "merge",
+    ) -> None:
+        super().update(metadata=self._retained(metadata, mode), ids=ids, where=where, mode=mode)
+
+    def commit(self, writer: Writer, encoder: Encoder | None) -> Report:
+        names = [(item.number, item.name) for item in self._additions if isinstance(item, Addition)]
+        self._check_ids(names)
+        return super().commit(writer, encoder)
 
 
 def _rows(snapshot: Snapshot, mask: Mask) -> list[dict[str, Any]]:

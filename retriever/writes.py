@@ -67,7 +67,8 @@ class DocumentWrites:
             "markdown", whose headings are those of its passages and whose first one is the title, unless there is
             another. Values of metadata are strings, numbers, booleans, lists of them, or dates, which become text;
             None is left out. A document with an embedding, a vector of shape (dim,), is one passage with this vector,
-            brought to length 1; it needs no text. Neither does a document with metadata, which no search finds.
+            brought to length 1 unless the encoder is trained for dot products; it needs no text. Neither does a
+            document with metadata, which no search finds.
         :param if_exists: "replace" a document with the same id, "skip" the new one, or "fail".
         :param on_error: "stop" at the first document that cannot be added, or "skip" it.
         :param wait: the seconds to wait for another process that writes; by default those of `open`.
@@ -152,6 +153,9 @@ class DocumentWrites:
         """
         batch = Batch(AddPolicy(if_exists, on_error).check(), self._chosen)
         yield batch
+        self._commit(batch, wait)
+
+    def _commit(self, batch: Batch, wait: float | None) -> None:
         store = self._prepare_store(self._existing(), None)
         with self._patient(wait), self._writer(store) as writer:
             encoder = self._models.encoder_of(writer.head.encoder) if batch.has_documents else None

@@ -13,7 +13,8 @@ from ...core.printable import invisible_spans, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ...core.arrays import Floats
+    import numpy as np
+    from numpy.typing import NDArray
 
 HIDDEN = "hidden"  # the key of metadata with spans of text that a person does not see: start, end, start, end, …
 UNREAD = "unread"  # the key of metadata with the reason why a part of the file is not in the text, in one line
@@ -52,11 +53,16 @@ class Document:
     title: str = ""
     format: str = "text"
     metadata: dict[str, Any] = field(default_factory=dict)
-    embedding: Floats | None = field(default=None, compare=False, repr=False)  # of length 1, shape (dim,)
+    embedding: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)  # shape (dim,)
 
     @classmethod
     def from_text(
-        cls, text: str, *, title: str = "", metadata: dict[str, Any] | None = None, embedding: Floats | None = None
+        cls,
+        text: str,
+        *,
+        title: str = "",
+        metadata: dict[str, Any] | None = None,
+        embedding: NDArray[np.float64] | None = None,
     ) -> Document:
         """Return a document with one part of prose."""
         parts = (Part(0, len(text), 1),) if text.strip() else ()

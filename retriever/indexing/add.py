@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ...core.errors import InputError
-from ...core.vectors import check_dimension, unit_vector
+from ...core.vectors import check_dimension, unit, with_direction
 from ...core.words import encodable
 from ..documents.document import Document
 from ..documents.metadata import is_plain, plain
@@ -159,12 +159,15 @@ class Additions:
         """Queue documents for the next commit, without unchanged ones."""
         for item in additions:
             number, known_sha256 = self._known[item.name]
-            is_unchanged = known_sha256 == item.sha256
+            sha256, embedding = item.sha256, item.document.embedding
+            if embedding is not None and indexer.keeps_lengths:
+                sha256 = _xor(sha256, hashlib.sha256(f"{np.linalg.norm(embedding):.6e}".encode()).hexdigest())
+            is_unchanged = known_sha256 == sha256
             state = "skipped" if not _has_passages(item.document) else "unchanged" if is_unchanged else "indexed"
             setattr(self._report, state, getattr(self._report, state) + 1)
             if not is_unchanged:
-                row = added_row(item.name, item.sha256, item.document)
-                self._known[item.name] = indexer.add(row, item.document, replaces=number), item.sha256
+                row = added_row(item.name, sha256, item.document)
+                self._known[item.name] = indexer.add(row, item.document, replaces=number), sha256
 
 
 def added_row(name: str, sha256: str, document: Document) -> dict[str, Any]:
@@ -210,12 +213,12 @@ def _parse(number: int, record: Mapping[str, Any]) -> Addition:
     _check_id(number, name)
     embedding = record.get("embedding")
     if embedding is not None:
-        embedding = unit_vector(embedding, f"the embedding of {label}")
+        embedding = with_direction(embedding, f"the embedding of {label}")
     document = _read(label, record.get("format", "text"), text, title)
     document = replace(document, metadata=metadata, embedding=embedding)
     sha256 = sha256_of(text, document.title, metadata)
     if embedding is not None:
-        sha256 = _xor(sha256, hashlib.sha256(np.ascontiguousarray(embedding, "<f4").tobytes()).hexdigest())
+        sha256 = _xor(sha256, hashlib.sha256(np.ascontiguousarray(unit(embedding), "<f4").tobytes()).hexdigest())
     if document.format != "text":
         sha256 = _xor(sha256, hashlib.sha256(document.format.encode()).hexdigest())
     return Addition(number, name or sha256[:16], sha256, document)

@@ -34,10 +34,15 @@ class Batch:
     id in two writes is an error. If several documents are added under one id, the last counts.
     """
 
-    def __init__(self, policy: AddPolicy, choose: Choose) -> None:
-        """:param choose: makes a function that finds documents by ids, filter and folder."""
+    def __init__(
+        self, policy: AddPolicy, choose: Choose, check_changed: Callable[[list[Row]], None] = lambda _: None
+    ) -> None:
+        """:param choose: makes a function that finds documents by ids, filter and folder.
+        :param check_changed: gets the rows with new metadata, and raises an error to prevent the commit.
+        """
         self._policy = policy
         self._choose = choose
+        self._check_changed = check_changed
         self._additions: list[Addition | DocumentError] = []
         self._updates: list[tuple[Choice, MetadataChange]] = []
         self._deletions: list[Choice] = []
@@ -85,6 +90,7 @@ class Batch:
         updated = [
             row for choose, change in self._updates for row in changed_rows(snapshot, choose(snapshot), change, report)
         ]
+        self._check_changed(updated)
         additions = Additions(snapshot, self._policy, report)
         chosen = additions.choose(self._additions)
         _check_once([item.name for item in chosen], updated, deleted.values())

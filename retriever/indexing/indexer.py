@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from ...core.arrays import Keys
 from ...core.errors import EncoderMismatchError
+from ...core.vectors import unit
 from ..documents.chunker import Chunk, chunk, whole
 from ..models.encoder import encode_finite
 from ..store.derived.fragment_columns import among
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _BATCH_CHUNKS = 256  # embedded and committed at a time: a second or two of work
 _BATCH_FILES = 1_000
 _FEW_KEYS = 64
+_TOLERANCE = 0.02  # of a length of 1: vectors in bf16 have .996 to 1.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,14 @@ class Indexer:
         self._new_keys: list[int] = []
         self.chunks = 0  # embedded or reused so far
 
+    @functools.cached_property
+    def keeps_lengths(self) -> bool:
+        """Whether the vectors of the encoder have other lengths than 1: it is trained for dot products."""
+        if self._writer.head.encoder.is_none:
+            return False
+        length = np.linalg.norm(encode_finite(self._encoder, ["The length of a vector"]))
+        return bool(abs(length - 1) > _TOLERANCE)
+
     def number_from(self, document: int, chunk: int) -> None:
         """Give the next document and the next chunk these ids."""
         self._next_document, self._next_chunk = document, chunk
@@ -130,7 +141,8 @@ class Indexer:
     def _passages(self, number: int, name: str, document: Document) -> Iterator[_Passage]:
         if document.embedding is not None:
             piece = whole(document)
-            yield _Passage(number, piece, piece.context, own_key(name, piece.context), document.embedding)
+            vector = document.embedding.astype(np.float32) if self.keeps_lengths else unit(document.embedding)
+            yield _Passage(number, piece, piece.context, own_key(name, piece.context), vector)
             return
         for piece in chunk(document, self._encoder.offsets, self._encoder.max_tokens):
             yield _Passage(number, piece, piece.context, key_of(piece.context))

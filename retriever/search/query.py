@@ -129,12 +129,13 @@ class Query:
         :param offset: the number of passages on earlier pages, the first of the k.
         :param diversity: choose among more than k passages, for hits that differ.
         """
-        k = min(k, self._snapshot.chunks.count_rows())
-        if k == 0:
-            return Hits()
-        passing = None if where is None else self._snapshot.passing(where)
-        if passing and not len(passing.chunks):
-            return Hits()
+        total = self._snapshot.chunks.count_rows()
+        passing = self._snapshot.passing(where) if where is not None and total else None
+        k = min(k, total)
+        if passing:
+            total = len(passing.chunks)
+        if not k or not total:
+            return Hits(total=total)
         depth = max(k, reranking.depth) if reranking else k
         depth, pool = max(DEPTH, depth + (without is not None)), max(k, diversity.pool) if diversity else k
         limit = _DEEPER * depth
@@ -161,7 +162,7 @@ class Query:
             hits = [replace(hit, vector=vector) for hit, vector in zip(hits, vectors, strict=True)]
         for hit in hits if self._exact else ():
             hit.explanation["exact"] = self._exact.held(hit.context, hit.heading) if self._exact else {}
-        return Hits(hits, answerable=bool(hits) and not hits[0].weak, seconds=self._seconds)
+        return Hits(hits, answerable=bool(hits) and not hits[0].weak, seconds=self._seconds, total=total)
 
     def _selected(
         self, candidates: Candidates, k: int, mode: Mode, per_document: int | None, *, collapse: bool, offset: int

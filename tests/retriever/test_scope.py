@@ -201,6 +201,11 @@ def test_totals_are_those_of_the_scope(shared):
     assert {record.metadata["tenant"] for record in scope.iterate()} == {"t1"}
     assert scope.facets("tenant")["tenant"].counts == (("t1", len(scope)),)
     assert len(scope.scope(F.n > 20)) == scope.count(F.n > 20) < len(scope)
+    for query in ({"query": "cat"}, {"vector": np.eye(32)[0]}):
+        hits = scope.search(**query, k=2, where=F.n > 20)
+        assert (len(hits), hits.total) == (2, scope.count(F.n > 20))
+    assert shared.search("cat").total == shared.search("cat", min_relevance=1).total == len(shared)
+    assert (scope.search("cat", k=0).total, scope.search("cat", where=F.n == -1).total) == (len(scope), 0)
 
 
 def test_a_document_of_another_is_not_there_and_errors_are_those_of_no_document(shared):
@@ -314,6 +319,45 @@ def test_async_calls_stay_in_the_scope(index):
     hits, removed, passages = asyncio.run(calls())
     assert [hit.path for hit in hits] == [passage.path for passage in passages] == ["new"]
     assert (hits[0].metadata, removed) == ({"tenant": "t1", "x": 1}, 1)
+
+
+def test_a_batch_of_a_scope_is_one_commit_of_its_documents(index):
+    scope, before = index.scope(F.tenant == "t1"), index.snapshot().head
+    with scope.batch(wait=1) as batch:
+        batch.add([{"id": "new", "text": "a walrus"}])
+        batch.update(ids=["a"], metadata={"n": 9, "tenant": None})
+        batch.update(where=F.tenant == "t2", metadata={"n": 9})
+        batch.delete("b", where=F.tenant == "t2")
+    assert (batch.report.ids, batch.report.removed) == (["a", "new"], 0)
+    assert {record.id: record.metadata for record in index.iterate()} == {
+        "a": {"n": 9, "tenant": "t1"},
+        "a/b": {"tenant": "t2"},
+        "b": {"tenant": "t2"},
+        "new": {"tenant": "t1"},
+    }
+    assert index.snapshot().head.rows == before.rows + 1
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda batch, _: batch.add([{"id": "b", "text": "taken"}]), "'b', which cannot be used here"),
+        (lambda batch, _: batch.add([{"text": "x", "metadata": {"tenant": "t2"}}]), "outside of this scope"),
+        (lambda batch, _: batch.update(ids=["b"], metadata={"n": 1}), "'b' is not in the index"),
+        (lambda batch, _: batch.update(ids=["a"], metadata={"tenant": "t2"}), "outside of this scope"),
+        (lambda batch, _: batch.update(metadata={"n": 1}), "nothing is chosen"),
+        (lambda batch, _: batch.delete(folder="a"), "a scope has no folders"),
+        (
+            lambda batch, index: (batch.add([{"id": "late", "text": "x"}]), index.add([{"id": "late", "text": "y"}])),
+            "'late', which cannot be used here",
+        ),
+    ],
+)
+def test_a_batch_of_a_scope_changes_nothing_outside(index, write, says):
+    with pytest.raises((InputError, NotFoundError), match=says), index.scope(F.tenant == "t1").batch() as batch:
+        write(batch, index)
+    assert index.text("b") == "The queen sat."
+    assert "late" not in index or index.text("late") == "y"
 
 
 def test_clearing_a_scope_leaves_the_others(index):

@@ -223,6 +223,19 @@ def test_a_document_that_an_index_without_an_encoder_cannot_hold_is_refused(shar
     assert len(shared) == 5
 
 
+def test_an_embedding_keeps_its_length_beside_an_encoder_for_dot_products(make_model, tmp_path):
+    model = make_model(tmp_path / "model", normalize=False)
+    (model / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "dot"}', "utf-8")
+    retriever = Retriever.open(tmp_path / "i", model=model)
+    document = {"id": "own", "embedding": 7 * np.eye(32)[0]}
+    retriever.add([document, {"id": "a", "text": TEXTS["a"]}])
+    np.testing.assert_array_equal(retriever.get("own", vectors=True).vectors[0], 7 * np.eye(32)[0])
+    assert np.linalg.norm(retriever.get("a", vectors=True).vectors[0]) != pytest.approx(1, abs=0.1)
+    assert retriever.search(vector=np.eye(32)[0], k=1)[0].score == pytest.approx(7)
+    assert retriever.add([document]).unchanged == 1
+    assert retriever.add([document | {"embedding": 8 * np.eye(32)[0]}]).indexed == 1
+
+
 # Instead of an encoder
 
 
@@ -236,6 +249,15 @@ def test_an_index_without_an_encoder_searches_texts_by_words_and_vectors_by_mean
     assert (hit.path, hit.text, hit.line_start, hit.line_end) == ("d", "a ship \n at sea", 3, 4)
     assert shared.text("d")[hit.char_start : hit.char_end] == hit.text
     assert shared.context("cat", tokenizer=str.split).passages[0].path == "a"
+
+
+def test_an_index_without_an_encoder_is_optimized_for_vectors_of_queries(tmp_path):
+    random = np.random.default_rng(0)
+    retriever = Retriever.open(tmp_path / "i", encoder=None, dim=4)
+    retriever.add({"id": str(number), "embedding": vector} for number, vector in enumerate(random.normal(size=(60, 4))))
+    result = retriever.optimize(0.9, queries=random.normal(size=(200, 4)), kinds=["flat"])
+    assert result.choice and result.choice.spec.kind == "flat"
+    assert retriever.search(vector=[1, 0, 0, 0], k=1)
 
 
 def test_passages_without_text_are_no_copies_of_each_other(tmp_path):
@@ -268,7 +290,7 @@ def test_an_index_without_an_encoder_can_be_opened_measured_verified_and_rebuilt
     ("call", "says"),
     [
         (lambda retriever: retriever.sync(retriever.path.parent), "it can only hold added documents"),
-        (lambda retriever: retriever.optimize(), "this index has no encoder"),
+        (lambda retriever: retriever.optimize(), "has no encoder.*: give vectors of queries to optimize for"),
         (lambda retriever: retriever.context("cat"), "it cannot count tokens: give a tokenizer"),
         (lambda retriever: Retriever.open(retriever.path, model="x").add([{"embedding": [1, 2, 3]}]), "no encoder"),
         (lambda retriever: Retriever.open(retriever.path, encoder=None, dim=4).add([]), "dimension 3"),

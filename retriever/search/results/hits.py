@@ -26,17 +26,20 @@ class Hits(list[Hit]):
         corrections: dict[str, str] | None = None,
         seconds: Mapping[str, float] | None = None,
         version: int = 0,
+        total: int = 0,
     ) -> None:
         """:param answerable: whether the index seems to answer the query: the best hit is not weak.
         :param corrections: words of the query that the index does not know -> those that were searched for instead.
         :param seconds: stage of the search -> how long it took.
         :param version: of the index: it grows with each commit.
+        :param total: the number of passages that were searched: all of the index, or all that pass the filter.
         """
         super().__init__(hits)
         self.answerable = answerable
         self.corrections = corrections or {}
         self.seconds = dict(seconds or {})
         self.version = version
+        self.total = total
 
     def replaced_by(self, hits: Iterable[Hit]) -> Hits:
         """Other hits of the same query."""
@@ -46,6 +49,7 @@ class Hits(list[Hit]):
             corrections=self.corrections,
             seconds=self.seconds,
             version=self.version,
+            total=self.total,
         )
 
     def after(self, offset: int) -> Hits:

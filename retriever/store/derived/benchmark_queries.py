@@ -13,20 +13,22 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....core.arrays import from_npy
 from ....core.checks import is_whole
 from ....core.errors import InputError
+from ....core.vectors import check_dimension, unit_vector
 from ....core.words import UNSPACED
 from ....indexes.tuning.benchmark import MAX_QUERIES, queries_needed
 from ...models.encoder import encode_finite
+from ...models.no_encoder import check_encoder
 from ..locations.location import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from ....core.arrays import Floats, Integers
@@ -77,26 +79,47 @@ def _text(file: Path, number: int, line: str) -> str:
     return text
 
 
-def check(texts: Collection[str] | None, seed: int) -> None:
-    """Check the queries, if there are any, and the seed of their sample.
+def check(queries: Any, seed: int) -> list[str] | Floats | None:
+    """Return texts, or vectors of length 1, shape (n, dim), if there are queries.
 
-    :raises InputError: when they cannot be used.
+    :raises InputError: when they or the seed of their sample cannot be used.
     """
     if not is_whole(seed, 0):
         raise InputError(f"a seed is a whole number from 0, not {seed!r}")
-    if isinstance(texts, str) or not isinstance(texts, (Collection, type(None))):
-        raise InputError(f"queries are a list of texts, not {texts!r}")
-    for text in () if texts is None else texts:
-        if not isinstance(text, str):
-            raise InputError(f"a query is a text, not {text!r}")
+    if queries is None:
+        return None
+    if isinstance(queries, str) or not isinstance(queries, (Collection, np.ndarray)):
+        raise InputError(f"queries are a list of texts, or of vectors, not {queries!r}")
+    others = [query for query in queries if not isinstance(query, str)]
+    if others and len(others) < len(queries):
+        raise InputError(f"a query is a text, not {others[0]!r}")
+    if others:
+        vectors = [unit_vector(vector, f"query {number}") for number, vector in enumerate(queries)]
+        return np.stack([check_dimension(vector, len(vectors[0]), "a query") for vector in vectors])
+    return list(dict.fromkeys(queries))
 
 
-def of_texts(texts: Sequence[str], encoder: Encoder, requirements: Requirements, seed: int) -> BenchmarkQueries:
-    """Encode real queries, or a sample of them if there are more than needed.
+def choose(
+    queries: list[str] | Floats | None, snapshot: Snapshot, encoder: Encoder, requirements: Requirements, seed: int
+) -> BenchmarkQueries:
+    """Return checked queries, or a sample of them if there are more than needed; without any, sentences of passages.
+
+    :raises InputError: when half of them are too few to prove the requirements, or have another dimension.
+    """
+    if not isinstance(queries, np.ndarray):
+        check_encoder(snapshot.head.encoder, "give vectors of queries to optimize for")
+    if queries is None:
+        return of_passages(snapshot, encoder, requirements, seed)
+    if isinstance(queries, np.ndarray):
+        check_dimension(queries[0], snapshot.head.encoder.dim, "a query")
+    return of_queries(queries, encoder, requirements, seed)
+
+
+def of_queries(texts: list[str] | Floats, encoder: Encoder, requirements: Requirements, seed: int) -> BenchmarkQueries:
+    """Encode real queries, if they are texts, or a sample of them if there are more than needed.
 
     :raises InputError: when half of them are too few to prove the requirements.
     """
-    texts = list(dict.fromkeys(texts))
     minimum = 2 * queries_needed(requirements.recall) if requirements.recall < 1 else 1
     if len(texts) < minimum:
         raise InputError(
@@ -104,7 +127,10 @@ def of_texts(texts: Sequence[str], encoder: Encoder, requirements: Requirements,
             f"and half to prove with: give {minimum:,} at least, ask for less, or have queries made from the passages"
         )
     sample = _sample(len(texts), 2 * requirements.query_count, np.random.default_rng(seed))
-    vectors = encode_finite(encoder, [texts[position] for position in sample], kind="query")
+    if isinstance(texts, np.ndarray):
+        vectors = texts[sample]
+    else:
+        vectors = encode_finite(encoder, [texts[position] for position in sample], kind="query")
     return BenchmarkQueries(vectors, f"{len(vectors):,} of {len(texts):,} queries that were given", real=True)
 
 

@@ -518,10 +518,12 @@ def test_a_demand_that_makes_no_sense_is_refused(values):
         ({"seed": -1}, "a seed is a whole number from 0, not -1"),
         ({"seed": 1.5}, "not 1.5"),
         ({"seed": None}, "not None"),
-        ({"queries": 5}, "queries are a list of texts, not 5"),
-        ({"queries": "cat"}, "queries are a list of texts, not 'cat'"),
+        ({"queries": 5}, "queries are a list of texts, or of vectors, not 5"),
+        ({"queries": "cat"}, "queries are a list of texts, or of vectors, not 'cat'"),
         ({"queries": ["cat", 5]}, "a query is a text, not 5"),
-        ({"queries": [["cat"]]}, "a query is a text"),
+        ({"queries": [["cat"]]}, "query 0 is a list of str: expected a list of numbers"),
+        ({"queries": [[1.0], [1.0, 2.0]]}, "a query has dimension 2"),
+        ({"queries": np.eye(3, 7)}, "a query has dimension 7"),
     ],
 )
 def test_what_cannot_be_optimized_for_is_refused_before_the_index_is_opened(tmp_path, given, says):
