@@ -291,6 +291,7 @@ def test_an_index_without_an_encoder_can_be_opened_measured_verified_and_rebuilt
     [
         (lambda retriever: retriever.sync(retriever.path.parent), "it can only hold added documents"),
         (lambda retriever: retriever.optimize(), "has no encoder.*: give vectors of queries to optimize for"),
+        (lambda retriever: retriever.optimize(queries=np.eye(3, 7)), "a query has dimension 7, but .* have 3"),
         (lambda retriever: retriever.context("cat"), "it cannot count tokens: give a tokenizer"),
         (lambda retriever: Retriever.open(retriever.path, model="x").add([{"embedding": [1, 2, 3]}]), "no encoder"),
         (lambda retriever: Retriever.open(retriever.path, encoder=None, dim=4).add([]), "dimension 3"),

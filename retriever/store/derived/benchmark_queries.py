@@ -90,10 +90,10 @@ def check(queries: Any, seed: int) -> list[str] | Floats | None:
         return None
     if isinstance(queries, str) or not isinstance(queries, (Collection, np.ndarray)):
         raise InputError(f"queries are a list of texts, or of vectors, not {queries!r}")
-    others = [query for query in queries if not isinstance(query, str)]
-    if others and len(others) < len(queries):
-        raise InputError(f"a query is a text, not {others[0]!r}")
-    if others:
+    arrays = [query for query in queries if not isinstance(query, str)]
+    if arrays and len(arrays) < len(queries):
+        raise InputError(f"a query is a text, not {arrays[0]!r}")
+    if arrays:
         vectors = [unit_vector(vector, f"query {number}") for number, vector in enumerate(queries)]
         return np.stack([check_dimension(vector, len(vectors[0]), "a query") for vector in vectors])
     return list(dict.fromkeys(queries))
