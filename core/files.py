@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 
 _REGULAR_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_SETTLED = 2.0  # seconds after a change: file systems keep times in steps up to this
+_REMEMBERED = 200  # checksums of the files seen last
 _LATEST = 2**63 - 1  # nanoseconds since 1970 in 64 bits: the year 2262
 
 
@@ -43,9 +46,13 @@ def sha256(file: Path) -> str:
 
 
 def known_sha256(file: Path) -> str:
-    """Return a file's sha256 from a cache keyed by path, size and time; a search must not hash 90 MB each time."""
+    """Return a file's sha256 from a cache, since a search must not hash 90 MB each time.
+
+    Its key has the times of the last writing and of the last change of any kind, which no program can set. A file
+    changed just now is not remembered: another change may have the same time.
+    """
     status = file.stat()
-    key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    key = f"{file.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
     if status.st_size < 1_000_000:
         return sha256(file)
     cache = user_folder("CACHE", "~/.cache") / "binocle" / "sha256.json"
@@ -57,6 +64,9 @@ def known_sha256(file: Path) -> str:
     except (OSError, ValueError, AttributeError):
         checksums = {}
     value = sha256(file)
+    if time.time() - max(status.st_ctime, status.st_mtime) < _SETTLED:
+        return value
+    checksums = dict(list(checksums.items())[-_REMEMBERED:])
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         staging = cache.with_suffix(f".{os.getpid()}")

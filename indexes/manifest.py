@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import DamagedError, InputError
-from ..core.files import sha256
+from ..core.files import known_sha256, sha256
 from .registry import KINDS, IndexSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from .base import VectorIndex
@@ -94,7 +95,7 @@ class IndexManifest:
     def load(self, folder: Path, *, check: bool = True) -> VectorIndex:
         """Open the index.
 
-        :param check: compare every file with its checksum first.
+        :param check: compare every file with its checksum first; a large file again only after a change.
         :raises DamagedError: when a file was changed or damaged.
         """
         if self.kind not in KINDS:
@@ -109,20 +110,23 @@ class IndexManifest:
         except InputError as error:
             raise DamagedError(f"{folder} has a manifest that no index can have: {error}") from error
         if check:
-            self.check_files(folder)
+            self._check(folder, known_sha256)
         index = kind.load(folder, dim=self.dim, metric=self.metric, build=self.build, search=self.search)
         if len(index.ids) != self.count:
             raise DamagedError(f"{folder} holds {len(index.ids)} vectors where its manifest says {self.count}")
         return index
 
     def check_files(self, folder: Path) -> None:
-        """Compare every file with its checksum.
+        """Read every file and compare it with its checksum.
 
         :raises DamagedError: when one was changed or damaged.
         """
+        self._check(folder, sha256)
+
+    def _check(self, folder: Path, digest: Callable[[Path], str]) -> None:
         for name, expected in self.files.items():
             try:
-                actual = sha256(folder / name)
+                actual = digest(folder / name)
             except OSError as error:
                 raise DamagedError(f"{folder / name} cannot be read: {error.strerror}") from error
             if actual != expected:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.errors import BinocleError, DamagedError
 from ...core.progress import OnProgress, ignore
+from ...indexes.manifest import IndexManifest
 from ..documents.chunker import context_of
 from ..documents.document import HIDDEN, Document, LineCounter, hidden_spans
 from ..documents.scan import file_below
@@ -169,6 +170,12 @@ def _index_faults(snapshot: Snapshot) -> Iterator[Fault]:
     name = snapshot.head.vectors
     if name is not None and snapshot.damage:
         yield Fault("vector index", name, str(snapshot.damage))
+    elif name is not None:
+        try:
+            for part in map(snapshot.store.location.vectors, snapshot.head.parts):
+                IndexManifest.read(part).check_files(part)
+        except DamagedError as error:
+            yield Fault("vector index", name, str(error))
     index = snapshot.index
     dim = snapshot.head.encoder.dim
     for batch in snapshot.batches(["id", "vector"]):

@@ -309,7 +309,7 @@ class Snapshot:
         The rows are taken by their offset: a condition on ids would read all of them for each query.
         """
         known, offsets = self._row_offsets(table)
-        requested = np.unique(np.asarray(ids, np.int64))
+        requested = np.unique(np.asarray(ids, np.int64), return_index=True)[0]  # without the index it imports numpy.ma
         index = np.searchsorted(known, requested[isin_sorted(requested, known)])
         with self.reading(table):
             return getattr(self, table).take(offsets[index], columns=list(dict.fromkeys(columns)))

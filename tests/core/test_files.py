@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from binocle.core import files
 from binocle.core.files import known_sha256, user_folder
 
 
@@ -12,12 +15,45 @@ def test_a_checksum_is_remembered_and_forgotten_when_the_file_changes(tmp_path, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "large"
     file.write_bytes(bytes(2_000_000))
+    monkeypatch.setattr(files, "_SETTLED", -1)
     first = known_sha256(file)
     memory = tmp_path / "cache" / "binocle" / "sha256.json"
     assert first in memory.read_text()
     assert known_sha256(file) == first
     file.write_bytes(bytes(1_999_999) + b"\1")
     assert known_sha256(file) != first
+
+
+def test_a_checksum_is_taken_anew_when_the_time_of_a_changed_file_is_set_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "_SETTLED", -1)
+    file = tmp_path / "large"
+    file.write_bytes(bytes(2_000_000))
+    first, times = known_sha256(file), file.stat()
+    with file.open("r+b") as stream:
+        stream.write(b"\1")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert known_sha256(file) != first
+
+
+def test_a_file_changed_just_now_is_not_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "_SETTLED", 3_600)
+    file = tmp_path / "large"
+    file.write_bytes(bytes(2_000_000))
+    known_sha256(file)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_only_the_checksums_of_the_last_files_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "_SETTLED", -1)
+    monkeypatch.setattr(files, "_REMEMBERED", 2)
+    for name in "abcd":
+        (tmp_path / name).write_bytes(bytes(1_000_000))
+        known_sha256(tmp_path / name)
+    remembered = json.loads((tmp_path / "cache" / "binocle" / "sha256.json").read_text())
+    assert [Path(key.split(":")[0]).name for key in remembered] == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"3", b'{"x": 3}'])

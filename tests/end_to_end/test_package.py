@@ -238,6 +238,7 @@ HEAVY = [
     "huggingface_hub",
     "matplotlib",
     "datasets",
+    "faiss",
 ]
 
 
@@ -346,11 +347,12 @@ def test_torch_is_imported_at_the_top_of_few_rooms_and_behind_a_door():
     assert not doors & heavy  # so that a command says which extra is missing, and checks its options first
 
 
-def test_a_search_needs_no_torch_lancedb_or_openvino(retriever):
+def test_a_search_of_few_passages_needs_no_torch_lancedb_openvino_or_faiss(retriever):
     code = "import sys\nfrom binocle.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code"
-    out, loaded = loaded_after(code, "search", "cancel a task", str(retriever.path.parent))
-    assert "tasks.md" in out
-    assert loaded.strip() == ""
+    for place in ([str(retriever.path.parent)], ["--index", str(retriever.path)]):
+        out, loaded = loaded_after(code, "search", "cancel a task", *place)
+        assert "tasks.md" in out
+        assert loaded.strip() == ""
 
 
 def test_a_search_by_the_library_needs_none_either(retriever):

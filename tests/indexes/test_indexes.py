@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from binocle.core.errors import DamagedError, InputError
+from binocle.indexes import flat
 from binocle.indexes.flat import FlatIndex
 from binocle.indexes.manifest import IndexManifest, IndexMetadata
 from binocle.indexes.metric import cosines
@@ -94,6 +95,18 @@ def test_rows_are_compared_one_by_one_and_a_vector_of_zeros_is_like_none():
     one = np.array([[3, 4], [1, 0], [2, 0], [0, 0]], np.float32)
     other = np.array([[4, 3], [0, 5], [-1, 0], [1, 1]], np.float32)
     np.testing.assert_allclose(cosines(one, other), [0.96, 0, -1, 0], atol=1e-7)
+
+
+@pytest.mark.parametrize("share", [0.03, 0.5, 1])
+@pytest.mark.parametrize("k", [1, 7, 400])
+def test_numpy_and_faiss_find_the_same_for_one_query(share, k, monkeypatch):
+    index, wanted = index_of(400), vectors_of(1, 9)
+    allowed = None if share == 1 else np.random.default_rng(0).random(400) < share
+    by_numpy = index.search(wanted, k, allowed=allowed)
+    monkeypatch.setattr(flat, "_NUMPY_ROWS", 0)
+    by_faiss = index.search(wanted, k, allowed=allowed)
+    np.testing.assert_allclose(by_numpy[0], by_faiss[0], atol=1e-6)
+    np.testing.assert_array_equal(by_numpy[1], by_faiss[1])
 
 
 @pytest.mark.parametrize("share", [0, 0.03, 0.5, 1])

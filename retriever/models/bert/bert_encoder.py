@@ -68,7 +68,7 @@ class BertEncoder:
             raise InputError(f"texts are encoded as 'query' or 'document', not as {kind!r}")
         prompt = self._settings.query_prompt if kind == "query" else self._settings.document_prompt
         inputs = [self._normalize(prompt + text) for text in check_texts(texts)]
-        encodings = self._model.tokenizer(truncated=True).encode_batch_fast(inputs)
+        encodings = self._model.tokenize(inputs)
         small = kind == "query" and not self._expects_queries and _are_few(encodings)
         vectors = np.empty((len(inputs), self.dim), np.float32)
         batches = self._model.run_uncompiled(encodings) if small else self._model.run(encodings)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = 4_096
 # Fewer tokens are not worth a batch of their own, even if a processor idles without one.
 _MIN_BATCH_TOKENS = 256
+_FEW = 16  # texts
 # Texts are padded to a multiple of this, the rows of an AMX tile, and only texts of one padded length share a batch.
 # Rows left over, or more padding, may be computed in another order. Then a text's vector would depend on the texts
 # beside it, in the third digit of bf16.
@@ -104,6 +105,14 @@ class BertModel:
                 tokenizer.enable_truncation(self.limit)
             self._tokenizers[truncated] = tokenizer
         return self._tokenizers[truncated]
+
+    def tokenize(self, inputs: Sequence[str]) -> list[Encoding]:
+        """Tokenize texts, truncated at the limit; for a few short ones the truncating tokenizer need not be loaded."""
+        if True not in self._tokenizers and len(inputs) <= _FEW:
+            encodings = self.tokenizer(truncated=False).encode_batch_fast(inputs)
+            if all(len(encoding.ids) <= self.limit for encoding in encodings):
+                return encodings
+        return self.tokenizer(truncated=True).encode_batch_fast(inputs)
 
     def run(self, encodings: Sequence[Tokens]) -> Iterator[tuple[Positions, Floats, Integers]]:
         """Yield batches by length: positions among the encodings, the model's output for them, and their mask.

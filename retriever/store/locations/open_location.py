@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .folder_location import FolderLocation
-
 if TYPE_CHECKING:
     from .location import Location
     from .waiting_line import Patience
@@ -32,6 +30,8 @@ def _named(name: str | os.PathLike[str], *, durable: bool) -> Location:
         from .s3_location import S3Location
 
         return S3Location.of(name)
+    from .folder_location import FolderLocation  # Lance, which an address alone does not need
+
     return FolderLocation(Path(name), durable=durable)
 
 

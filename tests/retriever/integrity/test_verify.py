@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 
 import lance
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from binocle import Retriever
 from binocle.core.errors import InputError
+from binocle.indexes import manifest
 from binocle.retriever.integrity.repair import repair
 from binocle.retriever.readers.pool.pool import ReaderPool
 from binocle.retriever.readers.pool.reading import Reading
@@ -154,15 +156,20 @@ def test_a_stored_text_that_is_not_the_files_is_found(retriever):
     assert kinds(retriever) == set()
 
 
-def test_a_damaged_vector_index_is_found_and_repaired(retriever):
+def test_a_damaged_vector_index_is_found_and_repaired(retriever, monkeypatch):
     (published,) = (retriever.path / "vectors").glob("flat-*")
     file = published / "vectors.f32"
-    data = bytearray(file.read_bytes())
+    before = file.read_bytes()
+    data = bytearray(before)
     data[5] ^= 1
     file.write_bytes(data)
     (fault,) = Retriever.open(retriever.path).verify().faults
     assert (fault.kind, fault.path) == ("vector index", published.name)
     assert "checksum" in fault.problem
+    old = sha256(before).hexdigest()
+    monkeypatch.setattr(manifest, "known_sha256", lambda path: old if path == file else manifest.sha256(path))
+    assert "checksum" in Retriever.open(retriever.path).verify().faults[0].problem  # though a search remembers it
+    monkeypatch.undo()
     Retriever.open(retriever.path).repair()
     assert kinds(retriever) == set()
     assert Retriever.open(retriever.path).search("cat")

@@ -688,3 +688,11 @@ def test_which_texts_are_encoded_together_makes_no_difference(native_precision):
     for some in ([0], [1, 2], [5, 4], [3, 1, 0]):
         np.testing.assert_allclose(encoder.encode([texts[place] for place in some]), together[some], atol=1e-6)
     assert np.abs(encoder.encode(texts, kind="query") - together).max() < 2e-2
+
+
+def test_a_few_texts_are_tokenized_and_truncated_as_many_are(tiny_model):
+    texts = ["bread", "A cancelled task raises an error in the worker. " * 40, ""]
+    few = load_encoder(tiny_model)._model.tokenize(texts)
+    many = load_encoder(tiny_model)._model.tokenize(texts * 20)
+    assert [encoding.ids for encoding in few] == [encoding.ids for encoding in many[:3]]
+    assert len(few[1].ids) == load_encoder(tiny_model)._model.limit
