@@ -45,6 +45,7 @@ _COMMANDS = {  # the module of each command in `commands`; the order is that of 
     "mine": "models.mine",
     "train": "models.train",
     "tune": "models.train",
+    "classify": "models.heads",
     "distill": "models.train",
     "pretrain": "models.pretrain",
     "fill": "models.pretrain",

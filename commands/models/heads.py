@@ -1,19 +1,28 @@
-"""`binocle train reader`: heads on encoders."""
+"""`binocle train reader, classifier`, and `classify`: heads on encoders."""
 
 from __future__ import annotations
 
+import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...core.errors import InputError
+from ...core.printable import printable
 from ..options import FOLDER, json_option
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ...training.heads.result import HeadResult
+
+
+_TOGETHER = 1_000  # texts classified at a time
+_SHOWN = 100  # characters of a text that are printed
 
 
 def _run_options(command: Any) -> Any:
@@ -27,9 +36,7 @@ def _run_options(command: Any) -> Any:
             click.option("--minutes", type=float, help="Of training, instead of epochs."),
             click.option("--batch-size", type=int, default=16, show_default=True, help="Rows."),
             click.option("--learning-rate", "--lr", type=float, default=5e-5, show_default=True),
-            click.option(
-                "--held-out", type=float, default=0.05, show_default=True, help="Share of documents held out."
-            ),
+            click.option("--held-out", type=float, default=0.1, show_default=True, help="Share of documents held out."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         )
     ):
@@ -68,6 +75,95 @@ def reader(data: str, out: Path, base: str | None, as_json: bool, **options: Any
     _print_result(result, as_json=as_json)
 
 
+@click.command()
+@click.argument("data")
+@_run_options
+@click.option("--max-length", type=int, default=256, show_default=True, help="Tokens of a text.")
+@click.option("--fine-tune", is_flag=True, help="Train the whole encoder, and test whether that was worth it.")
+@click.option("--split", default="train", show_default=True, help="Of a data set.")
+@json_option
+def classifier(
+    data: str, out: Path, base: str | None, split: str, fine_tune: bool, as_json: bool, **options: Any
+) -> None:
+    """Train a classifier of texts.
+
+    DATA has columns text (or sentence1 and sentence2) and label: a class, or a list of labels; or score, a number. A
+    linear head on the vectors of the base is fitted in seconds, without torch. With --fine-tune the whole encoder is
+    trained. Use it with 'binocle classify'.
+
+    \b
+    binocle train classifier tickets.jsonl --out my-classifier
+    """
+    from ...training.heads.config import ClassifierConfig
+    from ...training.heads.train import train_classifier
+
+    _refuse_idle_epochs(options)
+    if not fine_tune:
+        _refuse_without_steps()
+    config = ClassifierConfig(fine_tune=fine_tune, **options)
+    with ProgressBar("reading the data", lines=10) as progress:
+        result = train_classifier(data, out, base=base, config=config, split=split, progress=progress)
+    _print_result(result, as_json=as_json)
+
+
+def _refuse_without_steps() -> None:
+    """Refuse options of steps for a linear head, which takes none."""
+    context = click.get_current_context()
+    for name in ("epochs", "steps", "minutes", "batch_size", "learning_rate", "max_length"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --fine-tune", context)
+
+
+@click.command()
+@click.argument("file", default="-")
+@click.option("--model", required=True, metavar="MODEL", help="A trained classifier: its folder, or a name on the hub.")
+@click.option(
+    "--precision",
+    metavar="P",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Leave out the class where this share would not be right, as measured on held-out rows.",
+)
+@json_option
+def classify(file: str, model: str, precision: float | None, as_json: bool) -> None:
+    """Classify the texts of FILE.
+
+    FILE has one text a line, or is a .jsonl, .csv or .parquet file with a column text, or sentence1 and sentence2. The
+    FILE "-", which is the default, is standard input. Prints the labels, their probability and the text.
+
+    \b
+    binocle classify tickets.txt --model my-classifier --precision 0.9
+    """
+    from ...retriever.models.heads.classifier import load_classifier
+
+    loaded = load_classifier(model)
+    stream = _texts(file)
+    while texts := list(islice(stream, _TOGETHER)):
+        for text, prediction in zip(texts, loaded.classify(texts, precision=precision), strict=True):
+            if as_json:
+                echo_json({"text": text, "labels": prediction.labels, "scores": prediction.scores})
+                continue
+            shown = text if isinstance(text, str) else " | ".join(text)
+            labels = ", ".join(prediction.labels) or ("-" if loaded.settings.task != "number" else "")
+            echo(f"{prediction.score:.3f}  {printable(labels)}  {printable(' '.join(shown.split())[:_SHOWN])}")
+
+
+def _texts(file: str) -> Iterator[Any]:
+    """Yield the texts of a file, or its pairs of texts."""
+    if file == "-":
+        if sys.stdin is None:
+            raise InputError("the texts '-' are read from standard input, but that is closed")
+        yield from filter(str.strip, sys.stdin.buffer.read().decode("utf-8", "replace").splitlines())
+        return
+    from ...training.data.sources import rows
+
+    for location, row in rows(file):
+        pair = "sentence1" in row and "sentence2" in row
+        text = (row["sentence1"], row["sentence2"]) if pair else row.get("text")
+        if not (isinstance(text, str) or (pair and all(isinstance(part, str) for part in text))):
+            raise InputError(f"{location} has no text: expected a column text, or sentence1 and sentence2")
+        yield text
+
+
 def _refuse_idle_epochs(options: dict[str, Any]) -> None:
     context = click.get_current_context()
     is_given = context.get_parameter_source("epochs") is click.core.ParameterSource.COMMANDLINE
@@ -80,10 +176,13 @@ def _print_result(result: HeadResult, *, as_json: bool) -> None:
         echo_json(result.as_dict())
         return
     loop = result.loop
-    echo(f"{result.kind}: {loop.steps:,} steps in {loop.seconds:,.0f} s, {loop.texts_per_second:,.0f} texts/s")
+    steps = f"{loop.steps:,} steps" if loop.steps else "a linear head"
+    echo(f"{result.kind}: {steps} in {loop.seconds:,.0f} s, {loop.texts_per_second:,.0f} texts/s")
     echo(f"{result.rows['training']:,} rows to learn from, {result.rows['held_out']:,} held out")
     for measure in result.measures:
         echo(
             f"{measure.name} {measure.value:.4f} (95 % {measure.low:.4f} to {measure.high:.4f}, {measure.rows:,} rows)"
         )
     echo(f"{result.folder}, fingerprint {result.fingerprint[:8]}")
+    for note in result.notes:
+        echo(note)

@@ -20,7 +20,7 @@ from ..options import (
 )
 from ..output import echo, echo_json
 from ..progress_bar import ProgressBar
-from .heads import reader
+from .heads import classifier, reader
 from .invert import inverter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def train() -> None:
-    """Train an encoder, a reranker, a reader or an inverter.
+    """Train an encoder, a reranker, a reader, a classifier or an inverter.
 
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
     Face data set. Its columns say how to learn from it: query and positive, with or without negatives; sentence1 and
@@ -254,7 +254,7 @@ def _print_result(result: TrainingResult, *, as_json: bool) -> None:
         echo(note)
 
 
-for _command in (reader, inverter):
+for _command in (reader, classifier, inverter):
     train.add_command(_command)
 
 

@@ -23,7 +23,7 @@ from binocle import Retriever, __version__
 from binocle.cli import cli
 from binocle.retriever.store.derived.relevance_scale import Scale, store_scale
 
-COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look invert audit mine train tune distill pretrain fill doctor completion".split()
+COMMANDS = "index switch rollback search similar show answer pick status files collections verify forget trust mcp watch serve optimize evaluate compare look invert audit mine train tune classify distill pretrain fill doctor completion".split()
 PROGRAM = [sys.executable, "-W", "error", "-m", "binocle.cli"]
 
 
@@ -117,6 +117,7 @@ JUDGED = {
     "sts.tsv": "sentence1\tsentence2\tscore\nThe cat sat.\tA cat sat on the mat.\t5\n"
     "Income tax is due.\tThe ship sails.\t0\nBake the bread.\tThe oven is hot.\t2.5\n",
     "guide.md": "The worker cancels a task.\n",
+    "tickets.txt": "The server is slow.\n",
     "notes.txt": "Bread and salt.\n",
     "questions.tsv": "q1\tinstall the package\nq2\tinvoice of march\n",
     "answers.tsv": "q1\tguide/install.md\t1\nq2\treport.pdf\t1\n",
@@ -142,6 +143,8 @@ def documented(tmp_path_factory, write, tiny_model, make_model, make_reranker, m
     for name in ("my-reader", "models/reader"):
         surely = {"reader": {"threshold": -1e9}}
         make_head(home / name, "QuestionAnswering", ["start", "end"], settings=surely)
+    sure = {"classifier": {"task": "classes", "labels": ["bug", "praise"], "sure": [[0.0, 0.95]]}}
+    make_head(home / "my-classifier", "SequenceClassification", ["bug", "praise"], settings=sure)
     collection(home / "scifact")
     write(home, JUDGED)
     shutil.copy(home / "scifact/qrels/test.tsv", home / "scifact/qrels/train.tsv")

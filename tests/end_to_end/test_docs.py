@@ -92,6 +92,7 @@ LESS = {
     "train encoder": ["--steps", "4", "--evaluations", "1"],
     "train reranker": ["--steps", "4", "--evaluations", "1", "--queries", "24", "--depth", "10"],
     "train reader": ["--steps", "4", "--max-length", "48"],
+    "train classifier": ["--steps", "4"],
     "train inverter": ["--steps", "4", "--evaluations", "1"],
     "tune": ["--steps", "2", "--pairs", "200"],
     "distill": ["--epochs", "0.1"],
@@ -146,6 +147,9 @@ def training_data(home):
     asked = [{"question": row["query"], "answers": [row["positive"].split()[1]]} for row in PAIRS]
     paragraphs = [{"context": row["positive"], "qas": [qa]} for row, qa in zip(PAIRS, asked, strict=True)]
     (home / "train-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
+    tickets = [{"text": row["positive"], "label": "pets" if "dog" in row["query"] else "other"} for row in PAIRS]
+    (home / "tickets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tickets), "utf-8")
+    (home / "new.txt").write_text("The dog sat in the house.\n", "utf-8")
     (home / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + rows, "utf-8")
     (home / "scifact" / "qrels").mkdir(parents=True)
     for name, column in (("corpus", "positive"), ("queries", "query")):
@@ -212,7 +216,8 @@ def run_line(line: str, run, where: str) -> None:
     if "--steps" in LESS.get(command, []) and "--epochs" in arguments:
         start = arguments.index("--epochs")
         del arguments[start : start + 2]
-    answer = run(*arguments, *LESS.get(command, []), stdin=(piped[1] if piped else "").encode())
+    less = LESS.get(command, []) if command != "train classifier" or "--fine-tune" in arguments else []
+    answer = run(*arguments, *less, stdin=(piped[1] if piped else "").encode())
     unmeasured = command == "audit" and answer.code == 2 and "not measured: " in answer.out  # it learns two steps
     assert unmeasured or answer.code in (0, 1), f"{where}: {line}\n{answer.err}"
     assert "Traceback" not in answer.err, answer.err

@@ -50,3 +50,12 @@ class ReaderConfig(HeadConfig):
     def stride(self) -> int:
         """Tokens that neighbouring windows of a long passage share: 128 of 384."""
         return self.max_length // 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifierConfig(HeadConfig):
+    """How to train a classifier. Without `fine_tune`, only a linear head on the encoder's vectors is fitted."""
+
+    fine_tune: bool = False  # train the encoder too
+    max_length: int = 256
+    held_out: float = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class HeadResult:
     loop: LoopResult
     measures: list[Estimate]
     fingerprint: str
+    notes: list[str] = field(default_factory=list)  # sentences for people
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -35,4 +36,5 @@ class HeadResult:
             "resumed_from": self.loop.resumed_from,
             "measures": [measure.as_dict() for measure in self.measures],
             "fingerprint": self.fingerprint,
+            "notes": self.notes,
         }

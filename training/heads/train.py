@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ...retriever.models import files as model_files
 from ..data.dataset import source_name
+from ..evaluation.significance import difference
 from ..runs import environment
 from ..runs.run_folder import files_of
 from ..runs.training_run import TrainingRun
 from . import squad
-from .config import ReaderConfig
+from .classifier_training import METRICS, facts_of, values
+from .config import ClassifierConfig, ReaderConfig
+from .examples import read_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...core.progress import OnProgress
+    from .fine_tuning import ClassifierTraining
+    from .probe import Probe
     from .result import HeadResult
 
 _MOST_HELD_OUT = 1_000  # questions
+_MOST_HELD_OUT_ROWS = 5_000  # labelled texts
+_LEVEL = 0.05  # p below which a difference is real
 
 
 def train_reader(
@@ -62,3 +69,65 @@ def train_reader(
         training = ReaderTraining(run, rows, held_out)
     source = {"source": Path(data).name} if isinstance(data, (str, Path)) else {}
     return training.train({**source, "questions": len(questions)})
+
+
+def train_classifier(
+    data: str | Path | Iterable[Mapping[str, Any]],
+    out: str | Path,
+    *,
+    base: str | None = None,
+    config: ClassifierConfig | None = None,
+    split: str = "train",
+    progress: OnProgress | None = None,
+) -> HeadResult:
+    """Train a classifier of texts and write it to the folder `out`.
+
+    By default only a linear head is fitted on the vectors of the base, which takes seconds and no torch. With
+    `config.fine_tune` the whole encoder is trained. The linear head is fitted then too, and a paired test on the same
+    held-out rows says whether it would have been enough.
+
+    :param data: anything that `examples.read_examples` reads.
+    :param base: an encoder by folder or name; all-MiniLM-L6-v2 by default.
+    :param split: of a data set.
+    :param progress: called with each event.
+    :raises InputError: before the first step, for data or settings that do not fit.
+    """
+    config = config or ClassifierConfig()
+    config.check()
+    if config.fine_tune:
+        environment.require("training")
+    base = base or model_files.DEFAULT_MODEL
+    model_files.find(base)  # before a large file is read
+    run = TrainingRun(out, base, config, progress)
+    run.open({"data": source_name(data), "split": split, "files": files_of(data)}, kind="classifier")
+    with run.discard_on_error():
+        run.report("reading the data")
+        examples = read_examples(data, split, config.held_out, _MOST_HELD_OUT_ROWS, config.seed)
+        from .probe import Probe
+
+        probe = Probe(run, examples)
+        if not config.fine_tune:
+            return probe.write()
+        from .fine_tuning import ClassifierTraining
+
+        training = ClassifierTraining(run, examples)
+    result = training.train(facts_of(training.settings))
+    if examples.held_out:
+        result.notes.append(_comparison(probe, training))
+    return result
+
+
+def _comparison(probe: Probe, training: ClassifierTraining) -> str:
+    """Say whether the fine-tuned model is better than the linear head on the held-out rows."""
+    assert training.held_out_logits is not None
+    targets = training.examples.targets(training.examples.held_out)
+    tuned = values(training.held_out_logits, targets, training.settings)
+    gain = difference(tuned, values(probe.held_out_logits, targets, probe.settings))
+    linear, measure = probe.measures[0], METRICS[training.examples.task]
+    verdict = (
+        "fine-tuning was worth it"
+        if gain.p < _LEVEL and gain.value > 0
+        else "the linear head is enough: train without --fine-tune"
+    )
+    test = f"p {gain.p:.4f} of a paired test on the same rows"
+    return f"a linear head alone has {measure} {linear.value:.4f}; {verdict} ({test})"

@@ -22,6 +22,7 @@ _TAGS = {
     "reranker": ("sentence-transformers", "text-ranking"),
     "masked": ("transformers", "fill-mask"),
     "inverter": ("binocle", "feature-extraction"),
+    "classifier": ("binocle", "text-classification"),
     "reader": ("transformers", "question-answering"),
 }
 _LIBRARIES = ("torch", "sentence-transformers", "transformers")

@@ -39,6 +39,7 @@ class HeadKind:
 
 
 READER = HeadKind("reader", "QuestionAnswering", "qa_outputs")
+CLASSIFIER = HeadKind("classifier", "SequenceClassification", "classifier", pooled=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,255 @@
+"""Classify texts, or pairs of texts: into one of several classes, with any number of labels, or by a number.
+
+The head is a linear one on an encoder's vectors (a probe), or a model that was fine-tuned whole. Neither needs torch
+where the encoder is a plain BERT.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ....core.checks import is_real
+from ....core.errors import EncoderMismatchError, InputError
+from ....core.words import encodable
+from ..bert.weights import load_weights
+from ..load import load_encoder
+from ..settings import read_config
+from .head import CLASSIFIER, load_head
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from ....core.arrays import Floats
+    from ..encoder import Encoder
+    from .head import Head
+
+    Text = str | tuple[str, str]
+
+PROBE = "probe.safetensors"  # the weights of a linear head, in its folder
+TASKS = ("classes", "labels", "number")  # one of them; any number of them; a regression
+_PROBLEMS = {"multi_label_classification": "labels", "regression": "number"}  # transformers' names
+_LENGTH = 256  # tokens of a text, of a model that does not say
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierSettings:
+    """What a classifier's logits mean; `binocle.json` of its folder has them."""
+
+    task: str  # of TASKS
+    labels: tuple[str, ...]
+    pairs: bool = False  # whether it reads two texts together
+    temperature: float = 1.0  # that divides the logits (Guo et al. 2017, arXiv:1706.04599)
+    sure: tuple[tuple[float, float], ...] = ()  # probability -> precision of held-out rows from it, falling
+    length: int = _LENGTH  # tokens that are read
+    encoder: str = ""  # of a probe
+    fingerprint: str = ""  # of that encoder
+
+    @classmethod
+    def read(cls, folder: Path) -> ClassifierSettings:
+        """Read them; without them, those of a model of transformers.
+
+        :raises InputError: when a value is wrong.
+        """
+        file = folder / "binocle.json"
+        try:
+            facts = json.loads(file.read_text("utf-8"))["classifier"] if file.is_file() else None
+            if facts is None:
+                return cls.of_config(read_config(folder))
+            facts |= {"labels": tuple(facts["labels"]), "sure": tuple((float(a), float(b)) for a, b in facts["sure"])}
+            settings = cls(**facts)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise InputError(f"{file} does not describe a classifier: copy the model folder again") from None
+        texts = (*settings.labels, settings.encoder, settings.fingerprint)
+        is_whole = settings.task in TASKS and settings.labels and all(isinstance(text, str) for text in texts)
+        if not is_whole or not is_real(settings.temperature) or settings.temperature <= 0 or settings.length < 3:
+            raise InputError(f"{file} has a wrong value in 'classifier': copy the model folder again")
+        return settings
+
+    @classmethod
+    def of_config(cls, config: dict[str, Any]) -> ClassifierSettings:
+        """Take the task from a configuration of transformers; the labels come with the weights."""
+        return cls(_PROBLEMS.get(str(config.get("problem_type")), "classes"), ())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings for JSON."""
+        return asdict(self)
+
+    def threshold(self, precision: float) -> float:
+        """Return the least probability from which so many of the held-out rows were right.
+
+        :raises InputError: when no probability was that precise.
+        """
+        fitting = [probability for probability, reached in self.sure if reached >= precision]
+        if not fitting:
+            highest = max((reached for _, reached in self.sure), default=None)
+            known = "it was not measured" if highest is None else f"the highest on held-out rows is {highest:.2f}"
+            raise InputError(f"this classifier does not promise a precision of {precision:g}: {known}")
+        return min(fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The labels of a text, and the scores of all labels, best first.
+
+    A score is the probability of a class or label; of the task "number" it is the number.
+    """
+
+    labels: tuple[str, ...]  # the likeliest class; every label that is likelier than not; none of a number
+    scores: dict[str, float]
+
+    @property
+    def score(self) -> float:
+        """The highest score."""
+        return next(iter(self.scores.values()))
+
+
+class Scorer(Protocol):
+    """What gives the logits: a linear head on vectors, or a whole model."""
+
+    name: str
+    fingerprint: str
+
+    def logits(self, texts: Sequence[Text]) -> Floats:
+        """Return logits, shape (texts, labels)."""
+        ...
+
+
+class Classifier:
+    """A classifier of texts; `load_classifier` returns one."""
+
+    def __init__(self, scorer: Scorer, settings: ClassifierSettings) -> None:
+        self.scorer, self.settings = scorer, settings
+        self.name, self.fingerprint = scorer.name, scorer.fingerprint
+
+    def classify(self, texts: Sequence[Text], *, precision: float | None = None) -> list[Prediction]:
+        """Return the labels of each text.
+
+        :param texts: texts, or pairs of them where the classifier reads pairs.
+        :param precision: promised share of right classes: texts that are less sure get none.
+        :raises InputError: when the texts are of the other kind, or the precision cannot be promised.
+        """
+        if precision is not None and self.settings.task != "classes":
+            raise InputError("a precision is promised for one of several classes: leave it out")
+        floor = 0.0 if precision is None else self.settings.threshold(precision)
+        logits = self.scorer.logits([_checked(text, pairs=self.settings.pairs) for text in texts])
+        return [_prediction(row, self.settings, floor) for row in logits]
+
+
+def _checked(text: Text, *, pairs: bool) -> Text:
+    if pairs:
+        if not isinstance(text, (tuple, list)) or len(text) != 2:
+            raise InputError(f"this classifier reads pairs of texts, but {str(text)[:60]!r} is none")
+        return encodable(text[0]), encodable(text[1])
+    if not isinstance(text, str):
+        raise InputError(f"this classifier reads single texts, but one of type {type(text).__name__} came")
+    return encodable(text)
+
+
+def _prediction(logits: Floats, settings: ClassifierSettings, floor: float) -> Prediction:
+    likely = probabilities(logits[None], settings)[0]
+    order = np.argsort(-likely, kind="stable").tolist()
+    scores = {settings.labels[number]: float(likely[number]) for number in order}
+    if settings.task == "number":
+        return Prediction((), scores)
+    best = settings.labels[order[0]]
+    chosen = [best] * (scores[best] >= floor)
+    if settings.task == "labels":
+        chosen = [label for label, score in scores.items() if score >= 0.5]
+    return Prediction(tuple(chosen), scores)
+
+
+def probabilities(logits: Floats, settings: ClassifierSettings) -> Floats:
+    """Return the probabilities of logits, both (texts, labels); numbers as they are."""
+    if settings.task == "number":
+        return logits
+    logits = logits / np.float32(settings.temperature)
+    if settings.task == "labels":
+        likely: Floats = 1 / (1 + np.exp(-np.clip(logits, -80, 80)))
+        return likely
+    likely = np.exp(logits - logits.max(1, keepdims=True))
+    shares: Floats = likely / likely.sum(1, keepdims=True)
+    return shares
+
+
+def features(encoder: Encoder, texts: Sequence[Text]) -> Floats:
+    """Return the vectors of texts; of pairs u, v, |u - v| and u * v, one after the other (arXiv:1705.02364)."""
+    if not texts or isinstance(texts[0], str):
+        return encoder.encode([str(text) for text in texts])
+    left, right = (encoder.encode([text[side] for text in texts]) for side in (0, 1))
+    return np.concatenate([left, right, np.abs(left - right), left * right], 1)
+
+
+class ProbeScorer:
+    """A linear head on an encoder's vectors.
+
+    :param weights: (labels, dim), `bias` (labels,).
+    """
+
+    def __init__(self, encoder: Encoder, weights: Floats, bias: Floats, name: str, fingerprint: str) -> None:
+        self.name, self.fingerprint = name, fingerprint
+        self._encoder, self._weights, self._bias = encoder, weights, bias
+
+    def logits(self, texts: Sequence[Text]) -> Floats:
+        """Return logits, shape (texts, labels)."""
+        logits: Floats = features(self._encoder, texts) @ self._weights.T + self._bias
+        return logits
+
+
+class HeadScorer:
+    """A model that was fine-tuned with its head."""
+
+    def __init__(self, head: Head, length: int) -> None:
+        self.name, self.fingerprint, self._head = head.name, head.fingerprint, head
+        tokenizer = head.tokenizer()
+        self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())  # the other one does not truncate
+        self._tokenizer.enable_truncation(min(length, head.settings.limit))
+
+    def encodings(self, texts: Sequence[Text]) -> list[Any]:
+        """Return the tokens of texts as the head reads them."""
+        return list(self._tokenizer.encode_batch_fast(list(texts)))
+
+    def logits(self, texts: Sequence[Text]) -> Floats:
+        """Return logits, shape (texts, labels)."""
+        rows = self._head.logits(self.encodings(texts))
+        return np.stack(rows) if rows else np.empty((0, len(self._head.settings.labels)), np.float32)
+
+
+def load_classifier(name: str | os.PathLike[str]) -> Classifier:
+    """Load a classifier by folder or name: a probe, or a model with a head.
+
+    :raises ModelNotFoundError: when the weights are neither on this machine nor on the hub.
+    :raises InputError: when the model is no classifier, or is damaged.
+    :raises EncoderMismatchError: when the encoder of a probe is another one now.
+    """
+    if isinstance(name, (str, Path)) and (Path(name).expanduser() / PROBE).is_file():
+        return _load_probe(Path(name).expanduser().resolve())
+    head = load_head(name, CLASSIFIER)
+    settings = ClassifierSettings.read(head.folder)
+    settings = settings if settings.labels else replace(settings, labels=head.settings.labels)
+    if len(settings.labels) != len(head.settings.labels):
+        raise InputError(f"{head.folder} has other labels in binocle.json than in config.json: copy it again")
+    return Classifier(HeadScorer(head, settings.length), settings)
+
+
+def _load_probe(folder: Path) -> Classifier:
+    settings = ClassifierSettings.read(folder)
+    arrays = load_weights(folder / PROBE)
+    encoder = load_encoder(settings.encoder)
+    if encoder.fingerprint != settings.fingerprint:
+        raise EncoderMismatchError(
+            f"{folder} was trained on {settings.encoder} (fingerprint {settings.fingerprint[:8]}), which is another "
+            f"encoder now ({encoder.fingerprint[:8]}): train it again"
+        )
+    shape = len(settings.labels), encoder.dim * (4 if settings.pairs else 1)
+    weights, bias = (arrays.get(part, np.empty(0, np.float32)) for part in ("weight", "bias"))
+    if weights.shape != shape or bias.shape != shape[:1]:
+        raise InputError(f"{folder / PROBE} has weights of another shape than {shape}: copy the folder again")
+    digest = hashlib.sha256(encoder.fingerprint.encode() + weights.tobytes() + bias.tobytes()).hexdigest()[:32]
+    return Classifier(ProbeScorer(encoder, weights, bias, str(folder), digest), settings)

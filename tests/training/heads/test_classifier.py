@@ -1,0 +1,201 @@
+"""Classifiers learn classes, labels and numbers, of texts and pairs; the linear head needs no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from binocle.core.errors import EncoderMismatchError, InputError
+from binocle.retriever.models.heads.classifier import PROBE, load_classifier
+from binocle.training.heads import label_metrics, logistic
+from binocle.training.heads.config import ClassifierConfig
+from binocle.training.heads.train import train_classifier
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch and transformers about themselves
+
+PETS, FOOD = "cat dog queen king".split(), "bread cheese salt butter".split()
+FAST = ClassifierConfig(held_out=0.2)
+
+
+def rows(task: str = "classes", *, pairs: bool = False) -> list[dict]:
+    random = np.random.default_rng(0)
+    made = []
+    for number in range(240):
+        pet, food = PETS[random.integers(4)], FOOD[random.integers(4)]
+        texts = [(f"the {pet} ran {number}", ["pet"]), (f"{food} in the oven {number}", ["food"])]
+        if task == "labels":
+            texts += [(f"{pet} and {food} {number}", ["food", "pet"]), (f"sun and moon {number}", [])]
+        text, labels = texts[number % len(texts)]
+        if pairs:
+            other, second = texts[random.integers(2)]
+            made.append({"sentence1": text, "sentence2": other, "label": "same" if labels == second else "other"})
+        elif task == "number":
+            made.append({"text": text, "score": 3.0 * (labels == ["pet"])})
+        else:
+            made.append({"text": text, "label": labels if task == "labels" else labels[0]})
+    return made
+
+
+def test_a_linear_head_learns_classes_and_says_how_sure_it_is(tmp_path, tiny_model):
+    result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
+    measures = {measure.name: measure.value for measure in result.measures}
+    assert measures["macro-F1"] > 0.9 and measures["accuracy"] > 0.9 and measures["calibration error"] < 0.2
+    classifier = load_classifier(tmp_path / "out")
+    pet, food = classifier.classify(["the dog ran 7", "cheese in the oven 7"])
+    assert (pet.labels, food.labels) == (("pet",), ("food",))
+    assert sum(pet.scores.values()) == pytest.approx(1) and list(pet.scores) == ["pet", "food"]
+    assert pet.score == pet.scores["pet"] > 0.5
+    assert classifier.fingerprint == result.fingerprint
+    assert "# Classifier trained from" in (tmp_path / "out" / "README.md").read_text("utf-8")
+    (kept,) = classifier.classify(["the dog ran 7"], precision=0.5)
+    assert kept.labels == ("pet",)
+    with pytest.raises(InputError, match="does not promise a precision of 1.5: the highest on held-out rows is"):
+        classifier.classify(["the dog ran 7"], precision=1.5)
+
+
+@pytest.mark.parametrize(("task", "pairs"), [("labels", False), ("number", False), ("classes", True)])
+def test_a_linear_head_learns_labels_numbers_and_pairs(tmp_path, tiny_model, task, pairs):
+    result = train_classifier(rows(task, pairs=pairs), tmp_path / "out", base=tiny_model, config=FAST)
+    assert result.measures[0].name == {"labels": "micro-F1", "number": "spearman", "classes": "macro-F1"}[task]
+    assert result.measures[0].value > 0.7
+    classifier = load_classifier(tmp_path / "out")
+    if pairs:
+        (both,) = classifier.classify([("the dog ran 7", "the dog ran 7")])
+        assert both.labels == ("same",)
+        with pytest.raises(InputError, match="reads pairs"):
+            classifier.classify(["a text"])
+        return
+    pet, none = classifier.classify(["the dog ran 7", "sun and moon 7"])
+    assert pet.labels == (("pet",) if task == "labels" else ())
+    assert none.labels == () and (task == "labels" or pet.scores["score"] > 1.5)
+    with pytest.raises(InputError, match="reads single texts"):
+        classifier.classify([("a", "b")])
+    with pytest.raises(InputError, match="one of several classes"):
+        classifier.classify(["a"], precision=0.9)
+
+
+def test_the_fit_of_a_linear_head_reaches_the_optimum():
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(400, 6)).astype(np.float32)
+    truth = random.normal(size=(3, 6))
+    targets = np.eye(3, dtype=np.float32)[(vectors @ truth.T + random.gumbel(size=(400, 3))).argmax(1)]
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    expected = linear_model.LogisticRegression(C=1 / (1e-4 * 400), tol=1e-8, max_iter=5000).fit(
+        vectors, targets.argmax(1)
+    )
+    start = np.zeros((3, 7))
+    own = logistic._fit(vectors, targets, "classes", 1e-4, start)
+    likely = np.exp(vectors @ own[:, :-1].T + own[:, -1])
+    np.testing.assert_allclose(likely / likely.sum(1, keepdims=True), expected.predict_proba(vectors), atol=0.02)
+    weights, bias = logistic.fit(vectors, (vectors @ truth[:1].T + 2).astype(np.float32), "number")
+    np.testing.assert_allclose(weights[0], truth[0], atol=0.02)
+    assert bias[0] == pytest.approx(2, abs=0.02)
+
+
+def test_measures_are_those_of_scikit_learn_on_random_predictions():
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        count, size = random.integers(1, 30), random.integers(2, 6)
+        predicted, true = random.integers(0, size, (2, count))
+        assert label_metrics.macro_f1(predicted, true) == pytest.approx(
+            metrics.f1_score(true, predicted, average="macro", zero_division=0), abs=1e-9
+        )
+        sets = random.random((2, count, size)) < 0.4
+        sets[:, 0, 0] = True
+        assert label_metrics.micro_f1(*sets) == pytest.approx(
+            metrics.f1_score(sets[1], sets[0], average="micro"), abs=1e-9
+        )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([{"text": "a", "class": "b"}], "row 1 has the columns text, class: expected text"),
+        ([{"text": "a", "label": "b"}, {"text": "c", "label": None}], "row 2: label is 'None': expected a name"),
+        ([{"text": "a", "label": "b"}, {"text": " ", "label": "c"}], "row 2: text is ' ': expected a text"),
+        ([{"text": "a", "label": "b"}, {"text": "b", "label": "b"}], "have 1 different labels: expected 2"),
+        ([{"text": "a", "score": "x"}], "row 1: score is 'x': expected a finite number"),
+        ([{"text": "a", "label": ["x"]}, {"text": "a", "label": [3.5]}], "row 2: label is '3.5'"),
+    ],
+)
+def test_wrong_rows_are_named_and_leave_nothing(tmp_path, tiny_model, data, message):
+    with pytest.raises(InputError, match=message):
+        train_classifier(data, tmp_path / "out", base=tiny_model)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_probe_or_another_encoder_is_refused(tmp_path, tiny_model, make_model):
+    train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
+    file = tmp_path / "out" / "binocle.json"
+    good = json.loads(file.read_text("utf-8"))
+    other = str(make_model(tmp_path / "other", seed=5))
+    for change, error in (
+        ({"encoder": other}, EncoderMismatchError),
+        ({"labels": ["a"]}, InputError),
+        ({"task": "magic"}, InputError),
+        ({"temperature": 0}, InputError),
+        ({"sure": [1]}, InputError),
+    ):
+        file.write_text(json.dumps({"classifier": good["classifier"] | change}), "utf-8")
+        with pytest.raises(error):
+            load_classifier(tmp_path / "out")
+    with pytest.raises(InputError, match="no classifier"):
+        load_classifier(tiny_model)
+
+
+def test_the_linear_head_and_classify_import_no_torch(tmp_path, tiny_model):
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows()), "utf-8")
+    program = f"""
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = None
+sys.argv = ["binocle", "train", "classifier", {str(data)!r}, "--base", {tiny_model!r}, "--out", {str(tmp_path / "out")!r}]
+from binocle.cli import main
+main()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert (tmp_path / "out" / PROBE).is_file()
+
+
+def test_classify_prints_labels_for_lines_and_rows(tmp_path, tiny_model, run):
+    train_classifier(rows(), tmp_path / "out", base=tiny_model, config=FAST)
+    model = ("--model", tmp_path / "out")
+    shown = run("classify", "-", *model, stdin=b"the dog ran 7\n\ncheese in the oven 7\n")
+    assert [line.split()[1] for line in shown.out.splitlines()] == ["pet", "food"]
+    (tmp_path / "new.jsonl").write_text('{"text": "the king ran"}\n', "utf-8")
+    (row,) = run("classify", tmp_path / "new.jsonl", *model, "--json").rows
+    assert (row["text"], row["labels"], set(row["scores"])) == ("the king ran", ["pet"], {"pet", "food"})
+    (tmp_path / "bad.jsonl").write_text('{"words": "the king ran"}\n', "utf-8")
+    assert "has no text: expected a column text" in run("classify", tmp_path / "bad.jsonl", *model).err
+    assert "--steps goes with --fine-tune" in run("train", "classifier", "x.csv", "--out", "y", "--steps", "3").err
+
+
+def test_fine_tuning_learns_and_is_compared_with_the_linear_head(tmp_path, tiny_model):
+    pytest.importorskip("accelerate")
+    from transformers import AutoModelForSequenceClassification
+
+    from binocle.retriever.models.heads.bert_head import BertHead
+
+    config = ClassifierConfig(
+        fine_tune=True, steps=30, learning_rate=3e-3, held_out=0.2, evaluations=1, max_length=32, bf16=False
+    )
+    result = train_classifier(rows(), tmp_path / "out", base=tiny_model, config=config)
+    assert result.measures[0].value > 0.9
+    assert "the linear head is enough" in result.notes[0] or "worth it" in result.notes[0]
+    classifier = load_classifier(tmp_path / "out")
+    assert isinstance(classifier.scorer._head, BertHead)
+    texts = ["the dog ran 7", "cheese in the oven 7"]
+    assert [one.labels for one in classifier.classify(texts)] == [("pet",), ("food",)]
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    import torch
+
+    from binocle.retriever.models.heads.torch_head import inputs
+
+    with torch.no_grad():
+        expected = model(**inputs(model, classifier.scorer.encodings(texts))).logits
+    np.testing.assert_allclose(classifier.scorer.logits(texts), expected, atol=1e-4)

@@ -1,0 +1,83 @@
+"""Judge a classifier on held-out rows, and fine-tune one whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...retriever.models.heads.classifier import ClassifierSettings, probabilities
+from ..encoders import heldout
+from . import calibration, label_metrics
+
+if TYPE_CHECKING:
+    from ...core.arrays import Doubles, Floats
+    from ..encoders.heldout import Estimate
+
+_COVERAGES = 40  # steps of the table of probability and precision
+METRICS = {"classes": "macro-F1", "labels": "micro-F1", "number": "spearman"}
+
+
+def judge(
+    logits: Floats, targets: Floats, settings: ClassifierSettings, seed: int
+) -> tuple[ClassifierSettings, list[Estimate]]:
+    """Calibrate a classifier on held-out rows, and measure it there.
+
+    :param logits: (rows, labels), like `targets`.
+    :returns: the settings with temperature and precisions, and the measures.
+    """
+    if not len(targets):
+        return settings, []
+    if settings.task == "number":
+        scores, numbers = logits[:, 0], targets[:, 0]
+        return settings, [heldout.resampled("spearman", heldout.spearman, scores, numbers, seed)]
+    settings = replace(settings, temperature=_temperature(logits, targets, settings))
+    likely = probabilities(logits, settings)
+    if settings.task == "labels":
+        micro = heldout.resampled("micro-F1", label_metrics.micro_f1, likely >= 0.5, targets > 0, seed)
+        right = ((likely >= 0.5) == (targets > 0)).ravel().astype(np.float64)
+        sure = np.maximum(likely, 1 - likely).ravel().astype(np.float64)
+        return settings, [micro, *calibration.measures(sure, right, seed)]
+    predicted, classes = likely.argmax(1), targets.argmax(1)
+    right, sure = (predicted == classes).astype(np.float64), likely.max(1).astype(np.float64)
+    settings = replace(settings, sure=_precisions(sure, right))
+    rows = [
+        heldout.resampled("macro-F1", label_metrics.macro_f1, predicted, classes, seed),
+        heldout.mean("accuracy", right.astype(np.float32), seed),
+    ]
+    return settings, [*rows, *calibration.measures(sure, right, seed)]
+
+
+def values(logits: Floats, targets: Floats, settings: ClassifierSettings) -> Doubles:
+    """Return how right each row is, to compare two classifiers on the same rows."""
+    if settings.task == "number":
+        return -np.abs(logits - targets)[:, 0].astype(np.float64)
+    likely = probabilities(logits, settings)
+    if settings.task == "labels":
+        return ((likely >= 0.5) == (targets > 0)).mean(1).astype(np.float64)
+    return (likely.argmax(1) == targets.argmax(1)).astype(np.float64)
+
+
+def _temperature(logits: Floats, targets: Floats, settings: ClassifierSettings) -> float:
+    """Return the temperature with the least cross-entropy on held-out rows (arXiv:1706.04599)."""
+    grid = np.geomspace(0.2, 5, 65)
+    losses = []
+    for temperature in grid:
+        likely = probabilities(logits, replace(settings, temperature=float(temperature))).clip(1e-7, 1 - 1e-7)
+        loss = targets * np.log(likely)
+        losses.append(-float((loss + (1 - targets) * np.log(1 - likely) * (settings.task == "labels")).mean()))
+    return float(grid[int(np.argmin(losses))])
+
+
+def _precisions(sure: Doubles, right: Doubles) -> tuple[tuple[float, float], ...]:
+    """Return probabilities with the precision of the rows that are as sure or surer, the surest first."""
+    order = np.argsort(-sure, kind="stable")
+    precision = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
+    ends = np.unique(np.linspace(0, len(order), _COVERAGES + 1).astype(int)[1:])
+    return tuple((float(sure[order[end - 1]]), float(precision[end - 1])) for end in ends if end)
+
+
+def facts_of(settings: ClassifierSettings) -> dict[str, Any]:
+    """Return what the card says of the data."""
+    return {"task": settings.task, "labels": len(settings.labels)}

@@ -1,0 +1,86 @@
+"""Fine-tune an encoder whole with the head of a classifier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from ...retriever.models.heads.classifier import ClassifierSettings, HeadScorer
+from ...retriever.models.heads.head import CLASSIFIER
+from ...retriever.models.heads.torch_head import inputs, outputs
+from . import classifier_training
+from .config import ClassifierConfig
+from .examples import Example
+from .head_training import HeadTraining
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...core.arrays import Floats
+    from ...retriever.models.heads.head import Head
+    from ..encoders.heldout import Estimate
+    from ..runs.training_run import TrainingRun
+    from .examples import Examples
+
+_GLANCE = 500  # held-out rows that are measured during the run
+_PROBLEMS = {
+    "classes": "single_label_classification",
+    "labels": "multi_label_classification",
+    "number": "regression",
+}
+
+
+class ClassifierTraining(HeadTraining[Example, ClassifierConfig]):
+    """The fine-tuning of one classifier (Devlin et al. 2019, arXiv:1810.04805, section 4.1)."""
+
+    kind = CLASSIFIER
+    objective = "cross-entropy, or squared error of numbers (arXiv:1810.04805)"
+
+    def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples) -> None:
+        labels = dict(enumerate(examples.labels))
+        super().__init__(
+            run,
+            examples.learned,
+            examples.held_out,
+            num_labels=len(labels),
+            id2label=labels,
+            label2id={label: number for number, label in labels.items()},
+            problem_type=_PROBLEMS[examples.task],
+            ignore_mismatched_sizes=True,
+        )
+        self.examples, self.metric = examples, classifier_training.METRICS[examples.task]
+        self.settings = ClassifierSettings(examples.task, examples.labels, examples.pairs, length=self.size)
+        self._scorer = HeadScorer(self.head, self.size)
+        self.held_out_logits: Floats | None = None  # of the finished model
+
+    def length(self, row: Example) -> int:
+        """Return the characters of a text or pair."""
+        return len(row.text) if isinstance(row.text, str) else sum(map(len, row.text))
+
+    def loss(self, rows: list[Example], random: np.random.Generator) -> torch.Tensor:  # noqa: ARG002 - of the base
+        """Return the mean cross-entropy of the labels, or the squared error of numbers."""
+        batch = inputs(self.model, self._scorer.encodings([row.text for row in rows]))
+        logits = outputs(self.model(**batch)).float()
+        targets = torch.from_numpy(self.examples.targets(rows)).to(logits.device)
+        if self.examples.task == "number":
+            return functional.mse_loss(logits, targets)
+        if self.examples.task == "labels":
+            return functional.binary_cross_entropy_with_logits(logits, targets)
+        return functional.cross_entropy(logits, targets)
+
+    def measure(self) -> float:
+        """Return the metric on the first held-out rows."""
+        rows = self.examples.held_out[:_GLANCE]
+        logits = self._scorer.logits([row.text for row in rows])
+        _, measures = classifier_training.judge(logits, self.examples.targets(rows), self.settings, self.config.seed)
+        return measures[0].value
+
+    def judge(self, head: Head) -> tuple[dict[str, Any], list[Estimate]]:
+        """Calibrate the model as it will be served, and measure it."""
+        rows = self.examples.held_out
+        self.held_out_logits = HeadScorer(head, self.size).logits([row.text for row in rows])
+        targets = self.examples.targets(rows)
+        settings, measures = classifier_training.judge(self.held_out_logits, targets, self.settings, self.config.seed)
+        return settings.as_dict(), measures

@@ -1,0 +1,96 @@
+"""Fit a linear head on the vectors of an encoder that stays as it is. It takes seconds, and no torch."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from ...core.progress import Progress
+from ...retriever.models.heads.classifier import PROBE, ClassifierSettings, features, load_classifier
+from ...retriever.models.load import load_encoder
+from ..runs.model_card import Card
+from ..runs.training_run import LoopResult
+from . import classifier_training
+from .logistic import fit
+from .result import HeadResult
+
+if TYPE_CHECKING:
+    from ...core.arrays import Floats
+    from ...retriever.models.encoder import Encoder
+    from ..runs.training_run import TrainingRun
+    from .config import ClassifierConfig
+    from .examples import Example, Examples
+
+_BLOCK = 2_000  # texts encoded between two events
+
+
+class Probe:
+    """A linear head on an encoder's vectors: its weights, and its logits of the held-out rows."""
+
+    def __init__(self, run: TrainingRun[ClassifierConfig], examples: Examples) -> None:
+        self.run, self.examples = run, examples
+        run.report("loading the model")
+        self.encoder = load_encoder(run.base)
+        start = time.monotonic()
+        learned, held_out = (self._features(part) for part in (examples.learned, examples.held_out))
+        run.report("fitting a linear head")
+        targets = examples.targets(examples.learned)
+        self.weights, self.bias = fit(learned, targets, examples.task, run.config.seed)
+        self.seconds = time.monotonic() - start
+        self.held_out_logits: Floats = held_out @ self.weights.T + self.bias
+        fixed = {"encoder": self.encoder.name, "fingerprint": self.encoder.fingerprint}
+        settings = ClassifierSettings(examples.task, examples.labels, examples.pairs, **fixed)
+        held_out_targets = examples.targets(examples.held_out)
+        self.settings, self.measures = classifier_training.judge(
+            self.held_out_logits, held_out_targets, settings, run.config.seed
+        )
+
+    def _features(self, rows: list[Example]) -> Floats:
+        """Encode texts block by block; a text that is there twice is encoded once."""
+        texts = list(dict.fromkeys(row.text for row in rows))
+        blocks = []
+        for start in range(0, len(texts), _BLOCK):
+            self.run.progress(Progress("embedding", start, len(texts)))
+            blocks.append(features(self.encoder, texts[start : start + _BLOCK]))
+        numbers = {text: number for number, text in enumerate(texts)}
+        vectors = np.concatenate(blocks) if blocks else np.empty((0, _width(self.encoder, self.examples)), np.float32)
+        return vectors[[numbers[row.text] for row in rows]] if rows else vectors
+
+    def write(self) -> HeadResult:
+        """Write the folder and its card."""
+        folder = self.run.new_model_folder()
+        folder.mkdir()
+        save_file({"weight": self.weights, "bias": self.bias}, folder / PROBE)
+        (folder / "binocle.json").write_text(json.dumps({"classifier": self.settings.as_dict()}), "utf-8")
+        fingerprint = load_classifier(folder).fingerprint
+        examples = self.examples
+        rows = {"training": len(examples.learned), "held_out": len(examples.held_out)}
+        loop = LoopResult(0, self.seconds, sum(rows.values()) / max(self.seconds, 1e-9))
+        facts = classifier_training.facts_of(self.settings) | rows
+        measures = [measure.as_dict() | {"when": "after"} for measure in self.measures]
+        objective = "logistic regression on the encoder's vectors, or ridge regression of numbers"
+        card = Card(  # not `run.card`, which asks torch for the device
+            kind="classifier",
+            base=self.run.base,
+            objective=objective,
+            data=facts,
+            config=asdict(self.run.config),
+            measures=measures,
+            seconds=loop.seconds,
+            steps=0,
+            texts_per_second=loop.texts_per_second,
+            fingerprint=fingerprint,
+            device="cpu",
+            bf16=False,
+        )
+        self.run.finish(card, [], None)
+        return HeadResult(self.run.out, "classifier", rows, loop, self.measures, fingerprint)
+
+
+def _width(encoder: Encoder, examples: Examples) -> int:
+    return encoder.dim * (4 if examples.pairs else 1)
