@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def train() -> None:
-    """Train an encoder, a reranker, a reader, a classifier or an inverter.
+    """Train an encoder, or a model on top of one.
 
     DATA is a .jsonl, .csv, .tsv or .parquet file, a folder in BEIR's layout, a Lance table, or the name of a Hugging
     Face data set. Its columns say how to learn from it: query and positive, with or without negatives; sentence1 and
